@@ -174,7 +174,7 @@ class Snapshot(Row):
     result: dict[str, Any] | None
     controls: tuple[Control, ...]
     guidance: str
-    """What a fork was asked to do besides the task of its origin."""
+    """The guidance that a fork was started with."""
     cursor: str
     """The position in the history up to which it holds, as a timeline has it."""
 

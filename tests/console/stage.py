@@ -144,9 +144,9 @@ class Live:
 
     handle: WorkflowHandle[Any, Any]
     hold: Hold
-    """Where its model or tool waits, if it does."""
+    """The point at which its model or tool waits."""
     until_end: AsyncExitStack
-    """What the run needs until the test has ended."""
+    """Resources that the run needs until the test ends."""
 
     @property
     def id(self) -> str:

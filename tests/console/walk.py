@@ -66,7 +66,7 @@ class Act(NamedTuple):
     """The button of the dialog, by default named as the first one."""
     is_in_menu: bool = True
     is_at_once: bool = False
-    """Whether the run does it at once, and not only when it goes on."""
+    """True if the run applies it at once, and not only after it continues."""
 
     async def do(self, page: Page, by: By) -> None:
         if self.is_in_menu:
@@ -136,7 +136,7 @@ APPLIED: dict[tuple[str, str], str] = {
     ("without a worker", "add_context"): "reasoning of iteration 1",
     ("without a worker", "abort"): "preparing of iteration 0",
 }
-"""Where each act takes effect, by the state of the run and the kind of the act."""
+"""The phase in which each act takes effect, by the state of the run and the kind of the act."""
 
 
 def rows() -> list[object]:
@@ -203,9 +203,9 @@ class Decision(NamedTuple):
     """The keys that do the same, after the card has the focus by `j`. Empty: the buttons are reached by the Tab key."""
     event: str
     fields: dict[str, object]
-    """What the entry has."""
+    """The expected fields of the entry."""
     text: str = ""
-    """What is written into the card's field first."""
+    """The text to type into the card's field first."""
 
 
 DECISIONS: dict[str, Decision] = {

@@ -125,8 +125,8 @@ async def test_a_recorded_history_folds(client: Client, path: Path) -> None:
 @pytest.mark.parametrize("name", SHOWS)
 async def test_a_recording_shows_what_its_name_promises(client: Client, name: str) -> None:
     _, entries = await _folded(client, next(path for path in HISTORIES if path.stem == name))
-    told = str([(entry.event, entry.data) for entry in entries])
-    assert [word for word in SHOWS[name] if word not in told] == []
+    reported = str([(entry.event, entry.data) for entry in entries])
+    assert [word for word in SHOWS[name] if word not in reported] == []
 
 
 async def _folded(client: Client, path: Path) -> tuple[ContextFold, list[JournalEntry]]:

@@ -105,7 +105,7 @@ class ConsoleAddress(NamedTuple):
     """The addresses of a console, with the owner's token."""
 
     page: str
-    """For browsers: a name that only its owner knows. Cookies of `127.0.0.1` also go to servers of other users."""
+    """The address for browsers, under a name that only its owner knows. Cookies of `127.0.0.1` reach other users."""
     plain: str
 
 

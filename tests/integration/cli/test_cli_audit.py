@@ -142,13 +142,13 @@ def test_a_past_run_is_judged_by_other_policies(orga: Orga) -> None:
     assert orga("audit", RUN, "--policy", "policies-same").code == 0
     changed = orga("audit", RUN, "--policy", "policies-next")
     assert (changed.code, "allow→deny" in changed.out, "no-reading" in changed.out) == (6, True, True)
-    told = json.loads(orga("audit", RUN, "--policy", "policies-next", "--all", "--json").out)
-    assert told["runs"] == [RUN]
-    assert told["counts"]["allow→deny"] >= 1
-    assert told["counts"]["same"] >= 1
-    assert sum(told["counts"].values()) == len(told["judgements"])
-    assert told["not_rebuilt"] == []
-    denied = [judgement for judgement in told["judgements"] if judgement["change"] == "allow→deny"]
+    reported = json.loads(orga("audit", RUN, "--policy", "policies-next", "--all", "--json").out)
+    assert reported["runs"] == [RUN]
+    assert reported["counts"]["allow→deny"] >= 1
+    assert reported["counts"]["same"] >= 1
+    assert sum(reported["counts"].values()) == len(reported["judgements"])
+    assert reported["not_rebuilt"] == []
+    denied = [judgement for judgement in reported["judgements"] if judgement["change"] == "allow→deny"]
     assert {judgement["now"]["policies"][0] for judgement in denied} == {"no-reading"}
 
 

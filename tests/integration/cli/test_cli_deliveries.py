@@ -61,11 +61,11 @@ def test_an_answer_is_delivered_by_name_and_requeued_after_a_refusal(orga: Orga,
     assert (folder / "answers" / "plain.md").read_text().strip() == answer.strip()
     assert receiver.received == []
 
-    told = orga("goal", "How are retries configured?", "--id", "told", "--deliver", "ops", "--json")
-    assert told.code == 0, told.err
-    [delivery] = json.loads(told.out)["deliveries"]
+    reported = orga("goal", "How are retries configured?", "--id", "told", "--deliver", "ops", "--json")
+    assert reported.code == 0, reported.err
+    [delivery] = json.loads(reported.out)["deliveries"]
     assert (delivery["name"], delivery["status"]) == ("ops", "failed")
-    assert "not delivered to ops (webhook): ReceiverRefused" in told.err
+    assert "not delivered to ops (webhook): ReceiverRefused" in reported.err
     assert not (folder / "answers" / "told.md").exists()
 
     waits = orga("inbox", "--kind", "delivery")
@@ -94,8 +94,8 @@ def test_an_answer_is_delivered_by_name_and_requeued_after_a_refusal(orga: Orga,
 def test_a_value_that_has_become_a_secret_is_not_sent_again(orga: Orga, receiver: Receiver) -> None:
     """The variable was not set when the goal ran, so the answer in its history contains its value."""
     before = len(receiver.received)
-    told = orga("goal", "How are retries configured?", "--id", "open", "--deliver", "ops", "--json")
-    assert "max_attempts" in json.loads(told.out)["output"]
+    reported = orga("goal", "How are retries configured?", "--id", "open", "--deliver", "ops", "--json")
+    assert "max_attempts" in json.loads(reported.out)["output"]
     again = orga("requeue", "open", "ops", LATER_TOKEN="max_attempts")
     assert again.code == 0, again.err
     first, second = receiver.received[before:]
@@ -110,8 +110,8 @@ def test_all_failed_deliveries_are_sent_again_except_those_that_may_have_arrived
     def sent() -> tuple[int, int]:
         return len(receiver.received) - ops, len(chat.received) - room
 
-    told = orga("goal", "How are retries configured?", "--id", "both", "--deliver", "ops,room", "--json")
-    assert [each["status"] for each in json.loads(told.out)["deliveries"]] == ["failed", "failed"], told.err
+    reported = orga("goal", "How are retries configured?", "--id", "both", "--deliver", "ops,room", "--json")
+    assert [each["status"] for each in json.loads(reported.out)["deliveries"]] == ["failed", "failed"], reported.err
     assert sent() == (1, 1)
 
     one = orga("requeue", "both")

@@ -56,12 +56,12 @@ def test_a_command_that_ends_a_run_by_prefix_names_the_run(orga: Orga) -> None:
     run_id = a_detached_run(orga, "--id", "lighthouse-of-1999")
     done = orga("abort", "lighthouse")
     assert done.code == 0
-    told = done.err.splitlines()
-    assert told.index(f"run {run_id}") < told.index(f"abort sent to {run_id}; see: orga journal {run_id}")
+    reported = done.err.splitlines()
+    assert reported.index(f"run {run_id}") < reported.index(f"abort sent to {run_id}; see: orga journal {run_id}")
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "expected"),
     [
         ("age", "'age' is too short for an id's beginning: type 4 characters; `orga list` shows the ids"),
         ("goal-", "'goal-' is too short for an id's beginning: type 4 characters after 'goal-'; `orga list` shows"),
@@ -69,10 +69,10 @@ def test_a_command_that_ends_a_run_by_prefix_names_the_run(orga: Orga) -> None:
         ("agent-ffff", "there is no run 'agent-ffff'"),
     ],
 )
-def test_a_prefix_that_is_too_short_is_refused(orga: Orga, said: str, told: str) -> None:
+def test_a_prefix_that_is_too_short_is_refused(orga: Orga, said: str, expected: str) -> None:
     done = orga("status", said)
     assert done.code == 2
-    assert done.err.splitlines()[-1].startswith(f"orga: {told}")
+    assert done.err.splitlines()[-1].startswith(f"orga: {expected}")
 
 
 @pytest.mark.parametrize("said", ["agent-", "age", "it's 100%"])
@@ -109,8 +109,8 @@ def test_an_ended_run_shows_task_answer_and_conversation_without_a_worker(orga: 
     assert lines[0] == f"task       {asked}"
     assert f"answer     {answer.splitlines()[0]}" in lines
     assert "orga worker" not in shown.err
-    told = json.loads(orga("status", "--last", "--json").out)
-    assert (told["task"], told["answer"], told["from"]) == (asked, answer, "history")
+    reported = json.loads(orga("status", "--last", "--json").out)
+    assert (reported["task"], reported["answer"], reported["from"]) == (asked, answer, "history")
     messages = json.loads(orga("conversation", "--last", "--json").out)
     assert [messages[0]["role"], messages[1]["text"], messages[-1]["text"]] == ["system", asked, answer]
     [row] = [each for each in json.loads(orga("list", "--json").out) if each["folder"] == str(orga.folder)]
@@ -118,5 +118,5 @@ def test_an_ended_run_shows_task_answer_and_conversation_without_a_worker(orga: 
         asked,
         "default",
         "completed",
-        told["iteration"],
+        reported["iteration"],
     )

@@ -40,8 +40,13 @@ def test_a_run_is_rewound_and_ends_again(orga: Orga) -> None:
     orga("steer", "agent-again", "too late")
     rewound = orga("rewind", "agent-again", "--to-iteration", "1", "--steer", "look once more", "--json")
     assert rewound.code == 0, rewound.err
-    told = json.loads(rewound.out)
-    assert (told["id"], told["to_iteration"], told["interventions"], told["effects"]) == ("agent-again", 1, [], [])
+    reported = json.loads(rewound.out)
+    assert (reported["id"], reported["to_iteration"], reported["interventions"], reported["effects"]) == (
+        "agent-again",
+        1,
+        [],
+        [],
+    )
     back = orga("attach", "agent-again", "--json")
     assert (back.code, json.loads(back.out)["termination"]["reason"]) == (0, "completed")
     assert "look once more" in orga("journal", "agent-again").out

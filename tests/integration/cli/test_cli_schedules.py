@@ -39,8 +39,8 @@ def test_a_schedule_from_its_creation_to_its_deletion(orga: Orga) -> None:
     assert orga("status", run_id).code == orga("journal", run_id).code == 0
     assert [(run["id"], run["state"]) for run in listed(orga, "morning")["runs"]] == [(run_id, "completed")]
     shown = orga("schedule", "show", "morning").out
-    for told in ("0 7 * * 1-5 Europe/Berlin, delayed by up to 5m, until 2099-12-31 00:00", "note: for us", run_id):
-        assert told in shown
+    for reported in ("0 7 * * 1-5 Europe/Berlin, delayed by up to 5m, until 2099-12-31 00:00", "note: for us", run_id):
+        assert reported in shown
     assert json.loads(orga("schedule", "show", "morning", "--json").out)["input"] == {
         "task": "What is the retry limit?"
     }

@@ -130,8 +130,8 @@ def test_the_demo_of_a_goal_carries_out_steps_and_cites_existing_sources(orga: O
         assert re.search(did, phases), did
     goal = re.search(r"^run (goal-\S+)$", done.err, re.MULTILINE)
     assert goal is not None
-    told = json.loads(orga("steps", goal[1], "--json").out)
-    assert (told["ending"]["reason"], told["phases"][0]["phase"]) == ("completed", "plan")
+    reported = json.loads(orga("steps", goal[1], "--json").out)
+    assert (reported["ending"]["reason"], reported["phases"][0]["phase"]) == ("completed", "plan")
 
 
 def test_the_demo_of_knowledge_answers_from_what_an_earlier_run_stored(orga: Orga) -> None:

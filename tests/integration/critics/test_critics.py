@@ -17,8 +17,8 @@ async def test_an_approved_answer_is_the_output(client: Client) -> None:
     assert (ran.result.output, ran.result.termination.reason) == ("17 % (report.md:3)", "completed")
     assert [is_review(request) for request in provider.seen] == [False, True]
     assert (ran.result.iterations, ran.result.usage.model_calls, ran.result.usage.total_tokens) == (1, 2, 220)
-    [told] = [entry.data for entry in ran.journal if entry.event == "CritiqueEvaluated"]
-    assert told == {
+    [reported] = [entry.data for entry in ran.journal if entry.event == "CritiqueEvaluated"]
+    assert reported == {
         "kind": "critic",
         "critic": "quality",
         "place": "1",

@@ -54,7 +54,7 @@ def test_the_table_of_the_guide_names_every_key_with_its_default() -> None:
     rows = {row[0]: row[1] for row in re.findall(r"^\| `(\w+)` \| ([^|]*) \|", GUIDE, re.MULTILINE)}
     fields = Critic.model_fields
     assert list(rows) == list(fields)
-    told = {name: json.loads(told[1:-1]) for name, told in rows.items() if told.startswith("`")}
-    told |= {name: json.loads(told) for name, told in rows.items() if told[:1].isdigit()}
-    defaults = Critic.model_construct().model_dump(mode="json", include=set(told))
-    assert told == defaults
+    reported = {name: json.loads(reported[1:-1]) for name, reported in rows.items() if reported.startswith("`")}
+    reported |= {name: json.loads(reported) for name, reported in rows.items() if reported[:1].isdigit()}
+    defaults = Critic.model_construct().model_dump(mode="json", include=set(reported))
+    assert reported == defaults

@@ -106,10 +106,10 @@ def test_the_table_of_the_guide_names_every_key_with_its_default() -> None:
     rows = {row[0]: row[1] for row in re.findall(r"^\| `(\w+)` \| ([^|]*) \|", GUIDE, re.MULTILINE)}
     fields = Pipeline.model_fields
     assert list(rows) == list(fields)
-    told = {name: json.loads(told[1:-1]) for name, told in rows.items() if told.startswith("`")}
-    told |= {name: json.loads(told) for name, told in rows.items() if told[:1].isdigit()}
-    told |= dict.fromkeys((name for name, told in rows.items() if told == "none"), None)
+    reported = {name: json.loads(reported[1:-1]) for name, reported in rows.items() if reported.startswith("`")}
+    reported |= {name: json.loads(reported) for name, reported in rows.items() if reported[:1].isdigit()}
+    reported |= dict.fromkeys((name for name, reported in rows.items() if reported == "none"), None)
     known = Pipeline.model_construct().model_dump(mode="json")
-    assert told == {name: value for name, value in known.items() if name != "kind"}
+    assert reported == {name: value for name, value in known.items() if name != "kind"}
     pursue_example = tomllib.loads("x = " + re.findall(r"`(\{ min_rounds .*?\})`", GUIDE)[0])["x"]
     assert pursue_example == AdaptiveBreak().model_dump()

@@ -92,5 +92,5 @@ async def test_an_audit_names_a_call_that_ran_without_permission(
 
 
 def of(ran: Ran, event: str, key: str, field: str) -> list[str]:
-    told = [entry.data[key] for entry in ran.journal if entry.event == event]
-    return [each[field] for several in told for each in several]
+    reported = [entry.data[key] for entry in ran.journal if entry.event == event]
+    return [each[field] for several in reported for each in several]

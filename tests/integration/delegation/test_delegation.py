@@ -90,9 +90,9 @@ async def test_an_impossible_delegation_is_reported_and_starts_no_run(
     async with a_cast(client, agents, {"lead": [delegates(target), answers()], "helper": [answers()]}) as (loop, cast):
         ran = await run_lead(loop, **config)
         assert await children_of(client, ran) == []
-        told = [message["text"] for message in await ran.handle.query("conversation") if message["role"] == "tool"]
+        reported = [message["text"] for message in await ran.handle.query("conversation") if message["role"] == "tool"]
 
-    assert told[0].startswith(said)
+    assert reported[0].startswith(said)
     assert cast.seen("helper") == []
     why = "invalid" if said.startswith("[Invalid") else "not_run"
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 0, "failed": 0, why: 1}

@@ -27,12 +27,12 @@ async def test_an_abort_reaches_the_delegate_and_its_usage_is_kept(client: Clien
         ran = await loop.ended(handle)
         [child] = await children_of(client, ran)
         ended = await result_of(client, child)
-        told = (await ran.handle.query("conversation"))[-1]["text"]
+        reported = (await ran.handle.query("conversation"))[-1]["text"]
 
     assert ran.result.termination.reason == "aborted"
     assert ended["termination"] == {"reason": "aborted", "detail": "the run that delegated is ending: too slow"}
     assert (ran.result.usage.model_calls, ran.result.tool_calls.delegated) == (2, 1)
-    assert told.startswith("[Error] agent 'helper' did not finish: aborted")
+    assert reported.startswith("[Error] agent 'helper' did not finish: aborted")
 
 
 async def test_a_temporal_cancellation_aborts_the_delegate(client: Client) -> None:

@@ -63,11 +63,11 @@ async def test_delegates_are_nested_in_the_journal_before_their_end(client: Clie
         again = [entry async for entry in read_journal(client, handle.id)]
 
     own = ["Started", "ReasoningComplete", "PolicyEvaluated", "Terminated"]
-    told = [(entry.agent, entry.event) for entry in ran.journal]
-    start = told.index(("lead", "DelegationStarted"))
-    ended = [i for i, step in enumerate(told) if step == ("lead", "DelegationEnded")]
-    assert told[start + 1] == ("lead", "DelegationStarted")
-    first_nested, second_nested = told[start + 2 : ended[0]], told[ended[0] + 1 : ended[1]]
+    reported = [(entry.agent, entry.event) for entry in ran.journal]
+    start = reported.index(("lead", "DelegationStarted"))
+    ended = [i for i, step in enumerate(reported) if step == ("lead", "DelegationEnded")]
+    assert reported[start + 1] == ("lead", "DelegationStarted")
+    first_nested, second_nested = reported[start + 2 : ended[0]], reported[ended[0] + 1 : ended[1]]
     assert {first_nested[0][0], second_nested[0][0]} == {"one", "two"}
     for nested in (first_nested, second_nested):
         assert [event for _, event in nested if event in own] == own

@@ -18,8 +18,8 @@ AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay
 
 def nested(ran: Ran) -> list[str]:
     """Return the answers of the delegates in the journal of a run."""
-    told = [entry for entry in ran.journal if entry.data.get("run") and entry.event == "ReasoningComplete"]
-    return [action["respond"] for entry in told for action in entry.data["actions"] if "respond" in action]
+    reported = [entry for entry in ran.journal if entry.data.get("run") and entry.event == "ReasoningComplete"]
+    return [action["respond"] for entry in reported for action in entry.data["actions"] if "respond" in action]
 
 
 async def test_a_repeated_delegation_starts_a_new_run_with_the_same_keys(client: Client) -> None:

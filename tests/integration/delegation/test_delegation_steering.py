@@ -148,9 +148,9 @@ async def test_the_journal_shows_the_outcome_of_interventions_with_an_id(client:
 
 async def test_guidance_too_late_for_the_delegate_is_still_read_by_the_parent(client: Client) -> None:
     """The delegate has ended when the guidance arrives. The parent does not answer before all has arrived."""
-    hold, told = Hold(), Hold()
+    hold, reported = Hold(), Hold()
     scripts = {
-        "lead": [delegates("helper"), told.step(answers("first")), answers("both")],
+        "lead": [delegates("helper"), reported.step(answers("first")), answers("both")],
         "helper": [hold.step(answers("mine"))],
     }
     async with a_cast(client, PAIR, scripts) as (loop, cast):
@@ -158,7 +158,7 @@ async def test_guidance_too_late_for_the_delegate_is_still_read_by_the_parent(cl
         await hold.reached()
         child = client.get_workflow_handle(f"{handle.id}.1.0")
         await asyncio.gather(child.terminate(), *(handle.signal("steer", f"{number}") for number in range(20)))
-        told.go.set()
+        reported.go.set()
         ran = await loop.ended(handle)
 
     assert ran.result.output in {"first", "both"}

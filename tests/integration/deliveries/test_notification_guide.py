@@ -89,13 +89,13 @@ def test_a_run_notifies_people_of_its_question(
             worker.line("polls task queue")
             asks = ("--set", "on_exhausted=ask", "--max-iterations", "1")
             assert orga("run", "How are retries configured?", "--id", RUN, "--detach", *asks).code == 0
-            told = _messages(receiver, 1)[0]
-            assert orga(*told["commands"][1].split()[1:]).code == 0
+            reported = _messages(receiver, 1)[0]
+            assert orga(*reported["commands"][1].split()[1:]).code == 0
             _messages(receiver, 2)
             shown = orga("journal", RUN, "--json")
         orga("server", "--stop")
     assert [(m["event"], m["workflow_id"]) for m in _messages(receiver, 2)] == [("waiting", RUN), ("ended", RUN)]
-    assert (told["kind"], told["limit"], told["link"]) == (
+    assert (reported["kind"], reported["limit"], reported["link"]) == (
         "budget",
         "max_iterations",
         f"https://temporal.example.com/namespaces/default/workflows/{RUN}",

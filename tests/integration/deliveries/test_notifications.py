@@ -98,8 +98,8 @@ async def test_each_question_is_sent_once_across_continue_as_new(client: Client)
     with webhook_receiver() as receiver:
         async with a_notifying_loop(client, receiver, FakeTool("pay"), steps=steps, engine=Asks(), setup=facts) as loop:
             handle = await loop.start()
-            for told in (1, 2):
-                await receiver.has(told)
+            for reported in (1, 2):
+                await receiver.has(reported)
                 [question] = await wait_for_held_calls(handle)
                 await send_update(handle, "approve", approval_argument(question))
                 await until_decided(handle, question)

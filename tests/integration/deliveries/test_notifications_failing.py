@@ -164,12 +164,12 @@ async def test_the_attempt_itself_is_cancelled_when_the_question_closes(client: 
 
 async def test_a_worker_without_a_webhook_leaves_the_message_to_one_that_has_it(client: Client) -> None:
     """Another worker recorded the setup. This worker has no address."""
-    pay, told = FakeTool("pay"), list[Notification]()
+    pay, reported = FakeTool("pay"), list[Notification]()
 
     class Keeps:
         async def deliver(self, notification: Notification, run: RunKey) -> None:
-            told.append(notification)
-            if len(told) == 1:
+            reported.append(notification)
+            if len(reported) == 1:
                 raise NotifyError("not now", kind="ReceiverRefused", retryable=True, retry_after_s=0)
 
     async with a_loop(client, PAYS, pay, engine=Asks(), setup=NOTIFIES) as loop:
@@ -178,9 +178,9 @@ async def test_a_worker_without_a_webhook_leaves_the_message_to_one_that_has_it(
     async with a_worker(loop, pay, engine=Asks(), setup=NOTIFIES, notifier=Keeps()):
 
         async def was_repeated() -> bool:
-            return len(told) == 2
+            return len(reported) == 2
 
         await wait_until(was_repeated)
         await send_update(handle, "approve", approval_argument(question))
         await loop.ended(handle)
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]

@@ -28,33 +28,33 @@ class BlockingNotifier:
 
 
 async def test_guidance_during_the_end_notification_resumes_the_run(client: Client) -> None:
-    told = BlockingNotifier()
+    reported = BlockingNotifier()
     again = Hold()
     steps = [answers("first"), again.step(answers("second"))]
-    async with a_loop(client, steps, setup=TELLS_THE_END, notifier=told) as loop:
+    async with a_loop(client, steps, setup=TELLS_THE_END, notifier=reported) as loop:
         handle = await loop.start()
-        await told.first.reached()
+        await reported.first.reached()
         await handle.signal("steer", "wait, one more thing")
         assert (await handle.query("status"))["phase"] == "done"
-        told.first.go.set()
+        reported.first.go.set()
         await again.reached()
         assert (await handle.query("status"))["phase"] == "reasoning"
         again.go.set()
         ran = await loop.ended(handle)
 
     assert (ran.result.output, ran.result.iterations) == ("second", 2)
-    assert len({message.message_id for message in told.sent}) == len(told.sent) == 2
+    assert len({message.message_id for message in reported.sent}) == len(reported.sent) == 2
     assert ran.events.count("Terminated") == 1
 
 
 async def test_a_fork_of_a_delegate_reports_its_end_because_it_has_no_parent(client: Client) -> None:
-    told = BlockingNotifier()
-    told.first.go.set()
+    reported = BlockingNotifier()
+    reported.first.go.set()
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper")}
     scripts = {"lead": [delegates("helper"), answers("done")], "helper": [answers("one"), answers("two")]}
-    async with a_cast(client, agents, scripts, setup=TELLS_THE_END, notifier=told) as (loop, _):
+    async with a_cast(client, agents, scripts, setup=TELLS_THE_END, notifier=reported) as (loop, _):
         first = await run_lead(loop)
-        before = len(told.sent)
+        before = len(reported.sent)
         await wait_for_rewound(client, await fork(client, f"{first.handle.id}.1.0", 1, task="more"))
 
-    assert (before, len(told.sent)) == (1, 2)
+    assert (before, len(reported.sent)) == (1, 2)

@@ -106,9 +106,9 @@ def test_the_first_tool_of_the_readme_is_called(tmp_path: Path, orga: Orga) -> N
     assert ran[1].out == "two lamps, sent on Monday\n"
 
 
-@pytest.mark.parametrize(("name", "told"), [("goals.md", "status='done'"), ("schedules.md", "hourly-20")])
+@pytest.mark.parametrize(("name", "expected"), [("goals.md", "status='done'"), ("schedules.md", "hourly-20")])
 async def test_the_python_of_the_documents_runs(
-    name: str, told: str, orga: Orga, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, expected: str, orga: Orga, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ORGA_HOME", orga.env["ORGA_HOME"])
     monkeypatch.chdir(orga.folder)
@@ -119,7 +119,7 @@ async def test_the_python_of_the_documents_runs(
     with orga.started("worker") as worker:
         worker.line("polls task queue")
         await namespace["example"]()  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
-    assert told in capsys.readouterr().out
+    assert expected in capsys.readouterr().out
 
 
 def test_the_links_of_the_documents_have_targets() -> None:

@@ -121,8 +121,10 @@ async def test_the_error_for_a_run_that_does_not_end_names_what_it_waits_for(env
     async with env.worker(agents=[CLERK], model=scripted(*script)) as at_work:
         handle = await at_work.start(CLERK, "Ask.", settings={"timeout_s": 60})
         await at_work.waits(handle)
-        told = r'(?s)until all time was skipped.*refused proposal: 1: pay {"cents": "nine"} was invalid: .*\n.*ask_user'
-        with pytest.raises(NotEnded, match=told):
+        reported = (
+            r'(?s)until all time was skipped.*refused proposal: 1: pay {"cents": "nine"} was invalid: .*\n.*ask_user'
+        )
+        with pytest.raises(NotEnded, match=reported):
             await at_work.ended(handle)
 
 
@@ -136,9 +138,9 @@ async def test_the_error_for_an_ended_run_shows_its_refused_proposals(env: Envir
 async def test_a_journal_is_read_from_a_handle_a_history_or_a_file(env: Environment, tmp_path: Path) -> None:
     ran = await env.run(CLERK, "Pay.", model=scripted(calls("pay", cents=9), answers()))
     (file := tmp_path / "run.json").write_text(ran.history.to_json())
-    told = [entry.event for entry in ran.journal]
+    reported = [entry.event for entry in ran.journal]
     for place in (ran.handle, ran.history, file, str(file), env.client.get_workflow_handle(ran.handle.id)):
-        assert [entry.event for entry in await journal_of(place)] == told
+        assert [entry.event for entry in await journal_of(place)] == reported
     assert await replay(ran.handle) == await replay(file) == 1
 
 
@@ -172,7 +174,7 @@ async def history(env: Environment) -> WorkflowHistory:
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "expected"),
     [
         pytest.param(
             [second, first], r"event 5, ActivityTaskScheduled first, differs: .* schedule_activity second", id="order"
@@ -183,11 +185,11 @@ async def history(env: Environment) -> WorkflowHistory:
     ],
 )
 async def test_a_replay_names_the_first_event_that_differs(
-    steps: list[Any], told: str, history: WorkflowHistory, monkeypatch: pytest.MonkeyPatch
+    steps: list[Any], expected: str, history: WorkflowHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await replay(history, workflows=[Steps]) == 1
     monkeypatch.setitem(globals(), "STEPS", steps)
-    with pytest.raises(ReplayDiffers, match=told):
+    with pytest.raises(ReplayDiffers, match=expected):
         await replay(history, workflows=[Steps])
 
 

@@ -101,11 +101,11 @@ async def test_the_model_and_the_journal_know_the_effects_before_a_rewind(client
     async with a_loop(client, provider, pay, save) as loop:
         first = await loop.run()
         ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
-    told = provider.seen[-1].messages[-1]
-    assert told.pinned
-    assert "had carried out these calls already, and nothing undoes them" in told.text
-    assert 'pay {"cents":900}: ok' in told.text
-    assert "save" not in told.text
+    reported = provider.seen[-1].messages[-1]
+    assert reported.pinned
+    assert "had carried out these calls already, and nothing undoes them" in reported.text
+    assert 'pay {"cents":900}: ok' in reported.text
+    assert "save" not in reported.text
     [entry] = [entry for entry in ran.journal if entry.data.get("kind") == "rewind"]
     assert entry.data["left"] == ['pay {"cents":900}: ok']
 

@@ -28,8 +28,8 @@ async def test_the_same_denied_answer_three_iterations_in_a_row_ends_the_run(cli
 
     assert (ran.result.termination.reason, ran.result.output, len(provider.seen)) == ("policy_denial", "", 3)
     assert ran.result.termination.detail == "final answer: such words are forbidden, 3 iterations in a row"
-    told = provider.seen[1].messages[-1]
-    assert (told.role, told.text) == ("user", "[Policy denied] such words are forbidden")
+    reported = provider.seen[1].messages[-1]
+    assert (reported.role, reported.text) == ("user", "[Policy denied] such words are forbidden")
 
 
 async def test_another_iteration_in_between_resets_the_count(client: Client) -> None:

@@ -225,16 +225,16 @@ def check_record(played: Played) -> None:
     """Assert that the journal records each intervention once, and the question with its answer."""
     is_moot = (played.state, played.act) in IN_PLACE_OF_AN_ANSWER
     is_answered = not is_moot and (played.state == "summary" or played.act not in ENDS)
-    told = Counter(data["kind"] for data in played.of("InterventionReceived"))
+    reported = Counter(data["kind"] for data in played.of("InterventionReceived"))
     was_paused = played.is_paused + (played.act == "pause")
     expected = Counter({played.act: 1} if played.act in TAKEN else {})
     expected["answer"] = is_answered
     expected["pause"] = was_paused
     expected["resume"] = int(was_paused > 0 and played.act not in ENDS) or int(played.act == "resume")
-    assert told == +expected
+    assert reported == +expected
     assert played.of("InterventionRefused") == []
     assert len(played.of("StepOverridden")) == (played.act == "override_step")
     is_asked = played.state in {"ask", "summary"} or (played.act not in ENDS and not is_moot)
-    closed = [told["choice"] for told in played.of("QuestionAnswered")]
+    closed = [reported["choice"] for reported in played.of("QuestionAnswered")]
     assert len(played.of("QuestionAsked")) == is_asked
     assert closed == (["result"] if is_answered else ["none"] * is_asked)

@@ -54,8 +54,8 @@ async def test_a_plan_waits_for_approval(client: Client) -> None:
         pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
     assert len(look.contexts) == 1
-    told = [event for event in pursued.events if event.startswith(("Plan", "Question"))]
-    assert told == ["PlanMade", "QuestionAsked", "QuestionAnswered"]
+    reported = [event for event in pursued.events if event.startswith(("Plan", "Question"))]
+    assert reported == ["PlanMade", "QuestionAsked", "QuestionAnswered"]
 
 
 async def test_an_approval_covers_only_the_plan_that_was_shown(client: Client) -> None:

@@ -40,9 +40,11 @@ async def test_independent_steps_run_in_parallel_and_the_result_names_their_sour
     assert pursued.result.usage.model_calls == 4
     assert pursued.result.sources[0] == "look 1"
     assert pursued.result.confidence == pytest.approx(0.812, abs=0.001)
-    told = [event for event in pursued.events if event in {"PlanMade", "StepExecuted", "StepEvaluated", "DecisionMade"}]
+    reported = [
+        event for event in pursued.events if event in {"PlanMade", "StepExecuted", "StepEvaluated", "DecisionMade"}
+    ]
     judged = ["StepEvaluated", "DecisionMade"]
-    assert told == ["PlanMade", *["StepExecuted"] * 3, *["StepEvaluated"] * 2, *judged, "StepExecuted", *judged]
+    assert reported == ["PlanMade", *["StepExecuted"] * 3, *["StepEvaluated"] * 2, *judged, "StepExecuted", *judged]
 
 
 async def test_a_failed_step_makes_the_model_decide_and_change_the_plan(client: Client) -> None:
@@ -173,8 +175,8 @@ async def test_a_pause_stops_the_goal_and_guidance_is_read_before_the_next_step(
         pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
     assert model.turns == ["plan", "evaluate", "decide", "evaluate", "summary"]
-    told = dict(model.asked)["goal_evaluate"]
-    assert told.index("mind the gap") < told.index("the gap is wide")
+    reported = dict(model.asked)["goal_evaluate"]
+    assert reported.index("mind the gap") < reported.index("the gap is wide")
 
 
 async def test_a_denied_step_has_no_effect_and_the_answer_passes_the_gate_too(client: Client) -> None:
@@ -307,6 +309,6 @@ async def test_a_reply_that_is_nearly_json_is_repaired_and_recorded(client: Clie
 
     assert pursued.reason == "completed"
     assert model.turns.count("plan") == 1
-    told = [entry.data for entry in pursued.journal if entry.event == "ReasoningComplete"]
-    assert [each["turn"] for each in told if "repaired" in each] == ["goal_plan"]
-    assert told[0]["actions"][0]["respond"].startswith('{"steps":[{"id":"a"')
+    reported = [entry.data for entry in pursued.journal if entry.event == "ReasoningComplete"]
+    assert [each["turn"] for each in reported if "repaired" in each] == ["goal_plan"]
+    assert reported[0]["actions"][0]["respond"].startswith('{"steps":[{"id":"a"')

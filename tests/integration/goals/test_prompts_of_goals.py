@@ -136,9 +136,9 @@ async def test_a_template_that_yields_no_prompt_ends_the_goal_and_is_named(
     async with a_loop(client, model, FakeTool("look"), setup=facts(of({name: MUCH + rest}))) as loop:
         pursued = await pursue(loop, LONG)
     assert pursued.reason == "error"
-    told = pursued.result.termination.detail
-    assert told.startswith(f"goals.prompts.{name}: makes 303,")
-    assert told.endswith(" bytes; at most 250,000 are allowed, so fill in less")
+    reported = pursued.result.termination.detail
+    assert reported.startswith(f"goals.prompts.{name}: makes 303,")
+    assert reported.endswith(" bytes; at most 250,000 are allowed, so fill in less")
     assert brings in (pursued.result.output or "")
     assert ("- a: do a" in (pursued.result.output or "")) is bool(pursued.result.plan)
 

@@ -126,11 +126,11 @@ def test_a_file_alone_is_verified_and_its_missing_checks_are_named(
 ) -> None:
     Path("audit.pub").write_text(export.public)
     assert run_command(["verify", "--journal", "run.jsonl", "--key", "audit.pub", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["id"], told["ok"], told["vouched_for"]) == (RUN, True, True)
-    assert {check["name"] for check in told["checks"]} == {"chain", "laws", "head"}
-    assert {each["name"] for each in told["not_checked"]} == {"replay", "gate", "contexts", "counters"}
-    assert all("history" in each["why"] for each in told["not_checked"])
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["id"], reported["ok"], reported["vouched_for"]) == (RUN, True, True)
+    assert {check["name"] for check in reported["checks"]} == {"chain", "laws", "head"}
+    assert {each["name"] for each in reported["not_checked"]} == {"replay", "gate", "contexts", "counters"}
+    assert all("history" in each["why"] for each in reported["not_checked"])
 
 
 def test_an_export_of_a_live_run_says_that_it_had_not_ended(export: Export, capsys: pytest.CaptureFixture[str]) -> None:

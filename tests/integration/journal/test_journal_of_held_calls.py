@@ -19,13 +19,13 @@ ROUND = ["ToolsDispatched", "ObservationsCollected"]
 
 
 def dispatched(ran: Ran) -> list[str]:
-    told = [entry.data["tools"] for entry in ran.journal if entry.event == "ToolsDispatched"]
-    return [tool["call_id"] for tools in told for tool in tools]
+    reported = [entry.data["tools"] for entry in ran.journal if entry.event == "ToolsDispatched"]
+    return [tool["call_id"] for tools in reported for tool in tools]
 
 
 def outcomes(ran: Ran) -> list[tuple[str, str, str]]:
-    told = [entry.data["outcomes"] for entry in ran.journal if entry.event == "ObservationsCollected"]
-    return [(o["call_id"], o["outcome"], o.get("error", "")) for of_reply in told for o in of_reply]
+    reported = [entry.data["outcomes"] for entry in ran.journal if entry.event == "ObservationsCollected"]
+    return [(o["call_id"], o["outcome"], o.get("error", "")) for of_reply in reported for o in of_reply]
 
 
 def events(ran: Ran) -> list[str]:
@@ -61,10 +61,10 @@ async def test_the_later_verdicts_name_their_calls(client: Client) -> None:
         await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
 
-    told = [
+    reported = [
         entry.data.get("calls") for entry in ran.journal if entry.event == "PolicyEvaluated" and entry.iteration == 1
     ]
-    assert told == [None, ["look_0"], ["pay_1"]]
+    assert reported == [None, ["look_0"], ["pay_1"]]
     explained = [
         (one.place, one.about and one.about.tool, one.verdict.decision) for one in explanations(ran.journal, "1")
     ]

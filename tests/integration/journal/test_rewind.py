@@ -50,8 +50,8 @@ async def test_an_ended_run_continues_from_the_iteration_with_the_guidance(clien
     assert (first.result.output, first.result.iterations) == ("first", 4)
     assert (ran.result.output, ran.result.iterations, ran.result.usage.model_calls) == ("second", 3, 3)
     assert ran.result.tool_calls.run == 2
-    [told] = rewinds(ran)
-    assert "look elsewhere" in str(told)
+    [reported] = rewinds(ran)
+    assert "look elsewhere" in str(reported)
     shared = [entry for entry in first.journal if entry.iteration <= 1]
     assert ran.journal[: len(shared)] == shared
 
@@ -78,9 +78,9 @@ async def test_a_rewind_stops_a_live_run_and_its_followers_continue(client: Clie
         ran = await wait_for_rewound(client, AgentHandle(client, handle.id))
 
     assert (await result).output == "done"
-    told = await followed
-    assert told[-len(ran.journal) + 6 :] == ran.journal[6:]
-    assert [entry.event for entry in told].count("Terminated") == 1
+    reported = await followed
+    assert reported[-len(ran.journal) + 6 :] == ran.journal[6:]
+    assert [entry.event for entry in reported].count("Terminated") == 1
     assert ran.result.iterations == 2
 
 

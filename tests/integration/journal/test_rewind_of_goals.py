@@ -25,8 +25,8 @@ def a_model(**turns: Any) -> GoalModel:
 
 
 def rewinds(pursued: EndedGoal) -> list[dict[str, Any]]:
-    told = [entry.data for entry in pursued.journal if entry.event == "InterventionReceived"]
-    return [data for data in told if data["kind"] == "rewind"]
+    reported = [entry.data for entry in pursued.journal if entry.event == "InterventionReceived"]
+    return [data for data in reported if data["kind"] == "rewind"]
 
 
 async def after_rewind(client: Client, handle: WorkflowHandle[Any, Any]) -> EndedGoal:

@@ -25,9 +25,9 @@ async def test_a_change_of_embedder_is_reported_once_and_repaired_by_reindex(
     assert await changed.recall(query_for("restart the server")) == []
     assert texts(await changed.recall(query_for("machine"))) == ["reboot the machine"]
     assert texts(await changed.recall(query_for("machine"))) == ["reboot the machine"]
-    [told] = caplog.messages
-    assert "1 of 1 found items have no vectors of the embedder wordllama" in told
-    assert told.endswith("make vectors with: orga knowledge reindex")
+    [reported] = caplog.messages
+    assert "1 of 1 found items have no vectors of the embedder wordllama" in reported
+    assert reported.endswith("make vectors with: orga knowledge reindex")
 
     assert await changed.reindex(lambda done, total: None) == 2
     assert texts(await changed.recall(query_for("restart the server"))) == ["reboot the machine"]

@@ -56,7 +56,7 @@ async def test_progress_is_reported_and_items_are_read_only_when_needed(
     stores: tuple[KnowledgeStore, KnowledgeStore, Clock],
 ) -> None:
     read = 0
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
 
     def items() -> Iterator[KnowledgeItem]:
         nonlocal read
@@ -65,11 +65,11 @@ async def test_progress_is_reported_and_items_are_read_only_when_needed(
             yield a_text(f"text {number}")
 
     def progress(done: int, total: int) -> None:
-        told.append((done, total))
+        reported.append((done, total))
         assert read == done
 
     await import_items(stores[0], items(), progress, total=600)
-    assert told == [(256, 600), (512, 600), (600, 600)]
+    assert reported == [(256, 600), (512, 600), (600, 600)]
 
 
 async def test_a_bad_line_is_named_and_the_items_before_it_are_kept(

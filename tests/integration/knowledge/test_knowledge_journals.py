@@ -59,8 +59,10 @@ async def journals(client: Client, store: KnowledgeStore) -> list[list[tuple[str
 def timeless(data: Any) -> Any:
     """Remove what differs between two executions. The memory of a run has an id that depends on its execution."""
     if isinstance(data, dict):
-        told = {key: timeless(value) for key, value in cast("dict[str, Any]", data).items() if key not in OF_THE_TIME}
-        return told | {"id": "of the run"} if told.get("kind") == "memory" else told
+        reported = {
+            key: timeless(value) for key, value in cast("dict[str, Any]", data).items() if key not in OF_THE_TIME
+        }
+        return reported | {"id": "of the run"} if reported.get("kind") == "memory" else reported
     return [timeless(each) for each in cast("list[Any]", data)] if isinstance(data, list) else data
 
 

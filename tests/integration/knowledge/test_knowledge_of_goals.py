@@ -84,9 +84,9 @@ async def test_the_answer_is_learnt_and_outputs_are_never_recalled(client: Clien
     async with a_goal(client, shelf, finds()) as loop:
         pursued = await pursue(loop, GOAL)
     assert pursued.events[-4:] == [*["KnowledgeStored"] * 3, "Terminated"]
-    told = [entry.data for entry in pursued.journal if entry.event == "KnowledgeStored"]
-    assert [each["kind"] for each in told] == ["memory", "output", "output"]
-    assert {each["id"] for each in told} == set(shelf.held)
+    reported = [entry.data for entry in pursued.journal if entry.event == "KnowledgeStored"]
+    assert [each["kind"] for each in reported] == ["memory", "output", "output"]
+    assert {each["id"] for each in reported} == set(shelf.held)
     learnt, *outputs = shelf.stored
     assert {item.confidence for item in shelf.stored} == {pursued.result.confidence}
     assert (learnt.kind, learnt.scope) == ("memory", "agent")

@@ -53,12 +53,12 @@ async def play(client: Client, queue: str, number: int) -> Traces:
     assert result["termination"]["reason"] == "completed"
     history = await handle.fetch_history()
     begun = [event.activity_task_started_event_attributes for event in history.events]
-    told = [(entry.event, entry.data) async for entry in read_journal(client, handle.id)]
+    reported = [(entry.event, entry.data) async for entry in read_journal(client, handle.id)]
     failures = [each.last_failure.message for each in begun if each.last_failure.message]
     return Traces(
         {each.identity for each in begun if each.identity},
-        [*failures, *(data["error"] for _, data in told if "error" in data)],
-        [data for event, data in told if event == "KnowledgeStored"],
+        [*failures, *(data["error"] for _, data in reported if "error" in data)],
+        [data for event, data in reported if event == "KnowledgeStored"],
     )
 
 

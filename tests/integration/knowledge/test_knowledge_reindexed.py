@@ -33,10 +33,10 @@ async def test_vectors_of_another_embedder_are_ignored_until_reindexed(opens: Op
     assert (await changed.facts()).embedder == HashingEmbedder().name
     [by_words] = await changed.recall(query_for("scheduler 299", limit=1))
     assert by_words.item.text == "restarting scheduler number 299"
-    told: list[tuple[int, int]] = []
-    assert await changed.reindex(lambda done, total: told.append((done, total))) == 300
-    assert told[0] == (0, 300)
-    assert told[-1] == (300, 300)
+    reported: list[tuple[int, int]] = []
+    assert await changed.reindex(lambda done, total: reported.append((done, total))) == 300
+    assert reported[0] == (0, 300)
+    assert reported[-1] == (300, 300)
     assert (await changed.facts()).embedder == "another"
     assert await changed.reindex(lambda done, total: None) == 0
 

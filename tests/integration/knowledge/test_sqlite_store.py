@@ -232,9 +232,9 @@ async def test_damaged_values_are_reported_counted_and_left_out_of_an_export(
         async for item in store.items():
             read.append(item.text)
 
-    told = r"damaged \(.*\)\. The way back: .* orga knowledge import FILE"
+    reported = r"damaged \(.*\)\. The way back: .* orga knowledge import FILE"
     counted = r"damaged \(1 of its items cannot be read\)\. The way back"
-    for asked, message in ((store.get(item_id), told), (store.facts(), counted), (read_all(), counted)):
+    for asked, message in ((store.get(item_id), reported), (store.facts(), counted), (read_all(), counted)):
         with pytest.raises(KnowledgeError, match=message) as caught:
             await asked
         assert (caught.value.kind, caught.value.retryable) == ("Corrupt", False)

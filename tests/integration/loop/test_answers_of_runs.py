@@ -34,9 +34,9 @@ async def test_an_answer_that_violates_the_schema_is_repaired(client: Client) ->
         ran = await loop.run(TASK)
 
     assert (ran.result.data, ran.result.iterations) == ({"n": 3}, 3)
-    told = [request.messages[-1].text for request in provider.seen[1:]]
-    assert "the final answer does not fit the schema: it is not JSON alone" in told[0]
-    assert '$.n: "3" is not of type "integer"' in told[1]
+    reported = [request.messages[-1].text for request in provider.seen[1:]]
+    assert "the final answer does not fit the schema: it is not JSON alone" in reported[0]
+    assert '$.n: "3" is not of type "integer"' in reported[1]
 
 
 async def test_an_answer_with_a_duplicate_key_is_repaired(client: Client) -> None:

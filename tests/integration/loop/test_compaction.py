@@ -34,9 +34,9 @@ async def test_the_window_drops_the_oldest_messages(client: Client, kept: Kept) 
     ran = await run_with_context(client, provider, pages())
 
     check_what_never_goes(provider)
-    told = compactions(ran)
-    assert {entry["strategy"] for entry in told} == {"sliding_window"}
-    assert len(provider.steps[-1].messages) + sum(entry["messages_dropped"] for entry in told) == 2 + 2 * LOOKS
+    reported = compactions(ran)
+    assert {entry["strategy"] for entry in reported} == {"sliding_window"}
+    assert len(provider.steps[-1].messages) + sum(entry["messages_dropped"] for entry in reported) == 2 + 2 * LOOKS
     assert (ran.result.usage.model_calls, provider.summaries) == (LOOKS + 1, [])
     assert kept.misses in {0, LOOKS + 1}
 
@@ -46,14 +46,14 @@ async def test_masking_replaces_each_old_result_by_one_line(client: Client, kept
     ran = await run_with_context(client, provider, pages(), context_strategy="observation_masking")
 
     check_what_never_goes(provider)
-    told = compactions(ran)
-    assert {entry["strategy"] for entry in told} <= {"observation_masking", "sliding_window"}
+    reported = compactions(ran)
+    assert {entry["strategy"] for entry in reported} <= {"observation_masking", "sliding_window"}
     placeholder = "[Result of look left out: 1,007 bytes]"
     first = next(request for request in provider.steps if placeholder in results(request))
     shown = results(first)
     masked = len(shown) - 3
     assert shown == [placeholder] * masked + [f"page {masked + n}" for n in (1, 2, 3)]
-    assert told[0] == {"strategy": "observation_masking", "messages_dropped": 0, "messages_masked": masked}
+    assert reported[0] == {"strategy": "observation_masking", "messages_dropped": 0, "messages_masked": masked}
     assert [m.text for m in first.messages if m.role == "assistant"] == [f"step {n}" for n in range(1, len(shown) + 1)]
     assert kept.misses in {0, LOOKS + 1}
 

@@ -129,9 +129,9 @@ async def test_a_stuck_run_is_shown_as_stuck_everywhere(client: Client, monkeypa
         [check] = [check for check in await _stuck_run_checks(client) if run in check.name]
         assert (check.ok, "a defect" in check.detail, run in check.remedy) == (False, True, True)
 
-        told = replace(await history_status(read_journal(client, run)), failing=question.failing)
-        assert "a defect" in "\n".join(told.lines())
-        assert "a defect" in told.json_fields()["task_fails"]["cause"]
+        reported = replace(await history_status(read_journal(client, run)), failing=question.failing)
+        assert "a defect" in "\n".join(reported.lines())
+        assert "a defect" in reported.json_fields()["task_fails"]["cause"]
 
 
 async def test_a_task_that_took_too_long_is_repeated(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,9 +86,9 @@ async def test_a_failing_tool_is_repeated_as_its_effect_allows(
 
     assert len(tool.contexts) == runs
     assert len({context.idempotency_key for context in tool.contexts}) == 1
-    told = provider.seen[1].messages[-1].text
-    assert told.startswith("[Error] OSError: disk on fire")
-    assert ("The outcome is unknown" in told) == (effect == "irreversible")
+    reported = provider.seen[1].messages[-1].text
+    assert reported.startswith("[Error] OSError: disk on fire")
+    assert ("The outcome is unknown" in reported) == (effect == "irreversible")
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 1, "denied": 0, "failed": 1}
 
 

@@ -117,9 +117,9 @@ async def test_a_call_that_killed_its_server_is_repeated_only_if_that_is_safe(cl
     servers = {"s": hostile(tmp_path, tools=["die"])}
     async with an_mcp_loop(client, [calls("s_die"), answers()], servers, listed=["s_die"], env=ENV) as loop:
         await loop.run()
-    (told,) = results(loop.provider)
-    assert "broke during the call" in told
-    assert "unknown" in told.lower()
+    (reported,) = results(loop.provider)
+    assert "broke during the call" in reported
+    assert "unknown" in reported.lower()
     assert [message["method"] for message in received_messages(tmp_path)].count("tools/call") == 1
 
 

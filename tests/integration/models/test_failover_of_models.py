@@ -151,13 +151,13 @@ async def test_if_all_models_refuse_the_run_names_each_and_no_key(client: Client
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "expected"),
     [
         pytest.param(None, "answer of agent 'helper'", id="without a model it takes the local tier"),
         pytest.param(GPT, "bound to the local tier", id="another model is refused"),
     ],
 )
-async def test_the_local_tier_binds_delegates(client: Client, model: str | None, told: str) -> None:
+async def test_the_local_tier_binds_delegates(client: Client, model: str | None, expected: str) -> None:
     tiers = ModelTiers(local=(HOUSE,), heavy=(GPT,))
     lead = AgentConfig(model="tier:local", tools=(), delegates=(Delegate(agent="helper"),))
     ask = Calls("delegate", {"agent": "helper", "task": "help me"})
@@ -169,4 +169,4 @@ async def test_the_local_tier_binds_delegates(client: Client, model: str | None,
     assert ran.result.output == "done"
     assert gpt.asked == 0
     results = [m["content"] for m in house.requests[-1]["messages"] if m["role"] == "tool"]
-    assert told in results[0]
+    assert expected in results[0]

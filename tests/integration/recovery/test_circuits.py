@@ -106,8 +106,11 @@ async def test_a_failed_trial_opens_the_circuit_again(client: Client) -> None:
         await loop.run()
         clock.seconds = 60
         await loop.run()
-    told = results(provider)
-    assert ("no route" in told[0], "left alone for 60 s more (failures in a row: 4; last: " in told[1]) == (True, True)
+    reported = results(provider)
+    assert ("no route" in reported[0], "left alone for 60 s more (failures in a row: 4; last: " in reported[1]) == (
+        True,
+        True,
+    )
     assert len(tool.contexts) == 4
 
 

@@ -37,8 +37,8 @@ def worker(orga: Orga) -> Iterator[Running]:
 
 def answers_in_journal(orga: Orga, run_id: str) -> list[tuple[Any, Any, Any]]:
     entries = [json.loads(line) for line in orga("journal", run_id, "--json").out.splitlines()]
-    told = [each["data"] for each in entries if each["event"] == "QuestionAnswered"]
-    return [(data["choice"], data.get("answer"), data.get("by")) for data in told]
+    reported = [each["data"] for each in entries if each["event"] == "QuestionAnswered"]
+    return [(data["choice"], data.get("answer"), data.get("by")) for data in reported]
 
 
 def test_typed_text_is_the_answer(orga: Orga) -> None:
@@ -54,8 +54,8 @@ def test_a_refused_answer_is_shown_and_can_be_corrected(orga: Orga) -> None:
     with at_a_terminal(orga, "run", "when was it?", "--id", "mended") as terminal:
         first = terminal.shows(LINE)
         terminal.types("2001\r")
-        told = terminal.shows("not answered: .*1998, 1999", first)
-        terminal.shows(LINE, told)
+        reported = terminal.shows("not answered: .*1998, 1999", first)
+        terminal.shows(LINE, reported)
         terminal.types("1998\r")
         assert terminal.code() == 0
     assert answers_in_journal(orga, "mended") == [("result", "1998", "ada")]

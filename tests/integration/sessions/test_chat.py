@@ -264,7 +264,7 @@ def test_anything_but_an_open_session_is_refused_with_a_remedy(orga: Orga, model
     model.replies = [Says(["done"])]
     assert orga("run", "a task", "--id", "a-run").code == 0
     assert orga("chat", "--id", "over", stdin=b"hello\n/close\n").code == 0
-    for arguments, told in (
+    for arguments, reported in (
         (["chat", "nobody", "--say", "x"], "there is no run 'nobody'"),
         (["chat", "What is here?"], "To send this as a message: orga chat --say 'What is here?'"),
         (["chat", "a-run", "--say", "x"], "is the run of one task, not a session. `orga attach a-run`"),
@@ -275,7 +275,7 @@ def test_anything_but_an_open_session_is_refused_with_a_remedy(orga: Orga, model
     ):
         done = orga(*arguments)
         assert done.code == 2, (arguments, done.err)
-        assert told in done.err
+        assert reported in done.err
 
 
 def test_a_session_without_messages_is_closed(orga: Orga) -> None:

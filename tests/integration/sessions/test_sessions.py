@@ -38,8 +38,8 @@ async def test_each_turn_has_all_of_its_budgets_and_the_whole_conversation(clien
     assert {(turn.iterations, turn.usage.total_tokens, turn.tool_calls.run) for turn in talked} == {(2, 220, 1)}
     assert (status.turns, status.turn, status.usage.total_tokens, status.tool_calls.run) == (6, 0, 6 * 220, 6)
     assert (status.budgets.iterations, status.phase) == (3, "idle")
-    told = [message.text for message in model.seen[-1].messages if message.role == "user"]
-    assert told == [f"question {n}" for n in range(1, 7)]
+    reported = [message.text for message in model.seen[-1].messages if message.role == "user"]
+    assert reported == [f"question {n}" for n in range(1, 7)]
     assert len({context.idempotency_key for context in look.contexts}) == 6
     assert (last.result.turns, last.result.usage.model_calls, last.result.output) == (6, 12, "answer 6")
     assert (last.result.termination.reason, last.result.termination.detail) == ("completed", "closed")
@@ -127,8 +127,8 @@ async def test_a_message_may_be_refused_during_a_turn(client: Client, hold: Hold
 async def test_invalid_and_surplus_messages_are_refused(client: Client, hold: Hold) -> None:
     async with a_loop(client, [hold.step(answers("one")), answers("more")]) as loop:
         session, first = await busy_session(loop, hold)
-        for bad, told in (("  ", "must not be empty"), ("x" * 50_001, "must not be longer than 50000 bytes")):
-            with pytest.raises(Refused, match=told):
+        for bad, reported in (("  ", "must not be empty"), ("x" * 50_001, "must not be longer than 50000 bytes")):
+            with pytest.raises(Refused, match=reported):
                 await session.post(bad)
         with pytest.raises(TurnUnknown, match="no message became turn 7"):
             await session.result_of(7)
@@ -277,8 +277,8 @@ async def test_guidance_that_a_turn_did_not_read_precedes_the_next_message(clien
         "[Guidance from the operator] be kind",
         "second",
     ]
-    told = [str(each.data) for each in last.journal if each.event == "InterventionReceived"]
-    assert ["be brief" in told[1], "be kind" in told[2]] == [True, True]
+    reported = [str(each.data) for each in last.journal if each.event == "InterventionReceived"]
+    assert ["be brief" in reported[1], "be kind" in reported[2]] == [True, True]
     became = [each for each in last.journal if each.event in {"InterventionApplied", "InterventionRefused"}]
     assert [each.data for each in became] == [
         {"kind": "steer", "id": "read", "phase": "reasoning", "iteration": 2},

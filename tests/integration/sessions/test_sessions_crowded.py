@@ -70,7 +70,7 @@ async def test_each_client_soon_learns_that_the_session_was_terminated(client: C
 
 
 async def test_each_client_learns_at_once_that_there_is_no_such_session(client: Client) -> None:
-    """For example, the retention time of the namespace is over."""
+    """An example is a namespace whose retention time is over."""
     session = SessionHandle(client, "session-gone")
     with pytest.raises(RunNotFound):
         async with asyncio.timeout(SOON_S):
@@ -80,17 +80,17 @@ async def test_each_client_learns_at_once_that_there_is_no_such_session(client: 
 async def test_a_session_that_cannot_be_polled_is_polled_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker or a server that is away for a while is not the end of a session."""
     async with a_crowd(client) as (session, waiting, hold):
-        told = list[str]()
+        reported = list[str]()
 
         async def away(*_: Any) -> Any:
-            told.append("away")
+            reported.append("away")
             monkeypatch.undo()
             raise OrgaError("the Temporal server answered unavailable")
 
         monkeypatch.setattr(session, "_latest", away)
 
         async def was_polled_again() -> bool:
-            return bool(told)
+            return bool(reported)
 
         await wait_until(was_polled_again)
         hold.go.set()

@@ -124,9 +124,12 @@ async def test_an_abort_of_the_session_does_not_wait_for_such_a_call(client: Cli
 
 async def has_received_abort(client: Client, run_id: str) -> bool:
     """Return whether the interruption has reached a delegate. Nothing else is sent to it before."""
-    told = {EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED}
+    reported = {
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED,
+    }
     history = await client.get_workflow_handle(run_id).fetch_history()
-    return any(event.event_type in told for event in history.events)
+    return any(event.event_type in reported for event in history.events)
 
 
 async def test_a_delegate_of_a_plain_run_has_the_usual_grace(client: Client) -> None:

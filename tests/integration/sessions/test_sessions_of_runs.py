@@ -34,8 +34,8 @@ async def test_an_approval_waits_in_a_turn_and_the_session_verifies(client: Clie
         with pytest.raises(NotAnAgent, match="SessionWorkflow"):
             await fork(client, session.id, 1, task="more")
     assert found.ok, [check for check in found.checks if not check.ok]
-    told = [entry for entry in last.journal if entry.data.get("kind") != "call"]
-    turns = [entry.event for entry in told if entry.event in {"TurnStarted", "TurnEnded", "ApprovalResolved"}]
+    reported = [entry for entry in last.journal if entry.data.get("kind") != "call"]
+    turns = [entry.event for entry in reported if entry.event in {"TurnStarted", "TurnEnded", "ApprovalResolved"}]
     assert turns == ["TurnStarted", "TurnEnded", "TurnStarted", "ApprovalResolved", "TurnEnded"]
 
 

@@ -38,8 +38,8 @@ async def test_a_session_continues_as_new_within_turns_and_between_them(client: 
     assert last.runs >= 6
     assert (status.usage.model_calls, last.result.usage.model_calls) == (6, 6)
     assert len({context.idempotency_key for context in look.contexts}) == 3
-    told = [message.text for message in model.seen[-1].messages if message.role in {"user", "assistant"}]
-    assert [text for text in told if text] == ["first", "one", "second", "two", "third"]
+    reported = [message.text for message in model.seen[-1].messages if message.role in {"user", "assistant"}]
+    assert [text for text in reported if text] == ["first", "one", "second", "two", "third"]
     assert [e.data["turn"] for e in last.journal if e.event == "TurnEnded"] == [1, 2, 3]
 
 

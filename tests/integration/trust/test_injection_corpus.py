@@ -94,9 +94,9 @@ async def test_an_agent_with_only_read_tools_does_nothing_else(client: Client) -
 
     assert [tool.name for tool in tools if tool.contexts] == []
     assert scheduled(ran) == {"prepare", "reason", "read_document"}
-    told = results(provider, "evil")
-    assert len(told) == len(CASES) == ran.result.tool_calls.invalid
-    assert [text for text in told.values() if not text.startswith(("[Policy denied]", "[Invalid call]"))] == []
+    reported = results(provider, "evil")
+    assert len(reported) == len(CASES) == ran.result.tool_calls.invalid
+    assert [text for text in reported.values() if not text.startswith(("[Policy denied]", "[Invalid call]"))] == []
 
 
 async def test_every_text_reaches_the_model_as_data(client: Client) -> None:
@@ -105,8 +105,8 @@ async def test_every_text_reaches_the_model_as_data(client: Client) -> None:
     async with a_loop(client, provider, read_document(), agents=only_reads) as loop:
         await loop.run("sum the documents up", **ROOM)
 
-    told = results(provider, "doc")
-    assert [case["id"] for n, case in enumerate(CASES) if not is_delimited(told[f"doc{n}"], case)] == []
+    reported = results(provider, "doc")
+    assert [case["id"] for n, case in enumerate(CASES) if not is_delimited(reported[f"doc{n}"], case)] == []
     assert {request.system for request in provider.given} == {("Be short.", DELIMITER_MEANING)}
     assert {message.role for request in provider.given for message in request.messages} == {"user", "assistant", "tool"}
 

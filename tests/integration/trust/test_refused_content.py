@@ -53,8 +53,8 @@ async def test_a_run_continues_without_a_refused_result(client: Client) -> None:
 
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "answer 2")
     assert model.texts() == ["read it", "", LEFT_OUT_TEXT]
-    (told,) = refusals(ran.journal)
-    assert (told["messages_replaced"], "content filter" in told["error"]) == (1, True)
+    (reported,) = refusals(ran.journal)
+    assert (reported["messages_replaced"], "content filter" in reported["error"]) == (1, True)
 
 
 async def test_a_run_with_a_refused_task_ends_with_the_reason(client: Client) -> None:

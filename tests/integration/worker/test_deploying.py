@@ -22,9 +22,9 @@ HELD = "[tools.options.search_text]\napproval = true\n[tools.options.read_file]\
 
 def wait_for_polling(worker: Running) -> tuple[str, list[str]]:
     """Wait until a worker polls. Return its build, and the command that makes its version current."""
-    told = worker.line(r"version: shop\.([a-z2-7]{6}); .* once it is current: temporal (worker deployment .*)")
+    reported = worker.line(r"version: shop\.([a-z2-7]{6}); .* once it is current: temporal (worker deployment .*)")
     worker.line("worker polls")
-    return told[1], shlex.split(told[2])
+    return reported[1], shlex.split(reported[2])
 
 
 def deploy(temporal: str, command: Sequence[str]) -> None:

@@ -78,8 +78,8 @@ async def test_a_run_that_continues_as_new_moves_to_the_current_version(client: 
 
     assert [builds_of(history) for history in ended.histories] == [{"1"}, {"2"}]
     assert ended.result.output == "two"
-    told = [entry.data for entry in ended.journal if entry.event == "BuildChanged"]
-    assert told == [{"before": "1", "build": "2"}]
+    reported = [entry.data for entry in ended.journal if entry.event == "BuildChanged"]
+    assert reported == [{"before": "1", "build": "2"}]
 
 
 async def test_a_run_that_continues_as_new_stays_if_nothing_newer_is_deployed(client: Client) -> None:

@@ -103,8 +103,8 @@ async def test_an_agent_with_tools_of_the_application_is_a_child_of_its_workflow
         history = await handle.fetch_history()
         ours = await app.client.get_workflow_handle(child).fetch_history()
     assert till.charged == [1250]
-    told = [message["content"] for message in chat.requests[-1]["messages"] if message["role"] == "tool"]
-    assert ["4 of lamp" in told[0], "charged 1250" in told[1]] == [True, True]
+    reported = [message["content"] for message in chat.requests[-1]["messages"] if message["role"] == "tool"]
+    assert ["4 of lamp" in reported[0], "charged 1250" in reported[1]] == [True, True]
     assert {"ToolsDispatched", "ObservationsCollected"} <= {entry.event for entry in journal}
     replayer = Replayer(workflows=[Sale], plugins=[app.plugin])
     await replayer.replay_workflow(history)

@@ -71,16 +71,16 @@ def run(orga: Orga, *arguments: str, **env: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "expected"),
     [
         pytest.param("README.md", "max_attempts", id="README"),
         pytest.param("docs/embedding.md", "loans.md", id="the guide's, with an agent and a tool in it"),
     ],
 )
-def test_the_script_of_a_document_runs_as_printed(document: str, told: str, project: Orga) -> None:
+def test_the_script_of_a_document_runs_as_printed(document: str, expected: str, project: Orga) -> None:
     block = next(each for each in PYTHON.findall((ROOT / document).read_text()) if "asyncio.run(" in each)
     (project.folder / "script.py").write_text(block)
-    assert told in run(project, "script.py")
+    assert expected in run(project, "script.py")
 
 
 def test_the_guide_to_sessions_sends_an_untaken_message_again(project: Orga) -> None:

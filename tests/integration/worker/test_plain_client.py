@@ -191,7 +191,7 @@ async def test_the_summaries_in_the_history_describe_the_run(client: Client, pla
         await plain.result(run)
         history = await plain("show", "--workflow-id", run)
 
-    assert [told for event in history["events"] if (told := summarised(event))] == [
+    assert [reported for event in history["events"] if (reported := summarised(event))] == [
         ("prepare", "agent default"),
         ("reason", None),
         ("gate", "iteration 1: look README.md; fetch README.md"),

@@ -47,8 +47,8 @@ async def test_a_worker_takes_a_run_from_start_to_result(orga: Orga, server: Cli
         )
         assert worker.process.poll() is None
     assert (result["termination"]["reason"], ANSWER in result["output"]) == ("completed", True)
-    (told,) = [line for line in worker.out + worker.err if "search attributes" in line]
-    assert told.startswith("the server knows no search attributes")
+    (reported,) = [line for line in worker.out + worker.err if "search attributes" in line]
+    assert reported.startswith("the server knows no search attributes")
 
 
 async def test_a_command_starts_its_own_worker_and_the_run_can_be_inspected(orga: Orga) -> None:
@@ -68,7 +68,7 @@ async def test_a_run_without_a_worker_is_reported(orga: Orga) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         pytest.param(("list",), "ListWorkflowExecutions, which this server does not support", id="list"),
         pytest.param(
@@ -80,11 +80,11 @@ async def test_a_run_without_a_worker_is_reported(orga: Orga) -> None:
     ],
 )
 async def test_an_unsupported_feature_of_the_server_is_reported_in_one_line(
-    orga: Orga, arguments: tuple[str, ...], told: str
+    orga: Orga, arguments: tuple[str, ...], expected: str
 ) -> None:
     done = await command(orga, *arguments)
     assert (done.code, len(done.err.splitlines())) == (6, 1), done.err
-    assert told in done.err
+    assert expected in done.err
 
 
 async def test_the_doctor_reports_what_the_server_lacks(orga: Orga) -> None:

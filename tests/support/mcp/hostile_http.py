@@ -38,7 +38,7 @@ def hostile_http() -> Generator[Hostile]:
     state = Hostile()
 
     class Handler(_Handler):
-        told = state
+        reported = state
 
     with serving(Handler) as port:
         state.url = f"http://127.0.0.1:{port}/mcp"

@@ -54,8 +54,8 @@ async def close_session(session: SessionHandle) -> EndedSession:
 
 def turn_and_store_events(last: EndedSession) -> list[str]:
     """Return the turns and the stored knowledge in the journal."""
-    told = [entry for entry in last.journal if entry.event in {"TurnStarted", "TurnEnded", "KnowledgeStored"}]
-    return [f"turn {e.data['turn']}" if "turn" in e.data else str(e.data["kind"]) for e in told]
+    reported = [entry for entry in last.journal if entry.event in {"TurnStarted", "TurnEnded", "KnowledgeStored"}]
+    return [f"turn {e.data['turn']}" if "turn" in e.data else str(e.data["kind"]) for e in reported]
 
 
 async def session_status(session: SessionHandle) -> SessionStatus:

@@ -52,16 +52,16 @@ def each_reply_is_in_the_next_request(played: Played) -> None:
 
 def the_model_saw_what_the_history_contains(played: Played) -> None:
     """Another worker rebuilds the requests from the history."""
-    fold, told = ContextFold(), dict[int, list[tuple[Message, ...]]]()
+    fold, reported = ContextFold(), dict[int, list[tuple[Message, ...]]]()
     for happening in played.happened:
         if happening.kind == "started":
             fold = ContextFold()
         fold.feed(happening)
         if happening.kind == "scheduled" and happening.name == "reason":
             tools = fold.setup.tools if fold.setup else ()
-            told.setdefault(fold.iteration, []).append(messages_as_sent(fold.messages, tools))
+            reported.setdefault(fold.iteration, []).append(messages_as_sent(fold.messages, tools))
     for iteration, seen in groupby(played.seen, key=lambda seen: seen.iteration):
-        due = iter(told[iteration])
+        due = iter(reported[iteration])
         assert all(messages in due for messages, _ in groupby(each.request.messages for each in seen))
 
 

@@ -13,6 +13,6 @@ def config_error_at(folder: Path, toml: str, line: int) -> str:
     (folder / "orga.toml").write_text(toml)
     with pytest.raises(ConfigError) as raised:
         load_config(folder=folder, env={})
-    told, place = str(raised.value), f"{folder / 'orga.toml'}:{line}: "
-    assert told.startswith(place)
-    return told.removeprefix(place)
+    reported, place = str(raised.value), f"{folder / 'orga.toml'}:{line}: "
+    assert reported.startswith(place)
+    return reported.removeprefix(place)

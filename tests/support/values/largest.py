@@ -236,10 +236,10 @@ def _known(state: AgentState, call: ToolCall, letter: str) -> AgentState:
         question_id="w", kind="escalation", since=T0, text="?", data={"step_id": repeated_calls.repeated_call_key(call)}
     )
     given = Resolution(escalation_id="w", choice="result", result=letter * 3_000)
-    told = repeated_calls.with_resolved_repeated_call(
+    reported = repeated_calls.with_resolved_repeated_call(
         state.model_copy(update={"conversation": Conversation()}), asked.with_resolution(given)
     )
-    return told.model_copy(update={"conversation": state.conversation})
+    return reported.model_copy(update={"conversation": state.conversation})
 
 
 def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentState:

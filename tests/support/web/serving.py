@@ -24,5 +24,5 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Generator[int]:
             thread.join()
 
 
-def _say_nothing(*told: object) -> None:
+def _say_nothing(*reported: object) -> None:
     pass

@@ -40,10 +40,10 @@ def test_an_error_of_the_system_is_shown_without_raw_text(
     error: Exception, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report_error(error, lambda: 0)
-    told = capsys.readouterr().err
-    assert says in told
+    reported = capsys.readouterr().err
+    assert says in reported
     for raw in ("[Errno", "INSERT", "Traceback"):
-        assert raw not in told
+        assert raw not in reported
 
 
 def test_a_deleted_working_folder_is_reported(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_deleted_working_folder_is_reported(tmp_path: Path) -> None:
 
 async def test_a_web_server_at_the_address_is_reported(httpserver: HTTPServer) -> None:
     """The SDK's own text begins with `tonic::transport::Error`."""
-    told = await silence_reason(f"{httpserver.host}:{httpserver.port}", timeout_s=30)
-    assert told == "something other than a Temporal server answers"
+    reported = await silence_reason(f"{httpserver.host}:{httpserver.port}", timeout_s=30)
+    assert reported == "something other than a Temporal server answers"
 
 
 def test_a_full_disk_under_stdout_is_reported(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_the_help_of_notify_keeps_the_brackets_of_a_section(capsys: pytest.Captu
     ],
 )
 def test_an_address_without_a_key_is_reported(env: dict[str, str], names: list[str]) -> None:
-    told = idle_addresses(env)
-    assert len(told) == len(names)
-    assert all(name in text for name, text in zip(names, told, strict=True))
+    reported = idle_addresses(env)
+    assert len(reported) == len(names)
+    assert all(name in text for name, text in zip(names, reported, strict=True))
     assert [check.warning for check in idle_address_checks(env)] == [True] * len(names)
 
 

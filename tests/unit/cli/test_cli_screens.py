@@ -265,7 +265,7 @@ A_PLAN = {
 
 def test_the_plan_of_a_goal_is_shown_with_its_latest_steps_and_rounds() -> None:
     shown = progress_text(Progress(iteration=9).with_status(a_status(plan=A_PLAN), NOW))
-    for told in (
+    for reported in (
         "… 2 steps before",
         "✓ s3 look: look 3  4.25 good",
         "✗ s9 look: look 9",
@@ -274,7 +274,7 @@ def test_the_plan_of_a_goal_is_shown_with_its_latest_steps_and_rounds() -> None:
         "scores: improving (+0.25 a round), 3.50 on average",
         "3/25 rounds",
     ):
-        assert told in shown, told
+        assert reported in shown, reported
     assert "s2 look" not in shown
     assert "iterations" not in shown
 

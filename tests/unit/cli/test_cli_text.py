@@ -45,7 +45,7 @@ def test_json_on_a_terminal_is_escaped_and_keeps_its_value(capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("expected", "shown"),
     [
         pytest.param(count_text(1, "tool"), "1 tool", id="one"),
         pytest.param(count_text(0, "tool"), "0 tools", id="none"),
@@ -53,5 +53,5 @@ def test_json_on_a_terminal_is_escaped_and_keeps_its_value(capsys: pytest.Captur
         pytest.param(summary([RunAudit("a")])[0], "0 proposals of 1 run: nothing was proposed", id="one run"),
     ],
 )
-def test_counts_are_shown_in_singular_or_plural(told: str, shown: str) -> None:
-    assert told == shown
+def test_counts_are_shown_in_singular_or_plural(expected: str, shown: str) -> None:
+    assert expected == shown

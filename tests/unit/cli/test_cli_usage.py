@@ -282,9 +282,9 @@ def test_h_is_short_for_help_in_every_command(capsys: pytest.CaptureFixture[str]
     ("name", "near"), [("opnai:x", "openai"), ("olama:x", "ollama"), ("antropic:x", "anthropic"), ("zzz:x", "")]
 )
 def test_an_unknown_provider_suggests_the_nearest_one(name: str, near: str) -> None:
-    told = model_name_problem(name)
-    assert (f"did you mean {near!r}? write provider:model" in told) == bool(near)
-    assert "one of openrouter, openai" in told
+    reported = model_name_problem(name)
+    assert (f"did you mean {near!r}? write provider:model" in reported) == bool(near)
+    assert "one of openrouter, openai" in reported
 
 
 @pytest.mark.parametrize(

@@ -140,10 +140,10 @@ def _is_nameless_code(value: ast.expr | None, numbers: Set[str]) -> bool:
 @pytest.mark.parametrize("command", [command for command, text in HELP.items() if "Exit codes: " in text])
 def test_a_help_that_lists_codes_lists_those_of_the_reference(command: str) -> None:
     [listed] = re.findall(r"Exit codes: ([^.]+)\.", HELP[command])
-    told = {int(code) for code in re.findall(r"\b\d\b", listed)}
+    reported = {int(code) for code in re.findall(r"\b\d\b", listed)}
     for first, last in re.findall(r"(\d) to (\d)", listed):
-        told |= {*range(int(first), int(last) + 1)}
-    assert told - {130} == {code.value for code in codes_of(command)}
+        reported |= {*range(int(first), int(last) + 1)}
+    assert reported - {130} == {code.value for code in codes_of(command)}
 
 
 ID = ("nobody",)
@@ -194,5 +194,5 @@ def test_documented_codes_belong_to_existing_commands() -> None:
 
 @pytest.mark.parametrize("command", [command for command, text in HELP.items() if "Exit code " in text])
 def test_a_help_that_explains_a_code_explains_one_of_the_reference(command: str) -> None:
-    told = {int(code) for code in re.findall(r"Exit code (\d)", HELP[command])}
-    assert told <= {code.value for code in COMMAND_EXIT_CODES[command]}
+    reported = {int(code) for code in re.findall(r"Exit code (\d)", HELP[command])}
+    assert reported <= {code.value for code in COMMAND_EXIT_CODES[command]}

@@ -85,7 +85,7 @@ def test_numbers_that_may_be_outdated_are_shown_with_a_plus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "told", "numbers"),
+    ("state", "expected", "numbers"),
     [
         pytest.param("running", a_status(iteration=7), (7, 0.25, False), id="the run answers"),
         pytest.param("running (paused)", None, (3, 0.0421, True), id="no worker answers"),
@@ -93,13 +93,13 @@ def test_numbers_that_may_be_outdated_are_shown_with_a_plus() -> None:
     ],
 )
 async def test_numbers_of_a_live_run_without_an_answer_may_be_outdated(
-    monkeypatch: pytest.MonkeyPatch, state: str, told: AgentStatus | None, numbers: tuple[int, float, bool]
+    monkeypatch: pytest.MonkeyPatch, state: str, expected: AgentStatus | None, numbers: tuple[int, float, bool]
 ) -> None:
     client = Mock(spec=Client)
     client.get_workflow_handle.return_value.describe = AsyncMock(
         return_value=Mock(static_summary=AsyncMock(return_value="the task"))
     )
-    monkeypatch.setattr(StatusQueries, "statuses", AsyncMock(return_value=[] if state == "completed" else [told]))
+    monkeypatch.setattr(StatusQueries, "statuses", AsyncMock(return_value=[] if state == "completed" else [expected]))
 
     [row] = await with_details(client, [a_row(state=state)])
 

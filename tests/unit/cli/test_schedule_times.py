@@ -149,10 +149,10 @@ def test_an_invalid_duration_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0, "0s"), (90, "1m30s"), (3_600, "1h"), (86_400, "1d"), (90_061, "1d1h1m1s")]
+    ("seconds", "expected"), [(0, "0s"), (90, "1m30s"), (3_600, "1h"), (86_400, "1d"), (90_061, "1d1h1m1s")]
 )
-def test_a_duration_is_shown_in_the_form_in_which_it_is_read(seconds: int, told: str) -> None:
-    assert duration_text(timedelta(seconds=seconds)) == told
+def test_a_duration_is_shown_in_the_form_in_which_it_is_read(seconds: int, expected: str) -> None:
+    assert duration_text(timedelta(seconds=seconds)) == expected
 
 
 def test_a_time_is_read_with_or_without_an_offset() -> None:

@@ -185,11 +185,11 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("make", "told"), REFUSED.values(), ids=REFUSED)
-def test_an_invalid_part_is_refused(make: Callable[[], object], told: str) -> None:
+@pytest.mark.parametrize(("make", "expected"), REFUSED.values(), ids=REFUSED)
+def test_an_invalid_part_is_refused(make: Callable[[], object], expected: str) -> None:
     with pytest.raises(ConfigError) as refused:
         make()
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_an_unknown_effect_is_refused_at_its_definition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         pytest.param({"task": "x", "agent": "nosuch"}, "agent: there is no agent 'nosuch'", id="an agent"),
         pytest.param({"task": "x", "model": "gpt-5"}, "model: 'gpt-5' names no model", id="a model"),
@@ -265,17 +265,17 @@ def test_an_unknown_effect_is_refused_at_its_definition() -> None:
     ],
 )
 async def test_input_that_the_local_worker_would_refuse_is_refused_before_the_start(
-    given: dict[str, Any], told: str
+    given: dict[str, Any], expected: str
 ) -> None:
     client, of_clerk = _with_local_worker(), {"agent": "clerk"} | given
     starts = start_goal if "goal" in given else start_agent
     for queue in (None, "ours"):
         with pytest.raises(InvalidInput) as refused:
             await starts(client, of_clerk, task_queue=queue)
-        assert told in str(refused.value)
+        assert expected in str(refused.value)
     with pytest.raises(InvalidInput) as refused:
         await create_schedule(client, "each-day", of_clerk, every=timedelta(days=1))
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 async def test_session_input_that_the_local_worker_would_refuse_is_refused_before_the_start() -> None:

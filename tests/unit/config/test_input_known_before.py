@@ -171,9 +171,9 @@ def test_a_namespace_without_an_address_is_refused(
     else:
         monkeypatch.setenv(by, "team")
     assert run_command(["list"]) == 2
-    told = capsys.readouterr().err
-    assert "names 'team', and no address says where" in told
-    assert ("[temporal] namespace" if by == "file" else "TEMPORAL_NAMESPACE") in told
+    reported = capsys.readouterr().err
+    assert "names 'team', and no address says where" in reported
+    assert ("[temporal] namespace" if by == "file" else "TEMPORAL_NAMESPACE") in reported
     assert not (tmp_path / "home").exists()
 
 

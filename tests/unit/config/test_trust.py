@@ -174,12 +174,12 @@ ASKS_BESIDE: dict[str, tuple[dict[str, str], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("env", "text", "told"), ASKS_BESIDE.values(), ids=ASKS_BESIDE)
+@pytest.mark.parametrize(("env", "text", "expected"), ASKS_BESIDE.values(), ids=ASKS_BESIDE)
 def test_a_file_that_overrides_the_users_settings_needs_trust(
-    project: Path, env: dict[str, str], text: str, told: str
+    project: Path, env: dict[str, str], text: str, expected: str
 ) -> None:
     write_config(project, text)
-    with pytest.raises(Untrusted, match=re.escape(f"(you have set {told}") if told else "is not trusted"):
+    with pytest.raises(Untrusted, match=re.escape(f"(you have set {expected}") if expected else "is not trusted"):
         load_config(folder=project, env=env)
     load_config(folder=project, env=env | {"ORGA_TRUST": "1"})
 

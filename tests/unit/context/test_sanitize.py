@@ -85,7 +85,7 @@ def test_legitimate_text_is_unchanged(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "left", "told"),
+    ("text", "left", "expected"),
     [
         pytest.param("a\u200bb\u2060c\ufeffd", "abcd", "3 zero-width characters", id="zero width"),
         pytest.param("x\u200dy", "xy", "1 zero-width characters", id="a joiner that joins nothing"),
@@ -185,8 +185,8 @@ def test_legitimate_text_is_unchanged(text: str) -> None:
         pytest.param("<!doctype html>a<!-- b -->c<!-->d", "<!doctype html>acd", "2 HTML comments", id="comments"),
     ],
 )
-def test_hidden_text_is_removed_and_counted(text: str, left: str, told: str) -> None:
-    assert sanitized_text(text) == f"{NOTE}removed {told}]\n{left}"
+def test_hidden_text_is_removed_and_counted(text: str, left: str, expected: str) -> None:
+    assert sanitized_text(text) == f"{NOTE}removed {expected}]\n{left}"
 
 
 def test_the_note_summarises_everything_in_one_line() -> None:

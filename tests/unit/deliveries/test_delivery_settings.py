@@ -107,9 +107,9 @@ async def test_a_run_records_names_and_kinds_and_never_addresses(tmp_path: Path)
     recorded = (await parts.agents.setup(PrepareRequest())).model_dump(
         mode="json", include={"deliveries"}, exclude_unset=True
     )
-    told = recorded["deliveries"]
-    assert told[:2] == [{"name": "files", "kind": "file", "default": True}, {"name": "hook", "kind": "webhook"}]
-    assert set(parts.deliveries) == {each["name"] for each in told} == set(ALL)
+    reported = recorded["deliveries"]
+    assert reported[:2] == [{"name": "files", "kind": "file", "default": True}, {"name": "hook", "kind": "webhook"}]
+    assert set(parts.deliveries) == {each["name"] for each in reported} == set(ALL)
     secrets = parts.secrets.redact(" ".join((SECRET, TOKEN, HOOK, "planted-mail-password")))
     assert secrets == " ".join(["[redacted]"] * 4)
     assert [word for word in ("t0ken", TOKEN, SECRET, "planted") if word in repr(parts.deliveries)] == []

@@ -24,7 +24,7 @@ def parts(root: Path, notify: NotifyConfig, env: dict[str, str]) -> Parts:
 
 
 @pytest.mark.parametrize(
-    ("notify", "told"),
+    ("notify", "expected"),
     [
         pytest.param(NotifyConfig(), {}, id="no notification"),
         pytest.param(NotifyConfig(url=URL), {"notify": ["approval", "answer", "escalation", "budget"]}, id="questions"),
@@ -32,14 +32,14 @@ def parts(root: Path, notify: NotifyConfig, env: dict[str, str]) -> Parts:
     ],
 )
 async def test_a_run_records_the_kinds_of_its_notifications_and_never_the_address(
-    tmp_path: Path, notify: NotifyConfig, told: dict[str, list[str]]
+    tmp_path: Path, notify: NotifyConfig, expected: dict[str, list[str]]
 ) -> None:
     found = parts(tmp_path, notify, ENV)
     setup = await found.agents.setup(PrepareRequest())
     recorded = setup.model_dump_json(exclude_unset=True)
-    assert setup.model_dump(mode="json", include={"notify"}, exclude_unset=True) == told
+    assert setup.model_dump(mode="json", include={"notify"}, exclude_unset=True) == expected
     assert ("hooks.test" in recorded, SECRET in recorded) == (False, False)
-    assert (found.notifier is not None) is bool(told)
+    assert (found.notifier is not None) is bool(expected)
 
 
 def test_a_worker_without_the_secret_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

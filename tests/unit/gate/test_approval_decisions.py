@@ -93,8 +93,8 @@ class HeldCalls(RuleBasedStateMachine):
         assert answers == [each.answer for each in self.expected]
         ids = [item.approval_id for item in self.items]
         assert len(set(ids)) == len(ids)
-        told = [note.data["id"] for note in self.state.notes if note.event == "ApprovalResolved"]
-        assert sorted(told) == sorted(
+        reported = [note.data["id"] for note in self.state.notes if note.event == "ApprovalResolved"]
+        assert sorted(reported) == sorted(
             one for one, each in zip(ids, self.expected, strict=True) if each.answer is not None
         )
 

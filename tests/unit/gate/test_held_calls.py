@@ -68,7 +68,7 @@ async def test_the_history_alone_shows_held_calls() -> None:
         yield an_entry("ApprovalRequested", kind="call", **a_call("b2"))
         yield an_entry("ApprovalResolved", kind="call", id="b2", tool="pay", approved=True)
 
-    told = await history_status(entries())
-    assert [line for line in told.lines() if line.startswith("waits")] == [
+    reported = await history_status(entries())
+    assert [line for line in reported.lines() if line.startswith("waits")] == [
         'waits      call a1: pay {"amount":7}: money moves (ada, bob)'
     ]

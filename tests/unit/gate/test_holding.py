@@ -41,7 +41,7 @@ def test_the_clock_stops_until_the_last_delegate_continues() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "expected",
     [
         pytest.param((), id="nothing"),
         pytest.param((ONE.workflow_id,), id="no state"),
@@ -53,8 +53,8 @@ def test_the_clock_stops_until_the_last_delegate_continues() -> None:
         pytest.param(({"a": [1]}, True), id="an object"),
     ],
 )
-def test_an_invalid_signal_of_a_delegate_changes_nothing(told: tuple[object, ...]) -> None:
-    assert with_delegate_paused(delegating(), told, at(1)) == delegating()
+def test_an_invalid_signal_of_a_delegate_changes_nothing(expected: tuple[object, ...]) -> None:
+    assert with_delegate_paused(delegating(), expected, at(1)) == delegating()
 
 
 @LAW

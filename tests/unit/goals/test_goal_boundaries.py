@@ -83,8 +83,8 @@ def test_an_answer_of_a_person_can_complete_a_goal(answer: str, is_taken: bool) 
 def test_done_below_the_required_confidence_continues_or_asks_again(confidence: object) -> None:
     after = decided(a_goal(JUDGED, LATER), action="done", confidence=confidence)
     assert (after.pursuit.stage, after.pursuit.ending, after.pursuit.unusable) == ("execute", None, 0)
-    told = decided(a_goal(JUDGED, stage="decide"), action="done", confidence=confidence)
-    assert (told.pursuit.stage, told.pursuit.ending, told.pursuit.unusable) == ("decide", None, 1)
+    reported = decided(a_goal(JUDGED, stage="decide"), action="done", confidence=confidence)
+    assert (reported.pursuit.stage, reported.pursuit.ending, reported.pursuit.unusable) == ("decide", None, 1)
 
 
 @pytest.mark.parametrize(("score", "state"), [(1.99, "failed"), (2.0, "done"), (3.49, "done"), (3.5, "done")])

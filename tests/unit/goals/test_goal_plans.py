@@ -112,9 +112,9 @@ def test_an_agent_accepts_only_a_task(given: dict[str, Any]) -> None:
 
 
 def test_problems_are_reported_together_and_bounded() -> None:
-    with pytest.raises(UnusableReply, match="and 6 more") as told:
+    with pytest.raises(UnusableReply, match="and 6 more") as reported:
         parsed_plan([said(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)
-    assert str(told.value).count("fly") == 5
+    assert str(reported.value).count("fly") == 5
 
 
 def test_steps_are_ready_when_all_their_dependencies_are_done() -> None:

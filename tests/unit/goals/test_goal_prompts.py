@@ -36,8 +36,8 @@ SUM = "{{ 7*7 }} {% if %} {# {{ goal }}"
 def under_way(texts: dict[PromptName, str] | None = None) -> GoalState:
     """Return a goal in which every text looks like a template."""
     steps = (a_plan_step("a", "done", 4.0), a_plan_step("b", "failed"), a_plan_step("c", "open", None, "a"))
-    told = [step.with_fields(goal=SUM, summary=SUM) for step in steps]
-    state = a_goal(*told, memory=SUM, due=("b",), trend=(4.0,), ending=("timeout", SUM))
+    reported = [step.with_fields(goal=SUM, summary=SUM) for step in steps]
+    state = a_goal(*reported, memory=SUM, due=("b",), trend=(4.0,), ending=("timeout", SUM))
     own = PromptTemplates.of(texts or {})
     tool = state.setup.tools[0].model_copy(update={"description": SUM}) if state.setup else None
     setup = a_setup(*filter(None, [tool]), config=state.input.config, **({"prompts": own} if own else {}))
@@ -161,8 +161,8 @@ def test_the_digest_identifies_the_template_texts() -> None:
     assert one.digest != other.digest
     assert one == PromptTemplates.of({"summary": "b", "planning": "a"})
     assert PromptTemplates.of({}) is None
-    told = setup_events(a_setup(prompts=one))
-    assert told["prompts"] == {"digest": one.digest, "own": ["planning", "summary"]}
+    reported = setup_events(a_setup(prompts=one))
+    assert reported["prompts"] == {"digest": one.digest, "own": ["planning", "summary"]}
     assert "prompts" not in setup_events(a_setup())
 
 

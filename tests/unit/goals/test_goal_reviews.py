@@ -42,8 +42,8 @@ def test_a_plan_is_executed_or_sent_back_with_the_answer(answer: str, stage: str
     assert state.setup is not None
     after = with_review_answer(state, answer, state.setup)
     assert after.pursuit.stage == stage
-    told = [message.text for message in after.conversation.messages[1:]]
-    assert [answer in text for text in told] == ([] if stage == "execute" else [True])
+    reported = [message.text for message in after.conversation.messages[1:]]
+    assert [answer in text for text in reported] == ([] if stage == "execute" else [True])
 
 
 def held(*steps: PlanStep, **fields: Any) -> GoalState:
@@ -82,8 +82,8 @@ def test_an_unapproved_plan_is_not_executed_and_counts_as_unusable() -> None:
             state, Resolution(escalation_id="q", choice="skip", reason="nobody answered in time")
         )
         assert (state.pursuit.stage, state.pursuit.unusable, state.pursuit.open_steps) == ("plan", count, ())
-        told = state.conversation.messages[-1].text
-        assert "the plan was not approved: nobody answered in time" in told
+        reported = state.conversation.messages[-1].text
+        assert "the plan was not approved: nobody answered in time" in reported
         state = with_plan_to_review(state.with_pursuit(steps=(a_plan_step("a"),)))
     assert with_unapproved_plan(state, Resolution(escalation_id="q", choice="skip")).pursuit.ending is not None
 

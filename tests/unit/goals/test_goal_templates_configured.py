@@ -98,21 +98,21 @@ def test_the_guide_shows_the_default_templates() -> None:
 
 def test_the_guide_lists_each_placeholder() -> None:
     rows = re.findall(r"^\| `?(\w+)`? \| `(\w+)`(, needed)? \| (.*) \|$", GUIDE, re.MULTILINE)
-    told = {(name, each): (what, bool(needed)) for name, each, needed, what in rows}
+    reported = {(name, each): (what, bool(needed)) for name, each, needed, what in rows}
     known = {
         (name if each != "goal" else "all", each): (placeholder.what, placeholder.is_needed)
         for name, placeholders in PLACEHOLDERS.items()
         for each, placeholder in placeholders.items()
     }
-    assert told == known
+    assert reported == known
 
 
 def test_a_command_without_templates_does_not_load_the_template_engine(tmp_path: Path) -> None:
     asks = (
         "import sys; from orga.client.config.file import load_config; load_config(); print('minijinja' in sys.modules)"
     )
-    told = [
+    reported = [
         subprocess.run([sys.executable, "-c", asks], cwd=tmp_path, capture_output=True, text=True, check=True, env=env)
         for env in ({}, {"ORGA_GOALS__PROMPTS__PLANNING": PLANNING})
     ]
-    assert [each.stdout.strip() for each in told] == ["False", "True"]
+    assert [each.stdout.strip() for each in reported] == ["False", "True"]

@@ -289,7 +289,7 @@ def test_text_of_a_model_is_no_markdown_in_the_temporal_ui() -> None:
 
 def test_a_shown_command_quotes_the_id() -> None:
     """An id may contain shell characters, and commands are copied."""
-    told = re.compile(r"orga [a-z-]+ \{(?!quote\()\w*(id|\.id)\}")
+    reported = re.compile(r"orga [a-z-]+ \{(?!quote\()\w*(id|\.id)\}")
     files = [*(ROOT / "client").rglob("*.py"), *(ROOT / "workflows").rglob("*.py")]
-    assert [f"{file.name}: {found}" for file in files for found in told.findall(file.read_text())] == []
+    assert [f"{file.name}: {found}" for file in files for found in reported.findall(file.read_text())] == []
     assert str(RunEnded("a; b")).endswith("`orga journal 'a; b'` shows how")

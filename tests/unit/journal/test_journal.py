@@ -151,10 +151,10 @@ def test_a_retried_call_is_recorded_as_a_recovery(
         gated(ALLOW),
         happened(kind, "read", key="1.0", value="ok" if kind == "finished" else None, **fields),
     )
-    told = [entry.data for entry in entries if entry.event == "RecoveryTriggered"]
+    reported = [entry.data for entry in entries if entry.event == "RecoveryTriggered"]
     call = {"tool": "read", "call_id": "read_0", "strategy": "retry"}
     outcome = dict(zip(("outcome", "attempts", "error"), found, strict=True)) if found else {}
-    assert told == ([{**call, **outcome}] if found else [])
+    assert reported == ([{**call, **outcome}] if found else [])
 
 
 def test_lookups_are_counted_as_resolved_or_failed() -> None:
@@ -162,8 +162,10 @@ def test_lookups_are_counted_as_resolved_or_failed() -> None:
         "event": "PreHydrationComplete",
         "data": {"references_found": 4, "resolved": 1, "failed": 2, "unresolvable": 1},
     }
-    [told] = [entry.data for entry in journal(start(), happened("noted", value=[note])) if entry.event in note.values()]
-    assert (told["references_found"], told["references_resolved"], told["references_failed"]) == (4, 1, 3)
+    [reported] = [
+        entry.data for entry in journal(start(), happened("noted", value=[note])) if entry.event in note.values()
+    ]
+    assert (reported["references_found"], reported["references_resolved"], reported["references_failed"]) == (4, 1, 3)
 
 
 def test_the_journal_records_model_policy_tools_and_build() -> None:
@@ -176,21 +178,21 @@ def test_the_journal_records_model_policy_tools_and_build() -> None:
         SETUP.model_copy(update={"instructions": "Be brief.", "policy_version": "1f", "build": "2", "loop_version": 3}),
         changed,
     ]
-    told = [journal(start(), happened("finished", "prepare", value=setup))[1].data for setup in setups]
-    assert (told[0]["model"], told[0]["policy"]) == (SETUP.model, SETUP.policy)
-    assert told[0]["config"]["max_iterations"] == SETUP.config.max_iterations
-    assert list(told[0]["tools"]) == [spec.name for spec in SETUP.tools]
-    assert not {"policy_version", "build", "loop_version"} & told[0].keys()
-    assert (told[1]["policy_version"], told[1]["build"], told[1]["loop_version"]) == ("1f", "2", 3)
-    assert told[1]["instructions"] != told[0]["instructions"]
-    assert told[2]["tools"].keys() == told[0]["tools"].keys()
-    assert told[2]["tools"] != told[0]["tools"]
+    reported = [journal(start(), happened("finished", "prepare", value=setup))[1].data for setup in setups]
+    assert (reported[0]["model"], reported[0]["policy"]) == (SETUP.model, SETUP.policy)
+    assert reported[0]["config"]["max_iterations"] == SETUP.config.max_iterations
+    assert list(reported[0]["tools"]) == [spec.name for spec in SETUP.tools]
+    assert not {"policy_version", "build", "loop_version"} & reported[0].keys()
+    assert (reported[1]["policy_version"], reported[1]["build"], reported[1]["loop_version"]) == ("1f", "2", 3)
+    assert reported[1]["instructions"] != reported[0]["instructions"]
+    assert reported[2]["tools"].keys() == reported[0]["tools"].keys()
+    assert reported[2]["tools"] != reported[0]["tools"]
 
 
 def test_the_journal_records_a_change_of_build() -> None:
     builds = [happened("decided", key=build) for build in ("k3m7qa", "k3m7qa", "p2x9vd", "k3m7qa")]
-    told = [entry for entry in journal(start(), builds) if entry.event == "BuildChanged"]
-    assert [entry.data for entry in told] == [
+    reported = [entry for entry in journal(start(), builds) if entry.event == "BuildChanged"]
+    assert [entry.data for entry in reported] == [
         {"before": "k3m7qa", "build": "p2x9vd"},
         {"before": "p2x9vd", "build": "k3m7qa"},
     ]

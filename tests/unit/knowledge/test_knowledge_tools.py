@@ -177,10 +177,12 @@ def test_no_text_can_pass_for_another_item(blanks: str, end: str, said: str) -> 
 
 
 def test_only_a_knowledge_tool_can_report_knowledge() -> None:
-    told = KnowledgeReport(terms=("x",), items=(RecalledRef(id="1", score=0.5, tainted=True),), taint=("fetch_url",))
-    written = KnowledgeOutput(content="text", knowledge=told).model_dump(mode="json")
+    reported = KnowledgeReport(
+        terms=("x",), items=(RecalledRef(id="1", score=0.5, tainted=True),), taint=("fetch_url",)
+    )
+    written = KnowledgeOutput(content="text", knowledge=reported).model_dump(mode="json")
     assert ToolOutput.model_validate(written).content == "text"
-    assert knowledge_report_in("recall_knowledge", written) == told
+    assert knowledge_report_in("recall_knowledge", written) == reported
     for strange in ("text", None, 7, {"content": "text"}, {"knowledge": {"taint": ["x"] * 99}}):
         assert knowledge_report_in("recall_knowledge", strange).taint == ("recall_knowledge",), (
             "it may come from anyone"

@@ -112,15 +112,15 @@ def test_the_check_of_a_worker_reports_unknown_delegates(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "expected"),
     [
         pytest.param("permit (principal, action, resource);", "cedar: the policies of ", id="whole"),
         pytest.param("permit (principal action, resource);", "", id="broken"),
     ],
 )
-def test_unreadable_policies_are_reported_only_as_a_problem(tmp_path: Any, rule: str, told: str) -> None:
+def test_unreadable_policies_are_reported_only_as_a_problem(tmp_path: Any, rule: str, expected: str) -> None:
     (tmp_path / "all.cedar").write_text(rule)
     config = OrgaConfig.model_validate({"policy": {"dir": str(tmp_path)}})
     report = worker_report(config, tmp_path, os.environ)
-    assert report["policy"] == (f"{told}{tmp_path}" if told else "")
-    assert len(report["problems"]) == (0 if told else 1)
+    assert report["policy"] == (f"{expected}{tmp_path}" if expected else "")
+    assert len(report["problems"]) == (0 if expected else 1)

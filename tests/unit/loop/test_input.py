@@ -67,11 +67,13 @@ MISSPELT: dict[str, tuple[Callable[..., object], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "given", "told"), MISSPELT.values(), ids=MISSPELT)
-def test_a_misspelt_key_is_refused_at_its_place(kind: Callable[..., object], given: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("kind", "given", "expected"), MISSPELT.values(), ids=MISSPELT)
+def test_a_misspelt_key_is_refused_at_its_place(
+    kind: Callable[..., object], given: dict[str, Any], expected: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         kind(**given)
-    assert str(refused.value) == told
+    assert str(refused.value) == expected
 
 
 @pytest.mark.parametrize("kind", [LoopConfig, AgentInput, GoalInput, SessionInput])

@@ -79,9 +79,9 @@ def test_signals_beyond_the_limit_are_counted_and_reported_to_the_model() -> Non
     assert (len(state.inbox), state.unheard) == (MAX_INBOX_ITEMS, 100)
     while state.inbox:
         state = with_inbox_drained(state)
-    told = [m.text for m in state.conversation.messages[1:]]
-    assert len(told) == MAX_INBOX_ITEMS + 1
-    assert "100 more messages" in told[-1]
+    reported = [m.text for m in state.conversation.messages[1:]]
+    assert len(reported) == MAX_INBOX_ITEMS + 1
+    assert "100 more messages" in reported[-1]
     assert with_inbox_drained(state) is state
 
 
@@ -92,11 +92,11 @@ def test_guidance_is_delivered_in_order_and_never_lost(sent: list[tuple[Any, str
     for kind, text in sent:
         state = with_guidance(state, Intervention(kind=kind, text=signal_text((text,))))
     after = with_inbox_drained(state)
-    told = after.conversation.messages[1:]
+    reported = after.conversation.messages[1:]
     assert after.inbox == ()
-    assert all(m.text.endswith(signal_text((text,))) for m, (_, text) in zip(told, sent, strict=True))
-    assert [m.pinned for m in told] == [kind == "add_context" for kind, _ in sent]
-    assert {m.role for m in told} <= {"user"}
+    assert all(m.text.endswith(signal_text((text,))) for m, (_, text) in zip(reported, sent, strict=True))
+    assert [m.pinned for m in reported] == [kind == "add_context" for kind, _ in sent]
+    assert {m.role for m in reported} <= {"user"}
 
 
 def test_braces_in_guidance_are_plain_text() -> None:
@@ -106,12 +106,12 @@ def test_braces_in_guidance_are_plain_text() -> None:
 def test_guidance_beyond_the_budget_waits_for_the_next_call() -> None:
     """An activity input with all of it would be refused again and again."""
     texts = [f"{number:04}" + "x" * 996 for number in range(300)]
-    state, told, steps = a_state(inbox=tuple(Intervention(kind="steer", text=text) for text in texts)), 1, 0
+    state, reported, steps = a_state(inbox=tuple(Intervention(kind="steer", text=text) for text in texts)), 1, 0
     while state.inbox:
         state = seen(with_inbox_drained(state))
-        new = state.conversation.messages[told:]
+        new = state.conversation.messages[reported:]
         assert 0 < sum(len(m.text) for m in new) <= news_bytes_left(state) // 2
-        told, steps = told + len(new), steps + 1
+        reported, steps = reported + len(new), steps + 1
     assert [m.text[-1_000:] for m in state.conversation.messages[1:]] == texts
     assert steps == 6
 

@@ -1,4 +1,4 @@
-"""For any sizes, the state of a run fits a payload, and the model's input stays near its budget."""
+"""The state of a run fits a payload at any size, and the model's input stays near its budget."""
 
 from typing import Any
 

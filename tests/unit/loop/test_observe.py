@@ -110,9 +110,9 @@ def test_costs_add_up(costs: tuple[float | None, ...], expected: float | None) -
 def test_an_outcome_is_counted_and_reported_to_the_model(status: OutcomeStatus, counts: ToolCallCounts) -> None:
     call = a_call()
     state = with_outcomes(a_state(), Reply.of(calls=(call,)), (outcome(call, status),), [])
-    told = state.conversation.messages[-1]
+    reported = state.conversation.messages[-1]
     assert state.tool_calls == counts
-    assert (told.call_id, told.tool, told.text, told.is_error) == ("c1", "read", status, status != "ok")
+    assert (reported.call_id, reported.tool, reported.text, reported.is_error) == ("c1", "read", status, status != "ok")
 
 
 def test_a_recorded_result_is_sent_by_reference_and_a_failure_in_full() -> None:
@@ -209,9 +209,9 @@ def test_a_usable_reply_resets_the_count_of_repairs() -> None:
 def test_cut_calls_are_not_run_and_each_gets_a_result() -> None:
     calls = (a_call(call_id="a"), a_call(call_id="b"))
     state = with_repair(a_state(), classify_reply(Reply.of(calls=calls, finish="length")))
-    told = state.conversation.messages[2:4]
-    assert [(m.call_id, m.is_error) for m in told] == [("a", True), ("b", True)]
-    assert all(m.text.startswith("[Not run] ") for m in told)
+    reported = state.conversation.messages[2:4]
+    assert [(m.call_id, m.is_error) for m in reported] == [("a", True), ("b", True)]
+    assert all(m.text.startswith("[Not run] ") for m in reported)
 
 
 def test_a_refusal_keeps_its_text_and_drops_its_calls() -> None:

@@ -198,9 +198,9 @@ async def test_many_new_folders_do_not_hide_the_rules_after_them(
     error = await failure(tool, command=["sh", "-c", script])
     assert (error.kind, "too many to look for rules in" in str(error)) == ("CommandRefused", True)
     assert closed(project) == before
-    told = writable_rules(config_of(project), project, {})
-    assert told
-    assert "isolated commands are refused" in told.problem
+    reported = writable_rules(config_of(project), project, {})
+    assert reported
+    assert "isolated commands are refused" in reported.problem
 
 
 MADE = [
@@ -244,11 +244,11 @@ async def test_a_file_made_by_an_isolated_command_is_no_rule_afterwards(project:
     tool = tool_of("run_command", project)
     before = rules_of(project)
     try:
-        told = await result(tool, command=["sh", "-c", script])
+        reported = await result(tool, command=["sh", "-c", script])
     except ToolError as error:
-        told = str(error)
+        reported = str(error)
     assert rules_of(project) == before
-    assert told.startswith("[Warning] No agent makes what decides over agents or runs as a program: ")
+    assert reported.startswith("[Warning] No agent makes what decides over agents or runs as a program: ")
 
 
 def rules_of(project: Path) -> Mapping[Path, object]:
@@ -260,11 +260,11 @@ def rules_of(project: Path) -> Mapping[Path, object]:
 async def test_a_rule_made_by_a_command_is_renamed_and_reported(project: Path) -> None:
     bubblewrap()
     script = "echo mine > notes/orga.toml; mkdir 'a\n[System]'; touch 'a\n[System]/.git'; echo done"
-    told = await result(tool_of("run_command", project), command=["sh", "-c", script])
+    reported = await result(tool_of("run_command", project), command=["sh", "-c", script])
     assert re.fullmatch(
         r"\[Warning\] No agent .*: a\\n\[System\]/\.git was renamed to \.git\.renamed-\w+; "
         r"notes/orga\.toml was renamed to orga\.toml\.renamed-\w+\ndone",
-        told,
+        reported,
     )
     [kept] = (project / "notes").glob("orga.toml.renamed-*")
     assert kept.read_text() == "mine\n"
@@ -312,8 +312,8 @@ async def test_the_command_of_a_manifest_makes_no_rule(project: Path) -> None:
     (project / "one_tool.toml").write_text(
         f'name = "one"\ndescription = "x"\n[output]\nparser = "json"\n[command]\n{text}'
     )
-    told = await result(tool_of("one", project))
-    assert re.fullmatch(r"\[Warning\] .*: scripts/enum\.py was renamed to enum\.py\.renamed-\w+\n3", told)
+    reported = await result(tool_of("one", project))
+    assert re.fullmatch(r"\[Warning\] .*: scripts/enum\.py was renamed to enum\.py\.renamed-\w+\n3", reported)
     assert not (project / "scripts" / "enum.py").exists()
 
 
@@ -353,7 +353,7 @@ async def test_a_missing_policy_folder_cannot_be_created(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "expected"),
     [
         pytest.param('[agents.a]\ntools = ["read_file"]', None, id="no tool that writes"),
         pytest.param('[agents.a]\ntools = ["write_*"]', "write_file cannot change them", id="by a glob"),
@@ -376,10 +376,10 @@ tools.manifests = ["*_tool.toml"]""",
         ),
     ],
 )
-def test_rules_in_a_writable_root_are_reported(project: Path, config: str, told: str | None) -> None:
+def test_rules_in_a_writable_root_are_reported(project: Path, config: str, expected: str | None) -> None:
     (project / "orga.toml").write_text(config)
     found = writable_rules(config_of(project), project, {})
-    assert (found and told and told in found.problem) or (found is None and told is None)
+    assert (found and expected and expected in found.problem) or (found is None and expected is None)
 
 
 def test_a_root_without_rules_is_not_reported(project: Path) -> None:

@@ -148,7 +148,7 @@ async def test_an_awaited_call_has_time_to_end(isolation: Any, monkeypatch: pyte
     """A thread is not even cancelled, because it would continue after its end was reported."""
     monkeypatch.setattr(tools, "ENDING_S", 0.0)
     environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
-    told = list[bool]()
+    reported = list[bool]()
 
     async def ends_late() -> str:
         running.set()
@@ -156,14 +156,14 @@ async def test_an_awaited_call_has_time_to_end(isolation: Any, monkeypatch: pyte
             try:
                 await let_go.wait()
             except asyncio.CancelledError:
-                told.append(True)
+                reported.append(True)
         return "late"
 
     call = asyncio.create_task(in_attempt(environment, ends_late, a_spec("look", isolation=isolation), is_awaited=True))
     await running.wait()
     environment.cancel()
     asyncio.get_running_loop().call_later(0.2, let_go.set)
-    assert (await call, told) == ("late", [] if isolation else [True])
+    assert (await call, reported) == ("late", [] if isolation else [True])
 
 
 async def test_a_stopping_worker_does_not_wait_for_an_awaited_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,6 +177,6 @@ def test_the_journal_records_the_failover_before_the_reply() -> None:
     for name in ("critique", "summarise"):
         [entry] = fold.feed(Happening("finished", T0, 2, name=name, key="1", value=reply))
         assert (entry.event, entry.data["from"]) == ("ModelFailedOver", "a:one")
-    told = fold.feed(Happening("finished", T0, 3, name="reason", key="1", value=reply))
-    assert [entry.event for entry in told] == ["ModelFailedOver", "ReasoningComplete"]
-    assert told[0].data == {"from": "a:one", "to": "b:two", "why": "OutOfQuota: no credit"}
+    reported = fold.feed(Happening("finished", T0, 3, name="reason", key="1", value=reply))
+    assert [entry.event for entry in reported] == ["ModelFailedOver", "ReasoningComplete"]
+    assert reported[0].data == {"from": "a:one", "to": "b:two", "why": "OutOfQuota: no credit"}

@@ -66,8 +66,8 @@ async def test_models_of_one_provider_share_a_circuit(shared: WorkerBreakers) ->
     with pytest.raises(ModelError) as turned_away:
         await asked(models, "acme:small")
     assert (turned_away.value.kind, turned_away.value.retryable) == (CIRCUIT_OPEN, True)
-    told = "provider:acme is left alone for 60 s more (failures in a row: 3; last: ServerError: acme failed)"
-    assert str(turned_away.value).startswith(told)
+    reported = "provider:acme is left alone for 60 s more (failures in a row: 3; last: ServerError: acme failed)"
+    assert str(turned_away.value).startswith(reported)
     assert await asked(models, "other:large") == "fine"
 
 

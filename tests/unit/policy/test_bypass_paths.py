@@ -68,11 +68,11 @@ async def test_no_path_reaches_outside_the_root(
     path = filled(case["path"], outside=str(base.parent / "outside"), root=str(base))
     place = {"cwd": path} if name == "run_command" else {"path": path}
 
-    told = await tried(make(FileRoot(base)), {**more, **place})
+    reported = await tried(make(FileRoot(base)), {**more, **place})
 
-    assert SECRET not in told
-    assert "secret.txt" in path or "secret.txt" not in told
-    assert "root:x:" not in told
+    assert SECRET not in reported
+    assert "secret.txt" in path or "secret.txt" not in reported
+    assert "root:x:" not in reported
     assert around(base) == before
 
 
@@ -106,10 +106,10 @@ async def test_a_folder_replaced_by_a_link_is_not_followed(
     make, more = TOOLS[name]
     tool, place = make(FileRoot(base)), "swapped" if name in {"list_files", "run_command"} else "swapped/secret.txt"
     monkeypatch.setattr(FileRoot, "locate", locate_then_swap)
-    told = await tried(tool, {**more, ("cwd" if name == "run_command" else "path"): place})
+    reported = await tried(tool, {**more, ("cwd" if name == "run_command" else "path"): place})
 
-    assert SECRET not in told
-    assert "secret.txt" not in told.replace("swapped/secret.txt", "")
+    assert SECRET not in reported
+    assert "secret.txt" not in reported.replace("swapped/secret.txt", "")
     assert around(base) == before
 
 
@@ -124,8 +124,8 @@ async def test_a_command_starts_in_the_folder_that_was_opened(base: Path, monkey
         return _Swapped(held, base)
 
     monkeypatch.setattr(FileRoot, "folder", open_then_swap)
-    told = await result(RunCommand(FileRoot(base), ["ls"]), command=["ls"], cwd="swapped")
-    assert told == "mine.txt"
+    reported = await result(RunCommand(FileRoot(base), ["ls"]), command=["ls"], cwd="swapped")
+    assert reported == "mine.txt"
 
 
 class _Swapped:

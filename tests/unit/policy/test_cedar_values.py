@@ -1,4 +1,4 @@
-"""For all arguments of a model, Cedar decides or the call is denied, and a forbid is never bypassed."""
+"""Cedar decides on any arguments, or the call is denied, and a forbid is never bypassed."""
 
 import math
 from functools import cache

@@ -74,8 +74,8 @@ def test_the_same_code_in_another_folder_is_the_same_build(tmp_path: Path) -> No
 
 def built(install: Path) -> str:
     asked = "from orga.client.workers.deployment import build_id; print(build_id())"
-    told = subprocess.run([sys.executable, "-c", asked], cwd=install, capture_output=True, text=True, check=True)
-    return told.stdout.strip()
+    reported = subprocess.run([sys.executable, "-c", asked], cwd=install, capture_output=True, text=True, check=True)
+    return reported.stdout.strip()
 
 
 async def test_a_run_records_build_and_loop_version_of_the_worker_that_prepares_it(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_the_environment_of_a_demo_is_smaller_than_documented() -> None:
     needed = re.findall(r"^([\w.-]+)==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE)
     packages = sum(map(size_of, needed)) / MB
     assert 100 < packages < MOST - PYTHONS_OWN
-    for document, told in SAID.items():
-        [size_told] = re.findall(told, (ROOT / document).read_text(encoding="utf-8"))
+    for document, reported in SAID.items():
+        [size_told] = re.findall(reported, (ROOT / document).read_text(encoding="utf-8"))
         assert packages < int(size_told) <= MOST, document
 
 

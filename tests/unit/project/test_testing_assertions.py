@@ -16,10 +16,10 @@ PAY: dict[str, Any] = {"tool": "pay", "call_id": "p", "arguments": {"cents": 9, 
 LOOK: dict[str, Any] = {"tool": "look", "call_id": "l", "arguments": {}}
 
 
-def journal(*told: tuple[str, dict[str, Any]], iteration: int = 1) -> list[JournalEntry]:
+def journal(*reported: tuple[str, dict[str, Any]], iteration: int = 1) -> list[JournalEntry]:
     return [
         JournalEntry(sequence=n, timestamp=T0, agent="a", iteration=iteration, event=event, data=data)
-        for n, (event, data) in enumerate(told)
+        for n, (event, data) in enumerate(reported)
     ]
 
 
@@ -57,7 +57,7 @@ def test_a_call_that_was_run_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "expected"),
     [
         pytest.param({"times": 2}, "called 2 times, was called once", id="another number of times"),
         pytest.param({"arguments": {"cents": 8}}, 'with {"cents": 8}, was called 0 times', id="another argument"),
@@ -65,10 +65,10 @@ def test_a_call_that_was_run_is_counted() -> None:
         pytest.param({"times": 0}, "called 0 times, was called once", id="not at all"),
     ],
 )
-def test_a_failed_assertion_lists_the_actual_calls(wanted: dict[str, Any], told: str) -> None:
+def test_a_failed_assertion_lists_the_actual_calls(wanted: dict[str, Any], expected: str) -> None:
     with pytest.raises(AssertionError) as failure:
         assert_called(CALLED, "pay", **wanted)
-    assert told in str(failure.value)
+    assert expected in str(failure.value)
     assert '1: pay {"cents": 9, "to": "ada"} was called' in str(failure.value)
 
 
@@ -123,10 +123,10 @@ def test_a_call_counts_once_it_was_started(outcome: str, fate: str) -> None:
 
 
 def test_a_call_that_was_not_run_is_explained() -> None:
-    told = journal(proposed(PAY), judged(at_1_0=ALLOW), dispatched(PAY), collected(pay="not_run"))
-    assert_called(told, "pay", times=0)
+    reported = journal(proposed(PAY), judged(at_1_0=ALLOW), dispatched(PAY), collected(pay="not_run"))
+    assert_called(reported, "pay", times=0)
     with pytest.raises(AssertionError, match=r"was called 0 times(?s:.)*was not run"):
-        assert_called(told, "pay")
+        assert_called(reported, "pay")
 
 
 def test_a_rejected_call_that_was_not_run_is_denied() -> None:
@@ -168,7 +168,7 @@ INVALID = {"decision": "invalid", "reason": "$.cents is missing"}
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("wanted_text", "expected"),
     [
         pytest.param(CALLED, "", id="none"),
         pytest.param(DENIED, '1: pay {"cents": 9, "to": "ada"} was denied by no-large: too much', id="a call"),
@@ -199,5 +199,5 @@ INVALID = {"decision": "invalid", "reason": "$.cents is missing"}
         ),
     ],
 )
-def test_the_last_refused_proposal_is_described(told: list[JournalEntry], expected: str) -> None:
-    assert last_refusal(told) == expected
+def test_the_last_refused_proposal_is_described(wanted_text: list[JournalEntry], expected: str) -> None:
+    assert last_refusal(wanted_text) == expected

@@ -92,8 +92,8 @@ async def test_the_default_usage_of_a_step_does_not_change_the_calibration(step:
     assert (usage.input_tokens + usage.output_tokens) == 110
     sent = Conversation(tokens=7_000, frame=1_000)
     assert with_calibration(a_state(), sent, usage.input_tokens).calibration == 1.0
-    told = answers(usage=Usage(input_tokens=4_000))
-    told_usage = (await scripted(told).complete(asked, lambda text: None)).usage
+    reported = answers(usage=Usage(input_tokens=4_000))
+    told_usage = (await scripted(reported).complete(asked, lambda text: None)).usage
     assert with_calibration(a_state(), sent, told_usage.input_tokens).calibration == 0.75
 
 

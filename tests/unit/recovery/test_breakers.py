@@ -83,8 +83,8 @@ def test_calls_are_admitted_by_state_and_time(
     seconds: float, half_open_max_calls: int, before: Breaker | None, expected: int | None
 ) -> None:
     spec = guarded(half_open_max_calls=half_open_max_calls)
-    state, told = admit_call(in_state(before), spec, at(seconds))
-    assert (told == "") is (expected is not None)
+    state, reported = admit_call(in_state(before), spec, at(seconds))
+    assert (reported == "") is (expected is not None)
     if expected is None:
         assert state == in_state(before)
     else:
@@ -99,9 +99,9 @@ def test_calls_are_admitted_by_state_and_time(
     ],
 )
 def test_a_refused_call_is_explained_to_the_model(before: Breaker, seconds: float, expected: str) -> None:
-    _, told = admit_call(in_state(before), SEARCH, at(seconds))
+    _, reported = admit_call(in_state(before), SEARCH, at(seconds))
     remedy = "It was not called. Use another tool, or go on without it."
-    assert told == f"[Circuit open] {expected}. {remedy}"
+    assert reported == f"[Circuit open] {expected}. {remedy}"
 
 
 @pytest.mark.parametrize("before", [pytest.param(OPEN, id="open"), pytest.param(TRYING, id="half-open")])
@@ -168,8 +168,8 @@ def test_no_permit_is_lost_even_by_a_call_that_outlives_an_opening(events: list[
         if event == "wait":
             now += 10
         elif event == "call":
-            state, told = admit_call(state, spec, at(now))
-            in_flight += told == ""
+            state, reported = admit_call(state, spec, at(now))
+            in_flight += reported == ""
         elif in_flight:
             in_flight -= 1
             ends = {"succeed": with_success(state, spec), "cancel": with_slot_released(state, spec)}
@@ -199,11 +199,11 @@ class Circuits(RuleBasedStateMachine):
 
     @rule(target=flights)
     def call(self) -> int:
-        self.state, told = admit_call(self.state, self.spec, at(self.now))
+        self.state, reported = admit_call(self.state, self.spec, at(self.now))
         if self.model == "open" and self.now >= self.opened + 10:
             self.model = "half_open"
         is_admitted = self.model == "closed" or (self.model == "half_open" and len(self.in_flight) < self.tries)
-        assert (told == "") is is_admitted
+        assert (reported == "") is is_admitted
         self.number += 1
         if is_admitted:
             self.in_flight.add(self.number)

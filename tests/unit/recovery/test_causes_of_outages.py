@@ -31,7 +31,7 @@ TOO_MANY = ModelError("RateLimited", "acme answered 429: slow down", retryable=T
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         pytest.param(
             ModelError("ServerError", "acme answered 503:\n  no capacity", retryable=True),
@@ -50,13 +50,13 @@ TOO_MANY = ModelError("RateLimited", "acme answered 429: slow down", retryable=T
         pytest.param(ApplicationError("boom"), "in a row: 1)", id="no kind"),
     ],
 )
-def test_a_refused_call_names_the_last_failure(error: Exception, told: str) -> None:
+def test_a_refused_call_names_the_last_failure(error: Exception, expected: str) -> None:
     shared, options = WorkerBreakers(), CircuitOptions(failure_threshold=1)
     with pytest.raises(type(error)), shared.guard("x", options, lambda failure: True):
         raise error
     with pytest.raises(CircuitOpenError) as turned_away, shared.guard("x", options, lambda failure: True):
         raise AssertionError("not reached")
-    assert str(turned_away.value).endswith(told)
+    assert str(turned_away.value).endswith(expected)
 
 
 async def failure_after(attempt: int, left_s: float, error: ModelError = TOO_MANY) -> ApplicationError:
@@ -118,7 +118,7 @@ async def test_the_workflow_sees_that_more_time_would_have_helped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "expected"),
     [
         pytest.param(200, "", id="a list of models"),
         pytest.param(404, "", id="a server without such a list"),
@@ -127,11 +127,11 @@ async def test_the_workflow_sees_that_more_time_would_have_helped() -> None:
         pytest.param(502, "answered 502", id="a gateway without a server"),
     ],
 )
-async def test_the_reachability_of_a_provider_is_checked(status: int, told: str) -> None:
+async def test_the_reachability_of_a_provider_is_checked(status: int, expected: str) -> None:
     network = Network([http.Response(status, json={"data": []})])
     registry = ModelRegistry({"OPENAI_API_KEY": "k"}, {"openai": "http://a/v1"}, http.MockTransport(network))
     problem = await registry.unreachable_reason("openai:m")
-    assert (told in problem) if told else problem == ""
+    assert (expected in problem) if expected else problem == ""
     assert [(request.method, str(request.url)) for request in network.requests] == [("GET", "http://a/v1/models")]
 
 
@@ -143,7 +143,7 @@ def test_doctor_reports_an_address_without_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "expected"),
     [
         (
             "TEMPORAL_ADDRESS",
@@ -156,7 +156,7 @@ def test_doctor_reports_an_address_without_a_server(tmp_path: Path) -> None:
 def test_doctor_reports_a_server_problem_with_its_remedy(
     variable: str,
     value: str,
-    told: list[str],
+    expected: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -166,6 +166,6 @@ def test_doctor_reports_a_server_problem_with_its_remedy(
     monkeypatch.setenv(variable, value)
     assert run_command(["doctor"]) == 6
     cause, remedy = capsys.readouterr().out.splitlines()[-2:]
-    assert told[0] in cause
-    assert remedy.startswith(told[1])
+    assert expected[0] in cause
+    assert remedy.startswith(expected[1])
     assert ";" not in cause

@@ -80,8 +80,8 @@ async def test_the_last_failure_records_whether_any_attempt_was_lost(silent: lis
 
     for attempt, went_silent in enumerate(silent, 1):
         beats = Beats(attempt=attempt, heartbeat_details=last)
-        told = await beats.run(fails, None)
-        assert (EARLIER_UNKNOWN in told) is any(silent[: attempt - 1])
+        reported = await beats.run(fails, None)
+        assert (EARLIER_UNKNOWN in reported) is any(silent[: attempt - 1])
         last = last if went_silent else beats.beats or last
 
 

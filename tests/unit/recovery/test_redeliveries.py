@@ -48,13 +48,15 @@ CUT_OFF = NotifyError("cut off", kind="http", retryable=False, may_have_arrived=
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         pytest.param(None, "it was delivered, which", id="delivered"),
         pytest.param(REFUSED, "it was not taken, which", id="refused"),
         pytest.param(CUT_OFF, "whether it was taken is not known, which", id="cut off"),
     ],
 )
-async def test_the_outcome_is_reported_if_the_server_does_not_record_it(error: NotifyError | None, told: str) -> None:
-    with pytest.raises(OrgaError, match=f"^{told} the server does not record: the server is gone$"):
+async def test_the_outcome_is_reported_if_the_server_does_not_record_it(
+    error: NotifyError | None, expected: str
+) -> None:
+    with pytest.raises(OrgaError, match=f"^{expected} the server does not record: the server is gone$"):
         await _send(_Server(), [], error)

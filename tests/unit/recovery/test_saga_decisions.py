@@ -182,7 +182,7 @@ KINDS = st.sampled_from(["ok", "ok", "ok", "failed", "denied", "unknown", "cance
 @LAW
 @given(st.lists(st.sampled_from([look(), book("x")]), max_size=6), st.integers(0, 3), st.lists(KINDS, max_size=9))
 def test_the_law_of_sagas(before: list[dict[str, Any]], finals: int, kinds: list[str]) -> None:
-    """For every valid plan, completed steps are compensated once each, and nothing after a final success."""
+    """Completed steps of any valid plan are compensated once each, and nothing after a final success."""
     steps = plan(*before, *[pay()] * finals)
     begun = _until_the_first_failure(outcomes(*kinds[: len(steps)]))
     assert saga.saga_problem(STATE, steps) == "" or not steps

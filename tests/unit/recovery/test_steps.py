@@ -179,8 +179,8 @@ def test_skip_stops_the_step_permanently() -> None:
 
 def test_a_result_goes_to_the_model_and_answers_later_calls() -> None:
     state = resolved(ESCALATED, "result", result="3 cats")
-    told = state.conversation.messages[-1]
-    assert (told.role, told.text) == ("user", '[Result from the operator] search {"q":"cats"}\n3 cats')
+    reported = state.conversation.messages[-1]
+    assert (reported.role, reported.text) == ("user", '[Result from the operator] search {"q":"cats"}\n3 cats')
     assert "an operator gave its result: 3 cats" in stopped_call_text(state, CALL)
 
 

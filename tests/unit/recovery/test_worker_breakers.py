@@ -56,8 +56,8 @@ def test_the_circuit_opens_at_the_threshold_and_allows_a_trial_call_after_its_ti
     assert state_of(shared) == "closed"
     fail(shared)
     clock.seconds = 59.5
-    told = r"search is left alone for 1 s more \(failures in a row: 3; last: OSError\)"
-    with pytest.raises(CircuitOpenError, match=told) as turned_away:
+    reported = r"search is left alone for 1 s more \(failures in a row: 3; last: OSError\)"
+    with pytest.raises(CircuitOpenError, match=reported) as turned_away:
         call(shared)
     assert turned_away.value.wait_s == 0.5
     clock.seconds = 60

@@ -167,14 +167,14 @@ async def test_a_missing_program_is_refused(tmp_path: Path, program: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "expected"),
     [
         pytest.param(("echo", "x" * 200_000), b"Argument list too long", id="an argument too long"),
         pytest.param(("echo", "a\0b"), b"null byte", id="NUL"),
         pytest.param(("echo", "\ud800"), b"surrogates not allowed", id="a lone surrogate"),
     ],
 )
-async def test_a_failed_start_reports_the_reason(tmp_path: Path, argv: tuple[str, ...], told: bytes) -> None:
+async def test_a_failed_start_reports_the_reason(tmp_path: Path, argv: tuple[str, ...], expected: bytes) -> None:
     done = await run_to_end(tmp_path, *argv)
     assert done.exit_code == 127
-    assert told in done.stderr
+    assert expected in done.stderr

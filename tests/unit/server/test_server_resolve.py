@@ -128,13 +128,15 @@ async def test_a_silent_server_is_reported_as_a_timeout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something other than a Temporal server answers"),
         (b"", "it closes the connection without an answer"),
     ],
 )
-async def test_a_server_that_closes_the_connection_is_identified_by_its_http_answer(answer: bytes, told: str) -> None:
+async def test_a_server_that_closes_the_connection_is_identified_by_its_http_answer(
+    answer: bytes, expected: str
+) -> None:
     """A web server may close before the SDK has read its answer, so it gets an HTTP request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -145,7 +147,7 @@ async def test_a_server_that_closes_the_connection_is_identified_by_its_http_ans
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()
-        assert await silence_reason(f"{host}:{port}", 30) == told
+        assert await silence_reason(f"{host}:{port}", 30) == expected
 
 
 @pytest.mark.parametrize(

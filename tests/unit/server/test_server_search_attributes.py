@@ -68,7 +68,7 @@ async def test_a_refusal_names_the_command_for_an_administrator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "told"),
+    ("server", "expected"),
     [
         pytest.param(
             refusing(), "PERMISSION_DENIED: not yours); have an administrator run: temporal", id="permission denied"
@@ -92,11 +92,11 @@ async def test_a_refusal_names_the_command_for_an_administrator() -> None:
         ),
     ],
 )
-async def test_a_worker_starts_without_them_and_reports_the_reason_once(server: Client, told: str) -> None:
+async def test_a_worker_starts_without_them_and_reports_the_reason_once(server: Client, expected: str) -> None:
     reports: list[str] = []
     assert not await are_usable(server, reports.append)
     [report] = reports
-    assert told in report
+    assert expected in report
     assert "runs go on without them" in report
 
 

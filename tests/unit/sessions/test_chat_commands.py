@@ -38,17 +38,17 @@ def test_a_line_is_a_message_or_a_command(line: str, meant: ChatMessage | Comman
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         pytest.param("/stats", "did you mean 'status'?", id="a misspelt command"),
         pytest.param("/steer", "/steer TEXT", id="without its text"),
         pytest.param("/quit now", "//quit sends the line", id="with an unexpected argument"),
     ],
 )
-def test_an_unknown_command_is_not_sent_to_the_agent(line: str, told: str) -> None:
+def test_an_unknown_command_is_not_sent_to_the_agent(line: str, expected: str) -> None:
     with pytest.raises(UsageError, match=r".") as refused:
         parse_line(line)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 def test_every_command_is_handled_and_listed_in_the_help() -> None:

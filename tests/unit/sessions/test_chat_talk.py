@@ -157,9 +157,9 @@ async def test_a_turn_without_a_kept_result_is_shown_from_the_journal(
     monkeypatch.setattr(Session, "events", journal_ahead_of_confirmation(session))
     chat = a_chat(session, "one", "What is in it?")
     assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
-    told = "\n".join(shown_in(chat))
-    assert "A test." in told
-    assert "turn 1 is too long ago" in told
+    reported = "\n".join(shown_in(chat))
+    assert "A test." in reported
+    assert "turn 1 is too long ago" in reported
 
 
 def journal_of_an_ended_session(session: Session, *entries: JournalEntry) -> Any:

@@ -1,4 +1,4 @@
-"""What happens to a message that is sent to a session."""
+"""A message to a session is taken, refused, or joins the current turn."""
 
 import pytest
 

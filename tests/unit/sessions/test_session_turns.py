@@ -152,8 +152,8 @@ def test_an_interrupt_can_name_its_turn(said: object, why: str, turn: int | None
 
 
 def test_an_invalid_interrupt_is_refused() -> None:
-    for said, told in (({"turn": 0}, "turn: "), ({"turns": 1}, "turns: "), (7, "input: ")):
-        with pytest.raises(ValueError, match=told):
+    for said, reported in (({"turn": 0}, "turn: "), ({"turns": 1}, "turns: "), (7, "input: ")):
+        with pytest.raises(ValueError, match=reported):
             parsed_interrupt(said)
 
 

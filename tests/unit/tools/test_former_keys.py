@@ -29,9 +29,9 @@ from orga.workflows.types.record import InvalidInput
     ids=lambda each: str(each)[:40],
 )
 def test_a_former_key_of_a_goal_is_refused_with_its_present_name(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidInput) as told:
+    with pytest.raises(InvalidInput) as reported:
         parse_goal({"goal": "g", **given})
-    assert says in str(told.value)
+    assert says in str(reported.value)
 
 
 def test_a_former_key_of_an_agent_run_is_refused_with_its_present_name() -> None:

@@ -230,7 +230,7 @@ async def test_calls_run_in_parallel(tool: RunCommand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sandbox", "told"),
+    ("sandbox", "expected"),
     [
         pytest.param(
             Sandbox(network=False), "network: only isolated commands have none", id="no network, no isolation"
@@ -239,10 +239,10 @@ async def test_calls_run_in_parallel(tool: RunCommand) -> None:
     ],
 )
 def test_an_impossible_sandbox_is_refused_before_the_first_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, expected: str
 ) -> None:
     monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
-    with pytest.raises(ValueError, match=f"^tools.commands.sandbox.{told}"):
+    with pytest.raises(ValueError, match=f"^tools.commands.sandbox.{expected}"):
         RunCommand(FileRoot(tmp_path), ["ls"], sandbox=sandbox)
 
 

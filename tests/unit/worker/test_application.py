@@ -138,7 +138,7 @@ def test_calls_in_flight_get_time_to_end(given: dict[str, Any], grace: timedelta
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         pytest.param(
             {"workflows": [Theirs, AgentWorkflow]},
@@ -167,11 +167,11 @@ def test_calls_in_flight_get_time_to_end(given: dict[str, Any], grace: timedelta
         ),
     ],
 )
-def test_conflicting_names_are_refused(given: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_conflicting_names_are_refused(given: dict[str, Any], expected: str, tmp_path: Path) -> None:
     plugin = a_plugin(tmp_path, tools=[look_up])
     with pytest.raises(ConfigError) as refused:
         configured(plugin, a_client(plugin), **given)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 def test_all_conflicting_names_are_reported_at_once(tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_a_worker_without_a_cache_gets_a_warning(tmp_path: Path, caplog: pytest.
     configured(plugin, a_client(plugin), max_cached_workflows=1)
     assert not caplog.messages
     configured(plugin, a_client(plugin), max_cached_workflows=0)
-    [told] = caplog.messages
-    assert "a worker without a cache loses tasks" in told
+    [reported] = caplog.messages
+    assert "a worker without a cache loses tasks" in reported
 
 
 async def test_a_second_plugin_is_refused(tmp_path: Path) -> None:

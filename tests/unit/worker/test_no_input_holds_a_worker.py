@@ -89,9 +89,9 @@ def test_output_for_a_terminal_takes_linear_time(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["exceed", "exceeding input token count ", "context length "])
 def test_a_providers_error_text_is_parsed_quickly(text: str) -> None:
-    told = json.dumps({"error": {"message": text * 20_000, "code": "9" * 10_000}})
+    reported = json.dumps({"error": {"message": text * 20_000, "code": "9" * 10_000}})
     began = time.process_time()
-    body = parse_error_body(told)
+    body = parse_error_body(reported)
     assert (body.is_overflow, body.is_unpaid, body.status) == (False, False, 500)
     assert time.process_time() - began < LIMIT_S
 

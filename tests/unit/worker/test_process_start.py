@@ -25,7 +25,7 @@ def test_a_closed_stream_is_no_error(closed: str) -> None:
 
 
 def test_a_closed_pipe_gets_no_error_message() -> None:
-    """For example `orga policy schema | head -0`."""
+    """An example is `orga policy schema | head -0`."""
     ours, theirs = os.pipe()
     os.close(ours)
     done = subprocess.run([*COMMAND, "policy", "schema"], cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE, check=False)

@@ -39,8 +39,8 @@ async def compute(seconds: float) -> None:
 
 
 async def test_it_reports_the_task_and_its_place(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[LoopBlock] = []
-    async with Watchdog(held_s=0.2, report=told.append).watch() as watchdog:
+    reported: list[LoopBlock] = []
+    async with Watchdog(held_s=0.2, report=reported.append).watch() as watchdog:
         await asyncio.sleep(0.15)
         await asyncio.create_task(compute(1.2), name="sums")
         await asyncio.sleep(0.15)
@@ -49,7 +49,7 @@ async def test_it_reports_the_task_and_its_place(caplog: pytest.LogCaptureFixtur
     assert 0.9 < watchdog.longest.seconds < 5
     assert watchdog.longest.task == "sums"
     assert re.fullmatch(r"holds_the_loop \(test_watchdog.py:\d+\)", watchdog.longest.place)
-    assert [held for held in told if held.task] == [watchdog.longest], "the second block was shorter"
+    assert [held for held in reported if held.task] == [watchdog.longest], "the second block was shorter"
     assert [found[1] for record in caplog.records if (found := BY_A_TASK.search(record.getMessage()))] == [
         "sums, in holds_the_loop",
         "compute, in holds_the_loop",
@@ -57,12 +57,12 @@ async def test_it_reports_the_task_and_its_place(caplog: pytest.LogCaptureFixtur
 
 
 async def test_a_responsive_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[LoopBlock] = []
-    async with Watchdog(held_s=30.0, report=told.append).watch() as watchdog:
+    reported: list[LoopBlock] = []
+    async with Watchdog(held_s=30.0, report=reported.append).watch() as watchdog:
         for _ in range(30):
             holds_the_loop(0.005)
             await asyncio.sleep(0.01)
-    assert (told, watchdog.longest.task, "held" in caplog.text) == ([], "", False)
+    assert (reported, watchdog.longest.task, "held" in caplog.text) == ([], "", False)
 
 
 async def test_an_activity_is_reported_with_its_place_and_run(client: Client, fresh_globals: None) -> None:
