@@ -374,8 +374,11 @@ class ProviderFailures:
     def __init__(self, provider: str, secret: str = "", base_url: str = "") -> None:
         self._provider = provider
         self._secret = secret
-        url = http.URL(base_url).copy_with(username=None, password=None, query=None, fragment=None)
-        self._place = f" at {url}" if base_url else ""
+        try:
+            url = http.URL(base_url).copy_with(username=None, password=None, query=None, fragment=None)
+        except http.InvalidURL:  # the first request reports it
+            url = http.URL("")
+        self._place = f" at {url}" if url.host else ""
         self._has_version = bool(re.search(r"/v\d", url.path))
 
     def from_response(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:

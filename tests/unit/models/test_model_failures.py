@@ -49,6 +49,12 @@ async def test_each_status_has_its_kind_and_retry_rule(kind: str, status: int, e
     assert str(error) == f"{kind} answered {status}{place}: because"
 
 
+@pytest.mark.parametrize("url", ["", "http://☃☃.test/v1", "http://[::1"])
+def test_an_unreadable_address_is_left_out(url: str) -> None:
+    failures = ProviderFailures("openai-compatible", base_url=url)
+    assert str(failures.from_response(404, {}, "{}")).startswith("openai-compatible answered 404: ")
+
+
 async def test_an_address_is_named_without_its_secrets() -> None:
     failures = ProviderFailures("openai-compatible", base_url="http://ann:pw@host:8931/api?key=abc")
     found = str(failures.from_response(404, {}, "{}"))
