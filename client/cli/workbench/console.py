@@ -269,7 +269,8 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[Console
     at = bound_socket(options.host, options.port)
     port = at.getsockname()[1]
     token = "" if options.is_exposed else owner_token(server_home().console_token)
-    private = f"{private_name(token)}:{port}" if token and not options.url else ""
+    has_own_name = bool(token) and options.url is None and options.tls_cert is None  # a certificate has other names
+    private = f"{private_name(token)}:{port}" if has_own_name else ""
     doors = Doors(
         options.hosts(port) | ({private} if private else set[str]()),
         getpass.getuser(),
