@@ -65,16 +65,7 @@ def server() -> Iterator[Aimock]:
 @pytest.fixture(params=["openai", "anthropic", "openrouter", "ollama"])
 async def model(request: pytest.FixtureRequest, server: Aimock) -> AsyncIterator[tuple[ModelProvider, str]]:
     """Yield each protocol's provider, with a model name unique to this test, to find its requests by."""
-    env = {
-        "OPENAI_API_KEY": "k",
-        "ANTHROPIC_API_KEY": "k",
-        "OPENROUTER_API_KEY": "k",
-        "OPENAI_BASE_URL": f"{server.url}/v1",
-        "ANTHROPIC_BASE_URL": server.url,
-        "OPENROUTER_BASE_URL": f"{server.url}/api/v1",
-        "OLLAMA_HOST": server.url,
-    }
-    registry = ModelRegistry(env)
+    registry = ModelRegistry(server.environment)
     yield registry.resolve(f"{request.param}:{request.param}-{request.node.name}")
     await registry.close()
 

@@ -24,6 +24,19 @@ class Aimock:
 
     url: str
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that make this server the provider of every remote model."""
+        return {
+            "OPENAI_API_KEY": "k",
+            "ANTHROPIC_API_KEY": "k",
+            "OPENROUTER_API_KEY": "k",
+            "OPENAI_BASE_URL": f"{self.url}/v1",
+            "ANTHROPIC_BASE_URL": self.url,
+            "OPENROUTER_BASE_URL": f"{self.url}/api/v1",
+            "OLLAMA_HOST": self.url,
+        }
+
     async def requests(self, model: str) -> list[dict[str, Any]]:
         """Return the bodies of the requests for `model`, as the server recorded them, in order."""
         async with http.http_client(self.url) as client:
