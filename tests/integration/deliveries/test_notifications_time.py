@@ -29,11 +29,11 @@ class Down:
     """A receiver that always answers 503."""
 
     def __init__(self) -> None:
-        self.told = list[Notification]()
+        self.notifications = list[Notification]()
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
         """Refuse the message."""
-        self.told.append(notification)
+        self.notifications.append(notification)
         raise NotifyError("answered 503", kind="ReceiverRefused", retryable=True)
 
 
@@ -47,7 +47,7 @@ async def test_a_receiver_that_is_down_is_tried_for_an_hour_and_the_question_sta
         handle = await loop.start(timeout_s=60)
 
         async def was_tried() -> bool:
-            return bool(down.told)
+            return bool(down.notifications)
 
         await wait_until(was_tried)
         await environment.sleep(2 * DAY)
@@ -56,5 +56,5 @@ async def test_a_receiver_that_is_down_is_tried_for_an_hour_and_the_question_sta
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "completed"
     assert (notify_activity_ids(ran), len(failures(ran)), len(pay.contexts)) == (["notify-approval-1"], 1, 1)
-    assert 60 <= len(down.told) <= 70
-    assert len({each.message_id for each in down.told}) == 1
+    assert 60 <= len(down.notifications) <= 70
+    assert len({each.message_id for each in down.notifications}) == 1

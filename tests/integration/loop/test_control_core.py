@@ -28,13 +28,13 @@ class Outside:
     """People who are notified of runs while they are reachable."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         self.opens = asyncio.Event()
         self.opens.set()
 
     @activity.defn(name=NOTIFY)
     async def deliver(self, message: dict[str, Any]) -> None:
-        self.told.append(message)
+        self.messages.append(message)
         await self.opens.wait()
 
 
@@ -104,11 +104,11 @@ async def test_an_approval_is_shown_everywhere_and_counts(client: Client, cached
         await update(handle, "approve", approval_id=call["id"], approver="ada")
         result = await handle.result()
     assert result["done"] == ["walk: done", "buy milk: bought", "rest: done"]
-    assert [(message["event"], message["agent"]) for message in outside.told] == [
+    assert [(message["event"], message["agent"]) for message in outside.messages] == [
         ("waiting", "errands"),
         ("ended", "errands"),
     ]
-    assert f"orga approve {handle.id} {call['id']}" in outside.told[0]["commands"]
+    assert f"orga approve {handle.id} {call['id']}" in outside.messages[0]["commands"]
     attributes = (await handle.describe()).typed_search_attributes
     assert (attributes.get(PHASE), attributes.get(WAITING), attributes.get(TERMINATION)) == ("done", None, "completed")
     assert await notes(handle) == [
@@ -218,7 +218,7 @@ async def test_a_run_resumed_after_its_end_no_longer_shows_the_end(client: Clien
         handle = await start(client, queue, "walk", notify=True)
 
         async def was_notified() -> bool:
-            return bool(outside.told)
+            return bool(outside.messages)
 
         await wait_until(was_notified)
         assert (await status_of(handle))["phase"] == "done"
@@ -232,7 +232,7 @@ async def test_a_run_resumed_after_its_end_no_longer_shows_the_end(client: Clien
         await update(handle, "approve", approval_id="yes-1", approver="ada")
         result = await handle.result()
     assert (result["done"], result["stop"]) == (["walk: done", "buy eggs: bought"], ["completed", ""])
-    assert [message["event"] for message in outside.told] == ["ended", "waiting", "ended"]
+    assert [message["event"] for message in outside.messages] == ["ended", "waiting", "ended"]
 
 
 def modules_reached_from(module: str) -> set[str]:

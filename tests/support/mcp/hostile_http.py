@@ -38,7 +38,7 @@ def hostile_http() -> Generator[Hostile]:
     state = Hostile()
 
     class Handler(_Handler):
-        reported = state
+        hostile = state
 
     with serving(Handler) as port:
         state.url = f"http://127.0.0.1:{port}/mcp"
@@ -50,14 +50,14 @@ def _events(messages: list[str]) -> bytes:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    told: Hostile
+    hostile: Hostile
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         """Open a stream that ends at once."""
-        self.told.streams += 1
-        if self.told.flood:
-            return self._send(200, _events(flood(self.told.flood)), EVENTS)
+        self.hostile.streams += 1
+        if self.hostile.flood:
+            return self._send(200, _events(flood(self.hostile.flood)), EVENTS)
         return self._send(200, b"retry: 0\nid: 1\ndata:\n\n", EVENTS)
 
     def do_DELETE(self) -> None:
@@ -67,10 +67,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a message."""
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.told.methods.append(message["method"])
+        self.hostile.methods.append(message["method"])
         if "id" not in message:
             return self._send(202, b"")
-        if message["method"] != "initialize" and self.headers[SESSION] != str(self.told.sessions):
+        if message["method"] != "initialize" and self.headers[SESSION] != str(self.hostile.sessions):
             return self._error(None, -32001, "Session not found", 404)
         match message["method"]:
             case "initialize":
@@ -80,8 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "tools/list":
                 self._result(message["id"], {"tools": [{"name": "act", "inputSchema": {"type": "object"}}]})
             case "tools/call":
-                self.told.calls += 1
-                self._called(message["id"], message["params"].get("arguments", {}).get("answer", self.told.answer))
+                self.hostile.calls += 1
+                self._called(message["id"], message["params"].get("arguments", {}).get("answer", self.hostile.answer))
             case _:
                 self._error(message["id"], -32601, "no such method", 404)
         return None
@@ -154,6 +154,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
-        self.send_header(SESSION, str(self.told.sessions))
+        self.send_header(SESSION, str(self.hostile.sessions))
         self.end_headers()
         self.wfile.write(body)
