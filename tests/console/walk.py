@@ -20,7 +20,7 @@ from tests.support.browser import a_visit
 from tests.support.console import OWNER, a_console
 from tests.support.hold import wait_until
 from tests.support.runs.questions import is_on_record
-from tests.support.web.way import a_way
+from tests.support.web.cut_connection import a_way
 
 By = Literal["click", "key"]
 WAYS: tuple[By, ...] = ("click", "key")

@@ -67,10 +67,10 @@ async def test_an_interrupted_irreversible_call_is_not_repeated_and_the_model_le
 
     assert outcome.exits == [-signal.SIGKILL]
     assert outcome.tools == ["look", "note", "send"]
-    told = outcome.output
-    assert told[:2] == ["look is done", "note is done"]
-    assert told[2].startswith("[Error] its worker went silent")
-    assert "The outcome is unknown: it may have taken effect." in told[2]
+    lines = outcome.output
+    assert lines[:2] == ["look is done", "note is done"]
+    assert lines[2].startswith("[Error] its worker went silent")
+    assert "The outcome is unknown: it may have taken effect." in lines[2]
     differing = [mine[:2] for mine, theirs in zip(outcome.journal, undisturbed.journal, strict=True) if mine != theirs]
     assert differing == [
         ("ObservationsCollected", 3),

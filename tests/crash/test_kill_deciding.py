@@ -34,8 +34,8 @@ CASES: dict[str, Case] = {
     "rolled": Case(**ROLLED),
     "rolled, before it is noted": dying_at("noting DecisionGrounded", **ROLLED),
     "rolled, in the next run": dying_at("model call 3", **ROLLED),
-    "told": Case(**answered_after(1)),
-    "told, when the receiver has it": dying_at("told", **answered_after(2)),
+    "notified": Case(**answered_after(1)),
+    "notified, when the receiver has it": dying_at("notified", **answered_after(2)),
 }
 
 
@@ -51,7 +51,7 @@ async def test_a_kill_changes_nothing(outcomes: Outcomes, case: str) -> None:
     assert outcome.exits == [-signal.SIGKILL]
     assert outcome.journal == undisturbed.journal
     assert outcome.ran.raw["data"] == undisturbed.ran.raw["data"]
-    assert len(set(outcome.told)) == len(set(undisturbed.told))
+    assert len(set(outcome.notified)) == len(set(undisturbed.notified))
 
 
 async def test_the_undisturbed_runs_decided_and_sent_a_message(outcomes: Outcomes) -> None:
@@ -62,9 +62,9 @@ async def test_the_undisturbed_runs_decided_and_sent_a_message(outcomes: Outcome
         assert (made["rule"], made["outcome"], made["facts"]["tainted"]["source"]) == ("read", {"go": "no"}, "look")
         assert decided.ran.raw["data"]["decisions"]["size"]["outcome"] == {"go": "no"}
     assert len(outcome_of(outcomes, "rolled").ran.histories) > 2
-    assert len(outcome_of(outcomes, "told").told) == 1
+    assert len(outcome_of(outcomes, "notified").notified) == 1
 
 
 async def test_a_message_whose_delivery_is_uncertain_is_repeated_under_its_id(outcomes: Outcomes) -> None:
-    messages = outcome_of(outcomes, "told, when the receiver has it").told
+    messages = outcome_of(outcomes, "notified, when the receiver has it").notified
     assert (len(messages), len(set(messages))) == (2, 1)

@@ -139,9 +139,9 @@ async def test_a_plan_under_review_survives_its_worker(client: Client, tmp_path:
     }
     ends = await asyncio.gather(*(goals[moment].play([when]) for moment, when in moments.items()))
     for goal, pursued in zip(goals.values(), ends, strict=True):
-        told = [event for event in pursued.events if event.startswith(("Plan", "Question", "StepExecuted"))]
+        events = [event for event in pursued.events if event.startswith(("Plan", "Question", "StepExecuted"))]
         assert (pursued.reason, pursued.result.output) == ("completed", "the final answer")
-        assert told == ["PlanMade", "QuestionAsked", "QuestionAnswered", *["StepExecuted"] * 4]
+        assert events == ["PlanMade", "QuestionAsked", "QuestionAnswered", *["StepExecuted"] * 4]
         assert len(goal.effects) == len({key for _, key in goal.effects}) == 4
 
 

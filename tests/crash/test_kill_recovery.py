@@ -139,13 +139,13 @@ def ageless(outcome: Outcome) -> list[str]:
 
 async def test_the_undisturbed_runs_used_each_recovery(outcomes: Outcomes) -> None:
     """This ensures that the comparisons are about recoveries."""
-    told = {scene: outcome_of(outcomes, scene).output for scene in ("retry", "fallback", "risky fallback", "buried")}
+    outputs = {scene: outcome_of(outcomes, scene).output for scene in ("retry", "fallback", "risky fallback", "buried")}
 
-    assert told["retry"] == ["works again"]
-    assert told["fallback"][0].startswith("[Fallback] tape answered instead")
-    assert told["risky fallback"][0].startswith("[Fallback] burn answered instead")
-    assert told["buried"][1].startswith("[Dead letter] The call is kept as 1.0")
-    assert told["buried"][3:5] == ["[Requeued call] mail (1.0), sent again by an operator:", "works again"]
+    assert outputs["retry"] == ["works again"]
+    assert outputs["fallback"][0].startswith("[Fallback] tape answered instead")
+    assert outputs["risky fallback"][0].startswith("[Fallback] burn answered instead")
+    assert outputs["buried"][1].startswith("[Dead letter] The call is kept as 1.0")
+    assert outputs["buried"][3:5] == ["[Requeued call] mail (1.0), sent again by an operator:", "works again"]
     assert outcome_of(outcomes, "cached").output[1].startswith("[Cached result, ")
     strategies = [
         [data["strategy"] for data in outcome_of(outcomes, scene).data("RecoveryTriggered")]

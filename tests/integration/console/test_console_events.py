@@ -25,7 +25,7 @@ from tests.support.console import Served, a_console
 from tests.support.hold import PATIENCE_S, Hold, wait_until
 from tests.support.runs.approvals import Asks, wait_for_held_calls
 from tests.support.runs.loop import Loop, a_loop
-from tests.support.web.way import a_way
+from tests.support.web.cut_connection import a_way
 
 FACTS = Setup(agent="", model="", search_attributes=True)
 PAYS = [calls("pay", cents=250), answers("paid")]

@@ -10,7 +10,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.critics import BAD, GARBAGE, a_critic, agents_with_critics, evaluations, verdict
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.whereabouts import wait_until_paused
+from tests.support.runs.waits import wait_until_paused
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.support.runs.delegates import (
     status_of,
     untrusted_text,
 )
-from tests.support.runs.whereabouts import wait_until_known, wait_until_paused
+from tests.support.runs.waits import wait_until_known, wait_until_paused
 
 
 async def test_guidance_reaches_the_working_delegate_and_later_its_parent(client: Client) -> None:

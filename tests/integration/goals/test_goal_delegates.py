@@ -19,7 +19,7 @@ from tests.support.runs.goals import EndedGoal, start, wait_for_goal
 from tests.support.runs.long_runs import LONG, time_left
 from tests.support.runs.loop import EXECUTION_TIMEOUT, check_replay, histories_of
 from tests.support.runs.questions import send_update
-from tests.support.runs.whereabouts import wait_until_known, wait_until_paused
+from tests.support.runs.waits import wait_until_known, wait_until_paused
 
 AGENTS = {"lead": agent("lead", "mate"), "mate": agent("mate", "hand"), "hand": agent("hand", tools=["pay"])}
 

@@ -18,7 +18,7 @@ from tests.support.model.staged import TURNS, Staged, StagedModel
 from tests.support.runs.goals import EndedGoal, answer_goal, goal_status, start, wait_for_goal
 from tests.support.runs.loop import Loop, a_loop
 from tests.support.runs.questions import send_update, wait_for_question
-from tests.support.runs.whereabouts import wait_until_paused
+from tests.support.runs.waits import wait_until_paused
 
 pytestmark = pytest.mark.timeout(600)
 

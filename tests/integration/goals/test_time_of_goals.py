@@ -17,7 +17,7 @@ from tests.support.runs.goals import EndedGoal, answer_goal, goal_status, start,
 from tests.support.runs.long_runs import DAY, LONG, time_left
 from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
 from tests.support.runs.questions import send_update, wait_for_question
-from tests.support.runs.whereabouts import wait_until_paused
+from tests.support.runs.waits import wait_until_paused
 
 
 @pytest.fixture(scope="module")

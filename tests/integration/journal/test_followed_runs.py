@@ -27,7 +27,7 @@ from tests.support.runs.delegates import PAIR, a_cast, delegates, start_lead
 from tests.support.runs.long_runs import EACH_ITERATION
 from tests.support.runs.loop import a_loop
 from tests.support.runs.rewound import wait_for_rewound
-from tests.support.web.way import a_way
+from tests.support.web.cut_connection import a_way
 
 
 class Types:

@@ -15,7 +15,7 @@ from orga.workflows.types.messages import Message
 from orga.workflows.types.recall import CONTEXT_BLOCK
 from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop
-from tests.support.runs.whereabouts import wait_until_paused
+from tests.support.runs.waits import wait_until_paused
 from tests.support.tools.lookups import a_tool, fetching, issues
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})

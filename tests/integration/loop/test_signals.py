@@ -15,7 +15,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop, a_worker
-from tests.support.runs.whereabouts import wait_until_paused
+from tests.support.runs.waits import wait_until_paused
 
 GUIDANCE = "[Guidance from the operator] "
 

@@ -16,7 +16,7 @@ from tests.support.hold import Hold, wait_for_event, wait_until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import DAY, EACH_ITERATION, HOUR, WEEK, a_long_loop, seen_by, time_left, took
 from tests.support.runs.loop import Ran, a_loop
-from tests.support.runs.whereabouts import wait_until_paused
+from tests.support.runs.waits import wait_until_paused
 
 NEARLY_ALL = 295
 """Seconds, out of the 300 s of a run by default. The rest passes in real time during a call."""

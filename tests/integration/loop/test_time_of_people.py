@@ -17,7 +17,7 @@ from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.delegates import a_cast, agent, delegates, start_lead
 from tests.support.runs.long_runs import DAY, LONG, a_long_loop, seen_by, time_left, took
 from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
-from tests.support.runs.whereabouts import wait_until_known, wait_until_paused
+from tests.support.runs.waits import wait_until_known, wait_until_paused
 
 
 @pytest.fixture(scope="module")

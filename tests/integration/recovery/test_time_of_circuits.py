@@ -19,7 +19,7 @@ from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import EACH_ITERATION, a_long_loop
 from tests.support.runs.loop import WORKER_FACTS, Ran
 from tests.support.runs.questions import tool_results_in
-from tests.support.runs.whereabouts import wait_until_paused
+from tests.support.runs.waits import wait_until_paused
 
 
 @pytest.fixture(scope="module")

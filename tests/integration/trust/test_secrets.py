@@ -20,8 +20,8 @@ from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Scri
 from tests.support.programs.inline_command import InlineOrga
 from tests.support.programs.orga_command import Done, Orga, an_orga
 from tests.support.values.planted import CREDENTIALS, MARK, a_secret, around_marks, marked_files, planted
-from tests.support.web.indiscreet import FORBIDDEN, indiscreet_server
 from tests.support.web.otlp_receiver import Receiver, otlp_receiver
+from tests.support.web.repeated_headers import FORBIDDEN, indiscreet_server
 
 CANARY = "canary-that-a-tool-reads-55c2"
 REFUSED = ("openai", "openrouter", "anthropic", "ollama")

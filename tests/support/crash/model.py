@@ -36,8 +36,8 @@ class PlannedModel:
         self.reached(f"model call {turn + 1}")
         if turn < len(plan):
             return Reply.of(calls=(_call(f"turn_{turn}", plan[turn]),), finish="tool_calls", usage=USAGE)
-        told = [message.text for message in request.messages[1:] if message.role != "assistant"]
-        return answers("\n".join(undelimited_text(text) for text in told))
+        texts = [message.text for message in request.messages[1:] if message.role != "assistant"]
+        return answers("\n".join(undelimited_text(text) for text in texts))
 
 
 def _call(call_id: str, word: str) -> ToolCall:

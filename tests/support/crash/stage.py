@@ -71,7 +71,7 @@ class Outcome:
     """Tool and idempotency key, one a line."""
     exits: list[int | None]
     """Exit codes of the workers before the last one."""
-    told: list[str]
+    notified: list[str]
     """The ids of the messages that a receiver got."""
     folder: Path
     """The folder in which its workers kept their files."""
@@ -146,7 +146,7 @@ class Stage:
     @property
     def messages(self) -> list[str]:
         """The messages so far."""
-        file = self._folder / "told"
+        file = self._folder / "notified"
         return file.read_text().splitlines() if file.exists() else []
 
     async def play(self) -> Outcome:

@@ -134,15 +134,15 @@ class Backstage:
 
 @dataclass(frozen=True)
 class Receiver:
-    """Takes notifications, and writes one line for each into the file `told`."""
+    """Takes notifications, and writes one line for each into the file `notified`."""
 
     backstage: Backstage
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
         """Record the message. The worker may then die before it knows."""
-        with self.backstage.effects.with_name("told").open("a") as file:
+        with self.backstage.effects.with_name("notified").open("a") as file:
             file.write(f"{notification.message_id}\n")
-        self.backstage.fate.reached("told")
+        self.backstage.fate.reached("notified")
 
 
 class FatedStore(SqliteStore):

@@ -34,7 +34,7 @@ class ModelledRun:
         self.inbox: list[str] = []
         self.streaks: dict[str, int] = {}
         self.base = HashedMessages()
-        self.told: dict[int | str, Message] = {}
+        self.messages_read: dict[int | str, Message] = {}
 
     @property
     def now(self) -> datetime:
@@ -73,12 +73,12 @@ class ModelledRun:
         self.state = with_calibration(self.state, seen, reply.usage.input_tokens)
         self.state = observe.with_reply(self.state, reply, seen)
         self.iterations += 1
-        self.told[self.iterations] = reply.message()
+        self.messages_read[self.iterations] = reply.message()
         self.usage = self.usage.plus(reply.usage, reply.cost_usd)
 
     def _found(self, news: MessageRef) -> Message:
         assert news.summary is None
-        return news.shown(news.message or self.told[news.result or news.reply or 0])
+        return news.shown(news.message or self.messages_read[news.result or news.reply or 0])
 
     def carried_out(self, index: int, call: ToolCall, verdict: Verdict, fate: OutcomeStatus, size: int) -> Outcome:
         """Return the outcome of a judged call, after informing its circuit."""
@@ -99,7 +99,7 @@ class ModelledRun:
         self.state = breakers.with_success(self.state, spec)
         place = f"{self.iterations}.{index}"
         outcome = Outcome(call=call, status="ok", text="r" * size, result=place)
-        self.told[place] = outcome.message()
+        self.messages_read[place] = outcome.message()
         return outcome
 
     def count(self, ended: tuple[Outcome, ...]) -> None:

@@ -24,8 +24,8 @@ from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import AgentResult, AgentStatus, Happening
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.usage import Usage
-from tests.support.runs.looked_at import being_looked_at
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_worker, check_journal, check_tasks, histories_of
+from tests.support.runs.queried import being_looked_at
 from tests.support.scenarios.people import People
 from tests.support.scenarios.played import Played, Seen
 from tests.support.scenarios.scenario import DENIED, FETCH, HIDDEN, PROVEN_WORD, TERMINATE, Fate, Scenario, ToolPlan

@@ -96,12 +96,12 @@ class Answers:
     """A notifier that records notifications or fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.told: list[tuple[Notification, RunKey]] = []
+        self.delivered: list[tuple[Notification, RunKey]] = []
         self._error = error
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
         """Record the notification."""
-        self.told.append((notification, run))
+        self.delivered.append((notification, run))
         if self._error:
             raise self._error
 
@@ -110,8 +110,8 @@ async def test_the_activity_redacts_the_worker_s_secrets() -> None:
     notifier, secrets = Answers(), KnownSecrets.from_environment({"API_KEY": "sk-0123456789"})
     asks = ASKS.model_copy(update={"calls": (NotifiedCall(tool="refund", arguments='{"key":"sk-0123456789"}'),)})
     await Beats().run(NotifyActivities(notifier, secrets).notify, asks)
-    [(told, run)] = notifier.told
-    assert (told.calls[0].arguments, run.workflow_id) == ('{"key":"[redacted]"}', RUN.workflow_id)
+    [(notification, run)] = notifier.delivered
+    assert (notification.calls[0].arguments, run.workflow_id) == ('{"key":"[redacted]"}', RUN.workflow_id)
 
 
 @pytest.mark.parametrize(

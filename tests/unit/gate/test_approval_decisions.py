@@ -26,7 +26,7 @@ class Expected:
     expires_s: int
     approvers: tuple[str, ...]
     answer: tuple[bool, str] | None = None
-    told: list[tuple[bool, str]] = field(default_factory=list[tuple[bool, str]])
+    shown: list[tuple[bool, str]] = field(default_factory=list[tuple[bool, str]])
 
 
 terms = st.tuples(st.integers(1, 30), st.sampled_from([(), ("ada",), ("ada", "bob")]))

@@ -28,8 +28,8 @@ def rewind(boundary_s: float, **fields: Any) -> Rewind:
     return Rewind.model_validate(said(boundary_s, **fields))
 
 
-def with_rewind(state: AgentState, told: Rewind, now: Any, since_s: float = 0) -> AgentState:
-    return taken_in(with_rewind_guidance(state, told), told, at(since_s), now)
+def with_rewind(state: AgentState, rewind: Rewind, now: Any, since_s: float = 0) -> AgentState:
+    return taken_in(with_rewind_guidance(state, rewind), rewind, at(since_s), now)
 
 
 def test_the_time_since_the_boundary_does_not_count() -> None:

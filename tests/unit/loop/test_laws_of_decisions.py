@@ -158,7 +158,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         assert read == written
         assert (read.conversation.news, read.conversation.sent) == ((), len(read.conversation.messages))
         self.state = read
-        self.base, self.told = HashedMessages().plus(read.conversation.messages), {}
+        self.base, self.messages_read = HashedMessages().plus(read.conversation.messages), {}
 
     @invariant()
     def counters_are_those_of_the_model(self) -> None:

@@ -40,18 +40,18 @@ class HoldingSession:
         self.decided.append(("no", approval_id, reason))
 
 
-class TellingScreen:
+class CallsScreen:
     """Shows each call once."""
 
-    def __init__(self, *told: str) -> None:
-        self.told = set(told)
+    def __init__(self, *call_ids: str) -> None:
+        self.call_ids = set(call_ids)
         self.shown: list[str] = []
 
     def shown_call_ids(self) -> frozenset[str]:
-        return frozenset(self.told)
+        return frozenset(self.call_ids)
 
     def show_calls(self, calls: Iterable[HeldCall]) -> None:
-        self.told.update(str(call["id"]) for call in calls)
+        self.call_ids.update(str(call["id"]) for call in calls)
 
     def lines(self, *lines: str) -> None:
         self.shown += lines
@@ -62,9 +62,9 @@ class ChatOf:
 
     is_typed = True
 
-    def __init__(self, held: list[str], told: list[str]) -> None:
+    def __init__(self, held: list[str], already_shown: list[str]) -> None:
         self.session = HoldingSession(*held)
-        self.shown = TellingScreen(*told)
+        self.shown = CallsScreen(*already_shown)
 
     async def says(self, name: str, argument: str = "") -> list[tuple[str, str, str]]:
         await carry_out(cast(Chat, cast(Any, self)), CommandCall(name, argument))
@@ -72,7 +72,7 @@ class ChatOf:
 
 
 async def test_a_new_call_is_shown_before_it_can_be_decided() -> None:
-    chat = ChatOf(held=["new"], told=["old"])
+    chat = ChatOf(held=["new"], already_shown=["old"])
     with pytest.raises(UsageError, match="had not seen the waiting call yet"):
         await chat.says("approve", "ok")
     assert chat.session.decided == []
@@ -91,28 +91,28 @@ async def test_a_new_call_is_shown_before_it_can_be_decided() -> None:
 async def test_only_a_shown_call_is_decided_unless_its_id_is_given(
     name: str, argument: str, decided: list[tuple[str, str, str]]
 ) -> None:
-    assert await ChatOf(held=["shown", "new"], told=["shown"]).says(name, argument) == decided
+    assert await ChatOf(held=["shown", "new"], already_shown=["shown"]).says(name, argument) == decided
 
 
 async def test_the_id_of_a_call_that_no_longer_waits_decides_no_other_call() -> None:
-    chat = ChatOf(held=["other"], told=["gone", "other"])
+    chat = ChatOf(held=["other"], already_shown=["gone", "other"])
     with pytest.raises(UsageError, match="gone does not wait any more"):
         await chat.says("approve", "gone")
     assert chat.session.decided == []
 
 
 async def test_several_shown_calls_need_an_id_or_all() -> None:
-    chat = ChatOf(held=["a1", "b2"], told=["a1", "b2"])
+    chat = ChatOf(held=["a1", "b2"], already_shown=["a1", "b2"])
     with pytest.raises(UsageError, match=r"several calls wait\. Use /approve ID, or /approve all") as refused:
         await chat.says("approve", "ok")
     assert "b2" in str(refused.value)
     assert await chat.says("deny", "all no") == [("no", "a1", "no"), ("no", "b2", "no")]
     with pytest.raises(UsageError, match="nothing waits"):
-        await ChatOf(held=[], told=["a1"]).says("approve")
+        await ChatOf(held=[], already_shown=["a1"]).says("approve")
 
 
 async def test_each_decision_is_reported_even_if_one_is_refused() -> None:
-    chat = ChatOf(held=["a1", "b2", "c3"], told=["a1", "b2", "c3"])
+    chat = ChatOf(held=["a1", "b2", "c3"], already_shown=["a1", "b2", "c3"])
     chat.session.refuses = "b2"
     assert await chat.says("approve", "all") == [("yes", "a1", ""), ("yes", "c3", "")]
     assert chat.shown.shown == [
@@ -123,7 +123,7 @@ async def test_each_decision_is_reported_even_if_one_is_refused() -> None:
 
 
 async def test_a_call_too_long_to_show_can_be_denied_here_but_not_approved() -> None:
-    chat = ChatOf(held=["a1"], told=["a1"])
+    chat = ChatOf(held=["a1"], already_shown=["a1"])
     (question,) = chat.session.waiting
     question.data["calls"][0] |= {"arguments": "", "arguments_bytes": 4_000, "arguments_digest": "sha256:0"}
     with pytest.raises(UsageError, match="with: orga approve 'our talk' a1 --show"):

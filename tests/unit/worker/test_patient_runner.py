@@ -64,8 +64,10 @@ class Worker:
         self.code = Scripted()
         self._patient = PatientInstance(self.code)
 
-    def told(self, *jobs: WorkflowActivationJob, task: int = 3, then: Sequence[WorkflowCommand] = ()) -> list[str]:
-        """Return what the server is told for these jobs."""
+    def commands_after(
+        self, *jobs: WorkflowActivationJob, task: int = 3, then: Sequence[WorkflowCommand] = ()
+    ) -> list[str]:
+        """Return the commands that the worker sends for these jobs."""
         self.code.next = list(then)
         activation = WorkflowActivation(history_length=task, jobs=jobs)
         commands = self._patient.activate(activation).successful.commands
@@ -78,74 +80,74 @@ def worker() -> Worker:
 
 
 def test_a_query_is_answered_immediately_without_pending_activities(worker: Worker) -> None:
-    worker.told(ended(1, is_local=False))
-    assert worker.told(query(1)) == ["1"]
+    worker.commands_after(ended(1, is_local=False))
+    assert worker.commands_after(query(1)) == ["1"]
 
 
 def test_a_query_waits_for_the_local_activity_and_is_answered_after_the_next_commands(worker: Worker) -> None:
-    worker.told(ended(1, is_local=False), then=[local(2)])
-    assert worker.told(query(1), query(2)) == []
+    worker.commands_after(ended(1, is_local=False), then=[local(2)])
+    assert worker.commands_after(query(1), query(2)) == []
     activity = WorkflowCommand()
     activity.schedule_activity.seq = 3
-    assert worker.told(ended(2), then=[activity]) == ["schedule_activity", "1", "2"]
-    assert worker.told(query(3)) == ["3"]
+    assert worker.commands_after(ended(2), then=[activity]) == ["schedule_activity", "1", "2"]
+    assert worker.commands_after(query(3)) == ["3"]
 
 
 def test_a_query_waits_for_all_local_activities(worker: Worker) -> None:
-    worker.told(then=[local(2), local(3)])
-    assert worker.told(query(1)) == []
-    assert worker.told(ended(3), then=[local(4)]) == ["schedule_local_activity"]
-    assert worker.told(ended(2)) == []
-    assert worker.told(ended(4)) == ["1"]
+    worker.commands_after(then=[local(2), local(3)])
+    assert worker.commands_after(query(1)) == []
+    assert worker.commands_after(ended(3), then=[local(4)]) == ["schedule_local_activity"]
+    assert worker.commands_after(ended(2)) == []
+    assert worker.commands_after(ended(4)) == ["1"]
 
 
 def test_the_end_of_another_activity_does_not_end_the_wait(worker: Worker) -> None:
-    worker.told(then=[local(2)])
-    assert worker.told(query(1)) == []
-    assert worker.told(ended(2, is_local=False)) == []
-    assert worker.told(ended(2)) == ["1"]
+    worker.commands_after(then=[local(2)])
+    assert worker.commands_after(query(1)) == []
+    assert worker.commands_after(ended(2, is_local=False)) == []
+    assert worker.commands_after(ended(2)) == ["1"]
 
 
 def test_an_answer_does_not_complete_a_task_with_a_new_cancellation(worker: Worker) -> None:
-    worker.told(then=[local(2)])
-    worker.told(query(1))
-    assert worker.told(ended(2), then=[cancelling()]) == ["request_cancel_activity"]
-    assert worker.told(ended(9, is_local=False)) == ["1"]
+    worker.commands_after(then=[local(2)])
+    worker.commands_after(query(1))
+    assert worker.commands_after(ended(2), then=[cancelling()]) == ["request_cancel_activity"]
+    assert worker.commands_after(ended(9, is_local=False)) == ["1"]
 
 
 def test_a_cancelled_local_activity_does_not_delay_later_queries(worker: Worker) -> None:
     given_up = WorkflowCommand()
     given_up.request_cancel_local_activity.seq = 2
-    worker.told(then=[local(2)])
-    worker.told(query(1))
-    assert worker.told(task=3, then=[given_up]) == ["request_cancel_local_activity"]
-    assert worker.told(query(2), task=9) == ["2"]
+    worker.commands_after(then=[local(2)])
+    worker.commands_after(query(1))
+    assert worker.commands_after(task=3, then=[given_up]) == ["request_cancel_local_activity"]
+    assert worker.commands_after(query(2), task=9) == ["2"]
 
 
 def test_an_unanswered_query_is_asked_again_by_the_server(worker: Worker) -> None:
-    worker.told(then=[local(2)])
-    worker.told(query(1))
-    assert worker.told(ended(2), task=9) == []
-    assert worker.told(query(1), task=9) == ["1"]
+    worker.commands_after(then=[local(2)])
+    worker.commands_after(query(1))
+    assert worker.commands_after(ended(2), task=9) == []
+    assert worker.commands_after(query(1), task=9) == ["1"]
 
 
 def test_a_query_without_a_task_is_answered_immediately(worker: Worker) -> None:
-    worker.told(then=[local(2)])
-    assert worker.told(query("legacy_query")) == ["legacy_query"]
+    worker.commands_after(then=[local(2)])
+    assert worker.commands_after(query("legacy_query")) == ["legacy_query"]
 
 
 def test_an_evicted_run_answers_no_query(worker: Worker) -> None:
-    worker.told(then=[local(2)])
-    worker.told(query(1))
+    worker.commands_after(then=[local(2)])
+    worker.commands_after(query(1))
     eviction = WorkflowActivationJob()
     eviction.remove_from_cache.SetInParent()
-    assert worker.told(ended(2), eviction) == []
+    assert worker.commands_after(ended(2), eviction) == []
 
 
 def test_a_query_has_the_time_of_the_last_activation_and_no_side_effect(worker: Worker) -> None:
-    worker.told(then=[local(2)])
-    worker.told(query(1))
-    worker.told(ended(2))
+    worker.commands_after(then=[local(2)])
+    worker.commands_after(query(1))
+    worker.commands_after(ended(2))
     last, asked = worker.code.seen[-2:]
     assert (asked.timestamp, asked.history_length) == (last.timestamp, last.history_length)
     assert (last.is_replaying, asked.is_replaying) == (False, True)

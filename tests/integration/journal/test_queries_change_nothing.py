@@ -13,8 +13,8 @@ from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.replay.record import SCENARIOS
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
-from tests.support.runs.looked_at import being_looked_at
 from tests.support.runs.loop import Loop, a_loop
+from tests.support.runs.queried import being_looked_at
 from tests.support.runs.questions import send_update
 
 RUNS = 4

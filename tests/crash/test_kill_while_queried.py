@@ -13,7 +13,7 @@ from orga.client.runs.exchange import UNPROCESSED
 from orga.testing import FakeTool
 from tests.support.crash.stage import Case, Outcomes, Stage, outcome_of, play_all
 from tests.support.crash.worker import Backstage
-from tests.support.runs.looked_at import being_looked_at, status_of
+from tests.support.runs.queried import being_looked_at, status_of
 from tests.support.runs.questions import is_on_record, send_update
 
 TIMES = 4
