@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orga.workflows.agent import AgentWorkflow
     from orga.workflows.session import SessionWorkflow
     from orga.workflows.types.input import AgentInput, LoopConfig
-    from orga.workflows.types.sessions.result import TurnResult
+    from orga.workflows.types.sessions.session_result import TurnResult
     from orga.workflows.types.status import AgentResult, JournalEntry
 
 __all__ = [
@@ -63,7 +63,7 @@ _MODULES = {
     "SessionWorkflow": "orga.workflows.session",
     "ToolContext": "orga.activities.tools_api",
     "ToolError": "orga.activities.tools_api",
-    "TurnResult": "orga.workflows.types.sessions.result",
+    "TurnResult": "orga.workflows.types.sessions.session_result",
     "connect": "orga.client.connect",
     "create_schedule": "orga.client.schedules.create",
     "start_agent": "orga.client.runs.agents",

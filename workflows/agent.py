@@ -52,6 +52,7 @@ from orga.workflows.decisions.result import agent_result, fallback_output, with_
 from orga.workflows.decisions.tool_calls.calls import not_run_outcome
 from orga.workflows.lifecycle import Lifecycle, state_to_begin_with
 from orga.workflows.phases import act, gate, reason
+from orga.workflows.phases.agent_run import Run, next_stop
 from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
@@ -60,7 +61,6 @@ from orga.workflows.phases.knowledge import persist_learnings, recall_context
 from orga.workflows.phases.prepare import hydrate
 from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.phases.review_stages import conclude_reply, pass_review_stages
-from orga.workflows.phases.run import Run, next_stop
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.input import AgentInput

@@ -22,20 +22,20 @@ from orga.workflows.decisions.goals.endings import goal_result, goal_status, has
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
 from orga.workflows.lifecycle import Lifecycle, state_to_begin_with
+from orga.workflows.phases.agent_run import next_stop
 from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import first_argument
 from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time, wall_time
 from orga.workflows.phases.control.visibility import show_details, wait_if_paused
 from orga.workflows.phases.goals.ending import deliver_answer, use_best_effort_answer, write_final_answer
 from orga.workflows.phases.goals.goal_phases import GOAL_PHASES
-from orga.workflows.phases.goals.run import GoalRun
+from orga.workflows.phases.goals.goal_run import GoalRun
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.prepare import hydrate
 from orga.workflows.phases.recovery import resolve_stuck_steps
-from orga.workflows.phases.run import next_stop
 from orga.workflows.types.control import Stop
-from orga.workflows.types.goals.input import GoalInput
-from orga.workflows.types.goals.result import GoalResult, GoalStatus
+from orga.workflows.types.goals.goal_input import GoalInput
+from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus
 
 
 @workflow.defn(name="GoalWorkflow", sandboxed=False)

@@ -20,6 +20,7 @@ from orga.workflows.decisions.limits import parsed_extension, with_extension
 from orga.workflows.decisions.result import agent_status, parsed_page, shown_conversation
 from orga.workflows.decisions.tool_calls import recovery
 from orga.workflows.decisions.tool_calls.delegation import with_delegate_paused
+from orga.workflows.phases.agent_run import Run, name_run, show_start
 from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.failure_text import failure_message, failure_text
 from orga.workflows.phases.control.handlers import ControlHandlers, first_argument
@@ -35,7 +36,6 @@ from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, wall_t
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
 from orga.workflows.phases.prepare import adopt_past, prepare_setup
-from orga.workflows.phases.run import Run, name_run, show_start
 from orga.workflows.types.control import InterventionKind, Stop
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState

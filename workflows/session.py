@@ -31,11 +31,11 @@ from orga.workflows.phases.control.visibility import (
     withdraw_all_questions,
 )
 from orga.workflows.phases.knowledge import persist_learnings
-from orga.workflows.phases.sessions.run import SessionRun
+from orga.workflows.phases.sessions.session_run import SessionRun
 from orga.workflows.types.control import Stop
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.sessions.input import AwaitTurnArgument, SessionInput
-from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
+from orga.workflows.types.sessions.session_input import AwaitTurnArgument, SessionInput
+from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus, TurnResult
 
 MAX_AWAIT_UPDATES = 6
 """Updates that may wait for a turn at a time. The server allows ten, and messages need some. Others call again."""

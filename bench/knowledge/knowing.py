@@ -14,7 +14,7 @@ from bench.sides.script import MODEL, TOOL, Script
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import Tool, ToolContext

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from bench.figures import Figure
 from bench.sides.rig import Rig
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.ports import Embedder
 from orga.activities.knowledge.vectors import cosine
 from orga.workflows.types.knowledge import KnowledgeItem, Recall

@@ -12,7 +12,7 @@ from bench.figures import Figure
 from bench.knowledge.recall_quality import questions
 from bench.sides.rig import Rig
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.exchange import import_items
 from orga.activities.knowledge.recall import RECALL_TIMEOUT_S
 from orga.workflows.types.knowledge import KnowledgeItem, Recall

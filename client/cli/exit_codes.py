@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the module imports pydantic, which takes longer than a short command
-    from orga.workflows.types.sessions.result import TurnReason
+    from orga.workflows.types.sessions.session_result import TurnReason
 
 
 class ExitCode(IntEnum):

@@ -8,12 +8,12 @@ from typing import Protocol
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.providers import PROVIDERS, model_name_problem
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.tool_calls.tools import matches_any_glob
 
 
@@ -25,7 +25,7 @@ def require_model(name: str) -> None:
 
 def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:
     """Return why a process with this environment cannot call the model, or "". Nothing is loaded or called."""
-    from orga.activities.adapters.models.settings import (
+    from orga.activities.adapters.models.model_settings import (
         EMBEDDED_MODEL,
         ModelNotConfigured,
         provider_endpoint,
@@ -173,7 +173,7 @@ def require_agent(wanted: RequestedNames, config: OrgaConfig) -> AgentConfig:
 def models_of(wanted: RequestedNames, agent: AgentConfig, config: OrgaConfig, env: Environment) -> tuple[str, ...]:
     """Return the models of a run in fallback order. Raise InvalidInput for an unknown or empty tier."""
     from orga.activities.adapters.agents.tiers import ModelChoice
-    from orga.activities.adapters.models.settings import default_model
+    from orga.activities.adapters.models.model_settings import default_model
 
     choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
     return choice.chosen_models(agent, wanted.model, is_goal=wanted.is_goal).models

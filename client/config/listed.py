@@ -43,7 +43,7 @@ class ModelRow:
 
 def model_rows(held: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
     """Yield the models of the configuration, and then those that other keys of the environment would allow."""
-    from orga.activities.adapters.models.settings import EMBEDDED_MODEL
+    from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 
     base_urls = held.models.base_urls
     named: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ def model_price(model: str, held: OrgaConfig) -> ModelPrice | None:
 
 def _configured_models(held: OrgaConfig, env: Environment) -> Iterator[tuple[str, str]]:
     """Yield each key of the configuration that names a model, with the model."""
-    from orga.activities.adapters.models.settings import default_model
+    from orga.activities.adapters.models.model_settings import default_model
     from orga.workflows.types.tiers import tier_in_model_name
 
     default = held.models.default or default_model(env)

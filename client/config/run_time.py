@@ -151,7 +151,7 @@ class RunTimeRules:
     @classmethod
     def for_display(cls, config: OrgaConfig, env: Mapping[str, str]) -> Self:
         """Return the rules of a process that runs no agents. It may lack the workers' keys, so it checks names only."""
-        from orga.activities.adapters.models.settings import default_model
+        from orga.activities.adapters.models.model_settings import default_model
 
         return cls(config, default_model(env), require_model_name, lambda model: True)
 

@@ -124,7 +124,7 @@ def _settings_to_repeat(place: Workplace) -> list[str]:
 
 def _model_settings() -> tuple[str, tuple[str, ...]]:
     """Return a short digest of the environment's model settings, and the variables that set them."""
-    from orga.activities.adapters.models.settings import named_models  # this import loads no model code
+    from orga.activities.adapters.models.model_settings import named_models  # this import loads no model code
 
     named = named_models(os.environ)
     return _short_digest(json.dumps(named, sort_keys=True), MODELS_CHARS) if named else "", tuple(sorted(named))

@@ -37,7 +37,7 @@ from orga.workflows.types.limits import BudgetExtension
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW
 from orga.workflows.types.questions import Choice
 from orga.workflows.types.record import CheckedInput, Record
-from orga.workflows.types.sessions.input import WhenBusy
+from orga.workflows.types.sessions.session_input import WhenBusy
 from orga.workflows.types.text import clean_text
 
 ROUTES = Routes()

@@ -33,9 +33,9 @@ from orga.workflows.types.names import RUN_WORKFLOWS, TENANT
 from orga.workflows.types.record import CheckedInput, validation_problems
 
 if TYPE_CHECKING:
-    from orga.workflows.types.goals.input import GoalInput
+    from orga.workflows.types.goals.goal_input import GoalInput
     from orga.workflows.types.input import AgentInput
-    from orga.workflows.types.sessions.input import SessionInput
+    from orga.workflows.types.sessions.session_input import SessionInput
 
 API = "/api/v1"
 

@@ -17,11 +17,11 @@ from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
 from orga.client.runs.agents import STARTED_BY_MEMO, run_id_of, start_run
 from orga.client.runs.listing import read_input
-from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW, TENANT
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record
-from orga.workflows.types.sessions.input import SessionInput, parse_session
+from orga.workflows.types.sessions.session_input import SessionInput, parse_session
 
 ROUTES = Routes()
 

@@ -18,7 +18,7 @@ from orga.client.console.routes import Adapter, Console, console_of, may_see
 from orga.client.frontends.mcp_server import build_server
 from orga.client.frontends.reach import Reach
 from orga.client.frontends.threads import open_stream, require_room
-from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
 

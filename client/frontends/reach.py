@@ -14,7 +14,7 @@ from orga.client.errors import OrgaError, RunNotFound
 from orga.client.runs.agents import AgentHandle, start_agent
 from orga.client.runs.goals import start_goal
 from orga.client.runs.sessions import SessionHandle, start_session
-from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.json_text import as_object, as_objects, as_text, inner_values
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW, TENANT

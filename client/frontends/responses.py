@@ -38,7 +38,7 @@ from orga.client.frontends.turns import TurnFold, Waiting, read_past, turn_steps
 from orga.client.runs.agents import run_id_of
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
-from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
+from orga.workflows.types.sessions.session_input import MAX_MESSAGE_BYTES
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 

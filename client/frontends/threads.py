@@ -22,7 +22,7 @@ from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.names import AGENT, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.sessions.input import WhenBusy
+from orga.workflows.types.sessions.session_input import WhenBusy
 from orga.workflows.types.status import JournalEntry
 
 PING_S = 15

@@ -19,7 +19,7 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.runs.redeliveries import Sending, last_sending
 from orga.workflows.decisions.limits import LIMIT_REASONS
 from orga.workflows.types.goals.deliveries import DeliveryRequest
-from orga.workflows.types.goals.result import GoalResult
+from orga.workflows.types.goals.goal_result import GoalResult
 from orga.workflows.types.names import AGENT_WORKFLOWS, DELIVER, GOAL_WORKFLOW
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import DeadLetter

@@ -19,7 +19,7 @@ from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.goal import GoalWorkflow
 from orga.workflows.session import SessionWorkflow
-from orga.workflows.settings import SettingsWorkflow
+from orga.workflows.settings_workflow import SettingsWorkflow
 
 _DIRECT_QUERY_ID = "legacy_query"
 """The id of a query that comes without a workflow task. It can be answered at once, because no task ends with it."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from orga.client.config.known_input import RequestedNames
     from orga.client.journal.events import LiveActivity
-    from orga.workflows.types.goals.input import GoalInput
-    from orga.workflows.types.sessions.input import SessionInput
+    from orga.workflows.types.goals.goal_input import GoalInput
+    from orga.workflows.types.sessions.session_input import SessionInput
 
 _CHECKS_BY_CLIENT: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]" = WeakKeyDictionary()
 

@@ -8,7 +8,7 @@ from temporalio.common import TypedSearchAttributes
 
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
 from orga.client.runs.exchange import sender_fields
-from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.text import clean_text
 

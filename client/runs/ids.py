@@ -49,13 +49,13 @@ def _agent_kind() -> RunKind:
 
 
 def _goal_kind() -> RunKind:
-    from orga.workflows.types.goals.result import GoalResult, GoalStatus
+    from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus
 
     return RunKind(GoalResult, GoalStatus)
 
 
 def _session_kind() -> RunKind:
-    from orga.workflows.types.sessions.result import SessionResult, SessionStatus
+    from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus
 
     return RunKind(SessionResult, SessionStatus)
 

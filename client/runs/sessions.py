@@ -27,8 +27,8 @@ from orga.client.runs.exchange import UNPROCESSED, is_ended_error, refusal_error
 from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.sessions.input import SessionInput, SessionMessage, WhenBusy, parse_session
-from orga.workflows.types.sessions.result import SessionResult, TurnResult
+from orga.workflows.types.sessions.session_input import SessionInput, SessionMessage, WhenBusy, parse_session
+from orga.workflows.types.sessions.session_result import SessionResult, TurnResult
 from orga.workflows.types.text import clean_text
 
 _POLL_S = 2.0

@@ -1,6 +1,7 @@
 """Settings of a task queue that people change at run time: read the current set, save another one, list the versions.
 
-A workflow on the queue holds them (`orga.workflows.settings`). Its memo has the current set: reading needs no worker.
+A workflow on the queue holds them (`orga.workflows.settings_workflow`). Its memo has the current set, so reading needs
+no worker.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from orga.client.runs.agents import SUMMARY_CHARS, check_by_local_worker, run_id
 from orga.client.runs.ids import MAX_ID_BYTES
 from orga.client.schedules.handle import ScheduleHandle, schedule_error
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
-from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
 from orga.workflows.types.record import InvalidInput

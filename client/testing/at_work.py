@@ -17,7 +17,7 @@ from orga.client.runs.goals import GoalHandle, start_goal
 from orga.client.testing.assertions import calls_in, last_refusal
 from orga.client.testing.script import ScriptedModel, ScriptedModels, ScriptExhausted
 from orga.client.workers.in_code import Agent
-from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
 

@@ -12,8 +12,8 @@ from orga.activities.adapters.agents.agent_problems import agent_problems, cost_
 from orga.activities.adapters.agents.agents import with_default_agent
 from orga.activities.adapters.agents.pipelines import pipeline_problems
 from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
+from orga.activities.adapters.mcp.mcp_settings import server_settings
 from orga.activities.adapters.mcp.names import is_server_tool
-from orga.activities.adapters.mcp.settings import server_settings
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
 from orga.activities.adapters.problem import BrokenPolicies

@@ -8,8 +8,8 @@ from pathlib import Path
 from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING, WORDLLAMA, checked_embedder_name
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder, WordLlamaEmbedder
 from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.adapters.models.settings import provider_endpoint
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
+from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.adapters.problem import extra_remedy
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
 from orga.client.config.sections import OrgaConfig
@@ -75,8 +75,8 @@ def store_path(config: OrgaConfig, root: Path) -> Path:
 def _postgres_store(variable: str, env: Mapping[str, str], embedder: Embedder) -> KnowledgeStore:
     if find_spec("psycopg") is None:
         raise ValueError(f'knowledge.backend: "postgres" needs the extra: {extra_remedy("postgres")}')
+    from orga.activities.adapters.knowledge.postgres.postgres_store import PostgresStore
     from orga.activities.adapters.knowledge.postgres.schema import parse_address
-    from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 
     dsn = env.get(variable, "").strip()
     if not dsn:

@@ -9,13 +9,14 @@ from typing import Protocol
 from temporalio.client import Client
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.mcp.settings import server_secret_variables
+from orga.activities.adapters.mcp.mcp_settings import server_secret_variables
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.webhook.sender import RunLink, WebhookNotifier, no_link
+from orga.activities.check_settings import SettingsCheck
 from orga.activities.circuits import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.gate.gate import ArgumentErrors
@@ -23,7 +24,6 @@ from orga.activities.gate.permits import PermitKeys, permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
-from orga.activities.settings import SettingsCheck
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.config.delivery_settings import ADDRESS, delivery_channels, notify_settings, run_channels
 from orga.client.config.known_input import price_check

@@ -11,6 +11,7 @@ from temporalio.worker import Interceptor
 
 from orga.activities.adapters.repaired_json import repaired_json
 from orga.activities.calls.tools import source_activity, tool_activities
+from orga.activities.check_settings import SettingsActivities
 from orga.activities.circuits import GuardedModels, ToolCircuits
 from orga.activities.critique import CritiqueActivities
 from orga.activities.deliver import DeliverActivities, NotifyActivities
@@ -20,7 +21,6 @@ from orga.activities.knowledge.recall import RecallActivities
 from orga.activities.models.conversations import Conversations
 from orga.activities.prepare import PastActivities, PrepareActivities
 from orga.activities.reason import ReasonActivities, SummariseActivities
-from orga.activities.settings import SettingsActivities
 from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.history.events import WorkflowHistory
 from orga.client.past.fork import RunPasts

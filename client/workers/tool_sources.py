@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
+from orga.activities.adapters.mcp.mcp_settings import own_options, server_settings
 from orga.activities.adapters.mcp.names import meant_server
-from orga.activities.adapters.mcp.settings import own_options, server_settings
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.catalog import RESERVED_NAMES, ToolCatalog, builtin_tools, with_options
 from orga.activities.adapters.tools.github import GitHubSettings

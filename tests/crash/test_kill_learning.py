@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.testing import FakeTool
 from tests.support.crash.stage import Case, Outcomes, dying_at, outcome_of, play_all
 from tests.support.crash.worker import Backstage

@@ -12,7 +12,7 @@ from uuid import uuid4
 from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.client.errors import NoAnswer
 from orga.client.runs.sessions import SessionHandle, start_session
 from tests.support.crash.stage import NEVER, PATIENCE, all_tools

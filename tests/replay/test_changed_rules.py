@@ -10,7 +10,7 @@ import pytest
 from temporalio import workflow
 from temporalio.client import Client
 
-from orga.workflows.phases import run as phases_run
+from orga.workflows.phases import agent_run as phases_run
 from orga.workflows.types import names
 from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, OPEN_CIRCUITS, PATCHES, STOPPED_STEPS_COUNTED
 from tests.replay.features import circuit_shown

@@ -27,14 +27,14 @@ from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes, wit
 from orga.workflows.decisions.tool_calls.recovery import with_recovery_note, with_succeeded_call
 from orga.workflows.decisions.tool_calls.saga import SagaCourse, saga_outcome, saga_stop_text
 from orga.workflows.phases import gate, review_stages
+from orga.workflows.phases.agent_run import Run, show_dead_letters, show_first_calls
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, is_acting_step, task_outcome
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.control.visibility import ask_for_answer, enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.delegation import call_executor
 from orga.workflows.phases.gate import AllowedCall, GatedReply, GateResult
-from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
 from orga.workflows.phases.recovery import recover_call
-from orga.workflows.phases.run import Run, show_dead_letters, show_first_calls
+from orga.workflows.phases.review_questions import ask_approval, confirm_when_resumed
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.names import STOPPED_STEPS_COUNTED
 from orga.workflows.types.tool_calls.gate import Purpose

@@ -26,6 +26,7 @@ from orga.workflows.decisions.tool_calls.calls import (
 )
 from orga.workflows.decisions.tool_calls.recovery import max_attempts, tool_recovery
 from orga.workflows.phases import gate
+from orga.workflows.phases.agent_run import Run, show_circuits
 from orga.workflows.phases.control.failure_text import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.failures import (
@@ -36,7 +37,6 @@ from orga.workflows.phases.failures import (
     may_still_act,
 )
 from orga.workflows.phases.gate import AllowedCall, GateResult
-from orga.workflows.phases.run import Run, show_circuits
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, knowledge_report_in

@@ -23,12 +23,12 @@ from orga.workflows.decisions.tool_calls.delegation import (
     is_paused_by_people,
     with_parent_notified,
 )
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused, execute_attempt
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.gate import AllowedCall
-from orga.workflows.phases.run import Run
 from orga.workflows.types.input import inherited_memo
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall

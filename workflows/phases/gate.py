@@ -17,9 +17,9 @@ from temporalio.exceptions import FailureError
 from orga.workflows.decisions.limits import budget_left
 from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.result import gate_summary
+from orga.workflows.phases.agent_run import Run, show_verdicts
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
-from orga.workflows.phases.run import Run, show_verdicts
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.state import AgentState

@@ -14,11 +14,11 @@ from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions import learnings, recall
 from orga.workflows.phases import gate
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import CallIdentity, execute_attempt
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.gate import AllowedCall
-from orga.workflows.phases.run import Run
 from orga.workflows.types.names import RECALL_CONTEXT
 from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id
 from orga.workflows.types.tool_calls.gate import LEARNINGS

@@ -24,11 +24,11 @@ from orga.workflows.decisions.tool_calls.decision import fact_problems
 from orga.workflows.decisions.tool_calls.dispatch import with_begun_calls
 from orga.workflows.phases import gate
 from orga.workflows.phases.act import execute_call
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import task_outcome
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
 from orga.workflows.phases.review_stages import confirm_if_paused
-from orga.workflows.phases.run import Run
 from orga.workflows.types.input import PreHydration, policy_in_memo, workplace_in_memo
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import READ_PAST

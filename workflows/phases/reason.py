@@ -33,10 +33,10 @@ from orga.workflows.decisions.refused_content import (
     without_older,
 )
 from orga.workflows.decisions.result import reason_summary, without_refused_calls
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time, is_refused_content
-from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, short_digest
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
 from orga.workflows.types.messages import Reply, ranges_length

@@ -30,12 +30,12 @@ from orga.workflows.decisions.tool_calls.recovery import (
     with_alternative,
 )
 from orga.workflows.phases import gate, review_stages
+from orga.workflows.phases.agent_run import Run, show_dead_letters
 from orga.workflows.phases.attempt import CallIdentity, FailedCall
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.control.visibility import ask_people
 from orga.workflows.phases.delegation import call_executor
 from orga.workflows.phases.gate import AllowedCall, GateResult
-from orga.workflows.phases.run import Run, show_dead_letters
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy

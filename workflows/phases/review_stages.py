@@ -8,11 +8,11 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.review_stages import ANSWER_STAGES, CALL_STAGES, ReviewStage, StageName
 from orga.workflows.decisions.tool_calls.decision import with_undecided_answer
 from orga.workflows.phases import gate
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.visibility import pause_checkpoint
-from orga.workflows.phases.critique import call_objection, review_answer, review_calls
+from orga.workflows.phases.critics import call_objection, review_answer, review_calls
 from orga.workflows.phases.gate import AllowedCall, AnswerConclusion, GatedReply, GateResult, answer_conclusion
-from orga.workflows.phases.questions import approve_reply, ask_for_calls
-from orga.workflows.phases.run import Run
+from orga.workflows.phases.review_questions import approve_reply, ask_for_calls
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 

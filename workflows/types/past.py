@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from orga.workflows.types.goals.input import Deliver, GoalConfig
+from orga.workflows.types.goals.goal_input import Deliver, GoalConfig
 from orga.workflows.types.input import Instructions, LoopConfig, Name, Task
 from orga.workflows.types.record import CheckedInput, Record, check_input, replace_fields
 

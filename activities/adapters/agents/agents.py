@@ -18,7 +18,7 @@ from orga.activities.adapters.agents.offered_tools import offered_tools
 from orga.activities.adapters.agents.pipelines import NO_PIPELINES, ConfiguredPipelines, pipeline_problems
 from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
 from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING
-from orga.activities.adapters.models.settings import EMBEDDED_MODEL
+from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.ports import AbsentTool, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig

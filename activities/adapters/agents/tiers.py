@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from orga.activities.adapters.models.settings import EMBEDDED_MODEL
+from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 from orga.workflows.types.agents import AgentConfig, ModelAsker
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import known_names_hint

@@ -26,7 +26,7 @@ from orga.activities.adapters.mcp.failures import bad_result_error, protocol_err
 from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
 from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text
 from orga.activities.adapters.mcp.lenient_messages import omitted_tools
-from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.ports import ToolError
 
 MAX_TOOLS = 1_000

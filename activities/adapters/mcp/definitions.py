@@ -10,8 +10,8 @@ from mcp_types import Tool as Listed
 from pydantic_core import to_json
 
 from orga.activities.adapters.mcp.content import is_plain_text
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.mcp.names import legal_names
-from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.text.sanitize import sanitized_text, suspected_lines
 from orga.workflows.types.json_text import inner_values

@@ -25,7 +25,7 @@ from orga.activities.adapters.mcp.lenient_messages import (
     parse_message,
     read_message,
 )
-from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.workflows.types.json_text import as_object, has_more_parts
 
 MAX_BODY_BYTES = 16_000_000

@@ -17,7 +17,7 @@ from mcp_types import Implementation
 from orga.activities.adapters.mcp.failures import unavailable_error
 from orga.activities.adapters.mcp.http_server import http_streams
 from orga.activities.adapters.mcp.lenient_messages import make_lenient
-from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.mcp.stdio import StdioServer
 
 FIRST_DELAY_S = 0.25

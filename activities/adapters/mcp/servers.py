@@ -10,8 +10,8 @@ from mcp_types import CallToolRequestParams
 from orga.activities.adapters.mcp.connection import McpConnection
 from orga.activities.adapters.mcp.content import plain_line, result_text
 from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.mcp.names import meant_server
-from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.ports import AbsentTool, Tool, ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 

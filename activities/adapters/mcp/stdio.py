@@ -18,7 +18,7 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCRespo
 
 from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.adapters.mcp.lenient_messages import ByteBudget, ByteBudgetExceeded, is_answer, read_message
-from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.process_streams import signal_group
 
 MAX_MESSAGE_BYTES = 16_000_000

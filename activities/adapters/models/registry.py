@@ -7,15 +7,15 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.activities.adapters.models.openai import OpenAIChat
-from orga.activities.adapters.models.openai_responses import OpenAIResponses
-from orga.activities.adapters.models.pricing import PricedProvider, is_priced
-from orga.activities.adapters.models.settings import (
+from orga.activities.adapters.models.model_settings import (
     EMBEDDED_MODEL,
     ModelNotConfigured,
     default_model,
     provider_endpoint,
 )
+from orga.activities.adapters.models.openai import OpenAIChat
+from orga.activities.adapters.models.openai_responses import OpenAIResponses
+from orga.activities.adapters.models.pricing import PricedProvider, is_priced
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelProvider

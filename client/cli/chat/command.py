@@ -17,6 +17,7 @@ from orga.client.cli.chat.screen import ChatScreen, PlainChat, TurnPrinter
 from orga.client.cli.chat.source import ChatParts, OneMessage, PipedLines
 from orga.client.cli.chat.talk import CLOSING_S, Chat, carry_out
 from orga.client.cli.chat.turns import history_lines
+from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.screens import PlainScreen, QuietScreen
@@ -34,7 +35,6 @@ from orga.client.cli.options import (
     TrustedFacts,
     task_text,
 )
-from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown import text as output
 from orga.client.cli.shown.text import age, is_quiet, write_note
 from orga.client.cli.start.run import started_run, worker_for_live_run
@@ -46,7 +46,7 @@ from orga.client.runs.named import newest_session
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.client.workers.at_hand import WorkerKeeper
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW
-from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.text import clean_text, full_field_text
 
 

@@ -23,7 +23,7 @@ from orga.client.cli.shown.progress import Progress
 from orga.client.cli.shown.text import StyledLine, is_quiet, write_json, write_note, write_warning
 from orga.client.server.home import prepare_home
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.sessions.result import TurnResult
+from orga.workflows.types.sessions.session_result import TurnResult
 from orga.workflows.types.text import escaped_line
 
 if TYPE_CHECKING:

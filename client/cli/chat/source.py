@@ -16,7 +16,7 @@ from orga.client.cli.live.watch import Watch
 from orga.client.cli.shown.decisions import HeldCall
 from orga.client.cli.shown.text import StyledLine
 from orga.client.runs.sessions import SessionHandle
-from orga.workflows.types.sessions.result import TurnResult
+from orga.workflows.types.sessions.session_result import TurnResult
 
 MAX_QUEUED_LINES = 100
 """Lines of a pipe that are read before they can be sent."""

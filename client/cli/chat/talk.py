@@ -25,8 +25,8 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.result import call_counts_text, usage_text
-from orga.workflows.types.sessions.input import WhenBusy
-from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, SessionStatus, TurnReason, TurnResult
+from orga.workflows.types.sessions.session_input import WhenBusy
+from orga.workflows.types.sessions.session_result import TURN_ENDED, TURN_STARTED, SessionStatus, TurnReason, TurnResult
 from orga.workflows.types.status import JournalEntry, ShownMessage
 from orga.workflows.types.text import similar_name_hint
 

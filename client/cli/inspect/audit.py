@@ -13,13 +13,13 @@ from typer.core import TyperGroup
 
 from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
 from orga.client.cli.commands import LastRunCommand
+from orga.client.cli.connection import cli_context, run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect import keys
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_policy_settings
-from orga.client.cli.session import cli_context, run_context
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.policy_settings import policy_settings

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown.text import (
     indented_lines,
     on_one_line,

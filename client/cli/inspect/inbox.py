@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from orga.client.cli.connection import cli_context
 from orga.client.cli.inspect.runs import require_attributes
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import cli_context
 from orga.client.cli.shown.decisions import call_with_arguments, commands_text, held_call_table, held_calls
 from orga.client.cli.shown.text import age, on_one_line, separated_blocks, write_json, write_note, write_result
 from orga.client.runs.inbox import InboxEntry, InboxKind

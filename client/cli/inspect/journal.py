@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.keys import signing_key
 from orga.client.cli.inspect.report import html, markdown, write_report
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.session import run_context
 from orga.client.cli.shown.narration import INDENT, entry_lines
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.journal.file import JournalFile, export_check, read_journal_file, write_journal

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from temporalio.client import WorkflowExecutionStatus
 
-from orga.client.cli.session import run_context
+from orga.client.cli.connection import run_context
 from orga.client.cli.shown.narration import entry_lines
 from orga.client.cli.shown.text import StyledLine, harmless_text, write_document
 from orga.client.errors import RunFailed

@@ -14,9 +14,9 @@ from rich.cells import cell_len, set_cell_size
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
 
+from orga.client.cli.connection import cli_context
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import cli_context
 from orga.client.cli.shown.text import age, on_one_line, write_json, write_note, write_result
 from orga.client.errors import OrgaError
 from orga.client.runs.listing import (

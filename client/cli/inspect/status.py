@@ -7,9 +7,9 @@ from typing import Any
 
 from temporalio.client import WorkflowExecutionStatus
 
+from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown.decisions import held_call_text
 from orga.client.cli.shown.status_text import plan_lines, run_outcome, status_lines
 from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result

@@ -9,11 +9,11 @@ import typer
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.inspect.conversation import message_lines
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown.text import (
     on_one_line,
     separated_blocks,

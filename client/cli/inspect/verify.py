@@ -9,13 +9,13 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from orga.activities.gate.permits import PermitKeys, permit_keys
+from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.journal import read_export
 from orga.client.cli.inspect.keys import Key, trusted_keys
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import run_context
 from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.journal.file import JournalFile

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError, RPCStatusCode
 
+from orga.client.cli.connection import CliContext
 from orga.client.cli.exit_codes import ending_exit_code
 from orga.client.cli.live.screens import PlainScreen, QuietScreen, Screen
 from orga.client.cli.live.terminal import LiveScreen, is_terminal
 from orga.client.cli.options import login_name
-from orga.client.cli.session import CliContext
 from orga.client.cli.shown.narration import INDENT, entry_lines
 from orga.client.cli.shown.progress import Progress
 from orga.client.cli.shown.status_text import as_goal_result
@@ -42,7 +42,7 @@ from orga.client.server.pollers import may_be_polled
 from orga.client.workers.at_hand import WorkerKeeper
 from orga.workflows.decisions.result import usage_text
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.sessions.result import TurnResult
+from orga.workflows.types.sessions.session_result import TurnResult
 from orga.workflows.types.status import AgentResult, AgentStatus
 
 if TYPE_CHECKING:

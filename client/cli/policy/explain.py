@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_policy_settings
-from orga.client.cli.session import run_context
 from orga.client.cli.shown.text import (
     hanging_lines,
     on_one_line,

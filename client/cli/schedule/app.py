@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, login_name
 from orga.client.cli.schedule.create import create_schedule
 from orga.client.cli.schedule.show import list_schedules, show
-from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.schedules.create import checked_note
 from orga.client.schedules.handle import ScheduleHandle, TriggerResult

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from temporalio.client import ScheduleState
 
+from orga.client.cli.connection import cli_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, parse_duration, parse_time
 from orga.client.cli.schedule.show import zoned_time_text
-from orga.client.cli.session import cli_context
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.cli.start.run import warn_of_disabled_policy, warn_of_missing_worker
 from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, goal_input
@@ -22,7 +22,7 @@ from orga.client.schedules.create import checked_note, checked_schedule_id, crea
 from orga.client.schedules.reading import ScheduleSummary, schedule_summary
 from orga.client.schedules.reading import schedule_json as shown
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
-from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 
 

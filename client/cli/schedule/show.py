@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from temporalio.client import Client, ScheduleActionStartWorkflow, ScheduleDescription
 
+from orga.client.cli.connection import cli_context
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import cli_context
 from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
 from orga.client.schedules.handle import ScheduleHandle
 from orga.client.schedules.reading import (

@@ -12,6 +12,7 @@ import typer
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from orga.client.cli.connection import CliContext, cli_context, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.watch import follow
@@ -30,7 +31,6 @@ from orga.client.cli.options import (
     Tools,
     TrustedFacts,
 )
-from orga.client.cli.session import CliContext, cli_context, run_context
 from orga.client.cli.shown import text
 from orga.client.cli.shown.text import on_one_line, set_quiet, write_json, write_note, write_result, write_warning
 from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, goal_input
@@ -52,7 +52,7 @@ from orga.client.server.pollers import (
 )
 from orga.client.workers.at_hand import WorkerKeeper, keep_worker
 from orga.client.workers.routing import no_workers_text, routing
-from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput, Workplace
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.gate import is_same_policy
@@ -199,7 +199,7 @@ def warn_of_disabled_policy(here: CliContext) -> None:
 
 def warn_of_idle_addresses(here: CliContext) -> None:
     """Warn about model servers in the environment that are not used because the embedded model is the default."""
-    from orga.activities.adapters.models.settings import EMBEDDED_MODEL, default_model, idle_addresses
+    from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL, default_model, idle_addresses
 
     if here.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
         for text in idle_addresses(os.environ):

@@ -10,10 +10,10 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import task_text
 from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
-from orga.workflows.types.goals.input import GoalConfig, GoalInput, parse_goal
+from orga.workflows.types.goals.goal_input import GoalConfig, GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
 from orga.workflows.types.record import CheckedInput, InvalidInput, annotation_at, known_keys
-from orga.workflows.types.sessions.input import SessionInput, parse_session
+from orga.workflows.types.sessions.session_input import SessionInput, parse_session
 from orga.workflows.types.text import clean_text, escaped_line
 
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, DecidedBy, Json, Reason, RunId, login_name
-from orga.client.cli.session import run_context
 from orga.client.cli.shown import decisions
 from orga.client.cli.shown.decisions import held_call_table, held_calls
 from orga.client.cli.shown.text import hanging_lines, separated_blocks, write_json, write_note, write_result

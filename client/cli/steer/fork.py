@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, task_text
-from orga.client.cli.session import run_context
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.cli.start.task_input import option_names_in_errors, parse_pair, parse_settings
 from orga.client.cli.steer.intervene import missing_worker_text
@@ -18,7 +18,7 @@ from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.past.fork import fork as fork_run
 from orga.client.runs.agents import run_id_of
-from orga.workflows.types.goals.input import GoalConfig, GoalInput
+from orga.workflows.types.goals.goal_input import GoalConfig, GoalInput
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.record import CheckedInput, annotation_at
 from orga.workflows.types.text import clean_text

@@ -9,10 +9,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 from temporalio.client import Client
 
+from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId, task_text
-from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown.text import write_json, write_note
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.runs.agents import AgentHandle

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from temporalio.client import WorkflowExecutionStatus
 
+from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId, login_name
-from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.cli.steer.fork import input_changes
 from orga.client.cli.steer.intervene import missing_worker_text

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, DecidedBy, Json, Reason, RunId, login_name
-from orga.client.cli.session import run_context
 from orga.client.cli.shown.decisions import commands_text
 from orga.client.cli.shown.text import on_one_line, write_json, write_note
 from orga.client.runs.agents import AgentHandle

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import interruptible_prompt, run_interruptible
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, login_name
-from orga.client.cli.session import run_context
 from orga.client.cli.shown.text import on_one_line, write_json, write_note
 from orga.client.cli.steer.intervene import NOTHING_HAPPENS, missing_worker_text
 from orga.client.past.aftermath import ENDING_INTERVENTIONS, Effect, SentIntervention

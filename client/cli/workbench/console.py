@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import typer
 
+from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.inspect.keys import signing_key_file
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.config.file import NO_FILE
 from orga.client.config.known_input import refuse_unknown, requested_names
@@ -31,9 +31,9 @@ from orga.client.workers.at_hand import keep_worker
 from orga.client.workers.process import WorkerFailed
 
 if TYPE_CHECKING:
-    from orga.workflows.types.goals.input import GoalInput
+    from orga.workflows.types.goals.goal_input import GoalInput
     from orga.workflows.types.input import AgentInput
-    from orga.workflows.types.sessions.input import SessionInput
+    from orga.workflows.types.sessions.session_input import SessionInput
 
 DEFAULT_PORT = 8642
 LOOPBACK = "127.0.0.1"

@@ -11,13 +11,13 @@ from uuid import uuid4
 import typer
 from temporalio.client import Client
 
+from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.journal import Timeline
 from orga.client.cli.inspect.steps import phase_table
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.watch import follow
 from orga.client.cli.options import ConfigFile
-from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import write_note, write_result
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event

@@ -15,10 +15,10 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import ExitCode
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import count_text, hanging_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.run_time import RunTimeRules
@@ -172,7 +172,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
 
 def idle_address_checks(env: Mapping[str, str]) -> list[DoctorCheck]:
     """Return warnings about model servers in the environment that are not used because a key is missing."""
-    from orga.activities.adapters.models.settings import idle_addresses
+    from orga.activities.adapters.models.model_settings import idle_addresses
 
     return [
         DoctorCheck("models", ok=True, detail=text, remedy="orga models", warning=True) for text in idle_addresses(env)

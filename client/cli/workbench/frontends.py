@@ -13,10 +13,10 @@ import typer
 from temporalio.client import WorkflowExecution
 
 from orga.activities.adapters.problem import extra_remedy
+from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import AgentName, ConfigFile, NoWorker, login_name
-from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import write_note
 from orga.client.cli.start.task_input import RunOptions, session_input
 from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
@@ -24,9 +24,9 @@ from orga.client.frontends.reach import Reach
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.resolve import names_server
 from orga.client.workers.at_hand import keep_worker
-from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
-from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.text import one_line
 
 Tenant = Annotated[str | None, typer.Option(help="Serve only this tenant: its runs, and new ones for it.")]

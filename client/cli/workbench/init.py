@@ -180,7 +180,7 @@ def _ask_choices(given: _InitOptions) -> StarterChoices:
 
 
 def _ask_model() -> str | None:
-    from orga.activities.adapters.models.settings import default_model
+    from orga.activities.adapters.models.model_settings import default_model
 
     held = default_model(os.environ)
     while True:

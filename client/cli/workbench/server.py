@@ -11,10 +11,10 @@ from typing import IO, Annotated
 
 import typer
 
+from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import set_quiet, write_json, write_note, write_result
 from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
 from orga.client.server.endpoint import Endpoint

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.models.conversations import ByteCache
 from orga.activities.ports import ModelRequest
 from orga.client.proof.verify import verify

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.client.errors import OrgaError
 from orga.client.history.chain import NoSuchIteration
 from orga.client.past.fork import fork

@@ -8,7 +8,7 @@ import pytest
 
 from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, FileChange, import_conventions
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, StoredItem

@@ -2,7 +2,7 @@
 
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import Provenance, Reader
 from tests.support.knowledge.items import a_fact

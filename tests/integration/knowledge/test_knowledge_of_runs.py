@@ -6,7 +6,7 @@ from pathlib import Path
 from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, import_conventions
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import KnowledgeItem, Reader
 from tests.support.knowledge.items import a_fact

@@ -9,8 +9,8 @@ import pytest
 from psycopg.pq import TransactionStatus
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.postgres.postgres_store import NEAREST, PostgresConnections, PostgresStore
 from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, code_bits, parse_address
-from orga.activities.adapters.knowledge.postgres.store import NEAREST, PostgresConnections, PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
 from tests.support.knowledge.items import a_fact, a_text, query_for, texts

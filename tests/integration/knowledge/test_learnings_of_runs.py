@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge

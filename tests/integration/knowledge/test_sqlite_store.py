@@ -12,9 +12,9 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite import schema
-from orga.activities.adapters.knowledge.sqlite import store as connections
+from orga.activities.adapters.knowledge.sqlite import sqlite_store as connections
 from orga.activities.adapters.knowledge.sqlite.schema import knowledge_error
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.adapters.knowledge.sqlite.transaction import SqliteTransaction, VectorCodes, run_without_waiting
 from orga.activities.adapters.knowledge.store import KnowledgeSearch
 from orga.activities.knowledge.ports import KnowledgeError
@@ -309,7 +309,7 @@ async def test_a_read_only_file_is_reported_on_write_and_can_be_read(opens: Open
 async def test_a_writer_that_waits_too_long_may_retry(
     opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orga.activities.adapters.knowledge.sqlite.store.WAIT_S", 0.05)
+    monkeypatch.setattr("orga.activities.adapters.knowledge.sqlite.sqlite_store.WAIT_S", 0.05)
     store = opens()
     await store.store([a_text("lorries")])
     other = sqlite3.connect(path, isolation_level=None)

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from orga.client.errors import OrgaError, RunFailed, RunNotFound
 from orga.client.runs.sessions import SessionHandle
 from orga.testing import answers
-from orga.workflows.types.sessions.result import TurnResult
+from orga.workflows.types.sessions.session_result import TurnResult
 from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import a_loop
 from tests.support.runs.sessions import begin, close_session, turn_summary

@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.testing import ScriptedModel, answers
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.knowledge import LEARNING_TIMEOUT_S

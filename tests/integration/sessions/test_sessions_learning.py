@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.words import text_with_task
 from orga.activities.ports import ToolContext
 from orga.client.proof.verify import verify

@@ -16,7 +16,7 @@ ADDRESS, RUN, ROOT = sys.argv[1:]
 sys.path.insert(0, ROOT)
 
 from orga.client.cli.live.screens import PlainScreen
-from orga.client.cli.session import cli_context
+from orga.client.cli.connection import cli_context
 from orga.client.cli.live.watch import Watch
 from tests.support.web.cut_connection import Way
 

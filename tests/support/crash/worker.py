@@ -17,7 +17,7 @@ from temporalio.client import Client
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider, RunKey, Tool, ToolContext
 from orga.client.history.converter import data_converter

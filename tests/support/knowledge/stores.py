@@ -12,9 +12,9 @@ from typing import Protocol
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.postgres.postgres_store import PostgresStore
 from orga.activities.adapters.knowledge.postgres.schema import parse_address
-from orga.activities.adapters.knowledge.postgres.store import PostgresStore
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
 from orga.workflows.types.knowledge import StoredItem
 from tests.support.knowledge.items import Clock

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.exchange import import_items
 from orga.workflows.types.knowledge import KnowledgeItem, Recall
 from tests.support.knowledge.items import a_fact, a_text

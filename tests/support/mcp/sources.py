@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings, server_settings
 from orga.activities.adapters.mcp.servers import McpServers
-from orga.activities.adapters.mcp.settings import ServerSettings, server_settings
 from orga.activities.ports import ToolContext
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolOptions

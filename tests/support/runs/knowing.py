@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.ports import ModelRequest
 from orga.testing import calls
 from orga.workflows.types.knowledge import KnowledgeItem, Stored, StoredItem

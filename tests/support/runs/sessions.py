@@ -5,7 +5,7 @@ from typing import Any
 
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import SessionHandle, start_session
-from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
+from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus, TurnResult
 from orga.workflows.types.status import JournalEntry
 from tests.support.hold import wait_until
 from tests.support.runs.loop import Loop, check_journal, check_replay, check_tasks, histories_of

@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.begin import initial_goal_state
 from orga.workflows.decisions.goals.templates import PLACEHOLDERS
-from orga.workflows.types.goals.input import GoalConfig, GoalInput
+from orga.workflows.types.goals.goal_input import GoalConfig, GoalInput
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Scores, StepState
 from orga.workflows.types.goals.requests import GoalReply, PromptName
 from orga.workflows.types.tool_calls.recovery import Outcome

@@ -10,7 +10,7 @@ from orga.workflows.decisions.goals.pipelines.course import (
     with_round_outputs,
 )
 from orga.workflows.decisions.goals.pursue import with_round_outcomes
-from orga.workflows.types.goals.input import parse_goal
+from orga.workflows.types.goals.goal_input import parse_goal
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.text import delimited_text

@@ -5,8 +5,8 @@ from typing import Any
 from orga.workflows.decisions.sessions.messages import with_sent_message
 from orga.workflows.decisions.sessions.turns import initial_session_state, with_turn_begun
 from orga.workflows.types.control import Stop
-from orga.workflows.types.sessions.input import SessionInput, SessionMessage, WhenBusy
 from orga.workflows.types.sessions.session import SessionState
+from orga.workflows.types.sessions.session_input import SessionInput, SessionMessage, WhenBusy
 from tests.support.values.core import T0, at
 
 DONE: Stop = ("completed", "")

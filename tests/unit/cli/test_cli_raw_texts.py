@@ -9,7 +9,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.activities.adapters.models.settings import idle_addresses
+from orga.activities.adapters.models.model_settings import idle_addresses
 from orga.client.cli.command_errors import report_error
 from orga.client.cli.live.screens import QuietScreen, remarks
 from orga.client.cli.main import run_command

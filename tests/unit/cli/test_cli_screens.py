@@ -10,7 +10,7 @@ from orga.client.cli.shown.progress import PendingActivity, Progress
 from orga.client.cli.shown.status_text import status_lines
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Choice, ShownQuestion
-from orga.workflows.types.sessions.result import SessionStatus
+from orga.workflows.types.sessions.session_result import SessionStatus
 from orga.workflows.types.status import Termination
 from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.delegation import Child

@@ -60,14 +60,14 @@ def test_a_status_loads_the_type_of_a_goal_only_for_a_goal() -> None:
 
 
 def test_guidance_loads_no_input_type_of_goals_and_sessions() -> None:
-    inputs = {"orga.workflows.types.goals.input", "orga.workflows.types.sessions.input"}
+    inputs = {"orga.workflows.types.goals.goal_input", "orga.workflows.types.sessions.session_input"}
     assert not inputs & modules_of(SHOW, "steer")
 
 
 def test_the_version_loads_no_command() -> None:
     program = "import sys\nfrom orga.client.cli.main import run_command\nrun_command(['--version'])\n"
     loaded = modules_of(f"{program}print(*sys.modules, sep='\\n')")
-    assert not [name for name in loaded if name.startswith(("temporalio", "pydantic.", "orga.client.cli.session"))]
+    assert not [name for name in loaded if name.startswith(("temporalio", "pydantic.", "orga.client.cli.connection"))]
 
 
 ORDER = """

@@ -17,7 +17,7 @@ from orga.client.cli.start.run import goal, run
 from orga.client.schedules.create import MAX_SCHEDULE_ID_BYTES, checked_input, checked_schedule_id
 from orga.client.schedules.reading import ScheduledRun, ScheduleSummary, duration_text
 from orga.client.schedules.timing import OVERLAPS, timing
-from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
 

@@ -36,7 +36,7 @@ from orga.workflow import run_agent
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopSettings
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.tool_calls.mcp import McpServer
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli import session as sessions
+from orga.client.cli import connection as sessions
 from orga.client.cli.main import run_command
 from orga.client.config.known_input import RequestedNames, refuse_unknown, refuse_unready_model
 from orga.client.config.sections import OrgaConfig

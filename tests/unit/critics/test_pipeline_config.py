@@ -12,7 +12,7 @@ from orga.client.config.trust.risks import risks
 from orga.client.errors import ConfigError
 from orga.client.workers.checked import worker_report
 from orga.client.workers.parts import configured_parts
-from orga.workflows.types.goals.input import MAX_PIPELINE_GOAL_BYTES, parse_goal
+from orga.workflows.types.goals.goal_input import MAX_PIPELINE_GOAL_BYTES, parse_goal
 from orga.workflows.types.goals.pipelines import MAX_CHAIN, MAX_INPUTS, MAX_RUBRIC_CHARS, AdaptiveBreak, Pipeline
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup

@@ -14,7 +14,7 @@ from orga.workflows.decisions.goals.progress import (
     stuck_reason,
 )
 from orga.workflows.decisions.goals.pursue import with_evaluation, with_round_outcomes
-from orga.workflows.types.goals.input import GoalConfig
+from orga.workflows.types.goals.goal_input import GoalConfig
 from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Scores
 from tests.support.values.core import a_call
 from tests.support.values.goals import a_goal, a_turn, all_of, step_outcomes

@@ -12,7 +12,7 @@ from orga.workflows.decisions.goals.pursue import with_round_outcomes
 from orga.workflows.decisions.goals.templates import MAX_PROMPT_BYTES, PLACEHOLDERS, TemplateProblem, template_problem
 from orga.workflows.decisions.journal.entries import setup_events
 from orga.workflows.types.conversation import delimited_tool_text
-from orga.workflows.types.goals.input import GoalConfig
+from orga.workflows.types.goals.goal_input import GoalConfig
 from orga.workflows.types.goals.pursuit import (
     MAX_ARGUMENTS_BYTES,
     MAX_GOAL_CHARS,

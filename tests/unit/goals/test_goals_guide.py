@@ -2,7 +2,7 @@
 
 import re
 
-from orga.workflows.types.goals.input import GoalConfig
+from orga.workflows.types.goals.goal_input import GoalConfig
 from tests.support.programs.orga_command import ROOT
 
 GUIDE = (ROOT / "docs" / "goals.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orga.client.history.converter import data_converter
-from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import (
     MAX_REST_BYTES,
     MAX_SCHEMA_BYTES,
@@ -19,7 +19,7 @@ from orga.workflows.types.input import (
     parse_input,
 )
 from orga.workflows.types.record import CheckedInput
-from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.sessions.session_input import SessionInput
 
 CONTRACT = json.loads("""
 {"task": "...", "agent": "default", "model": null, "instructions": null, "tools": null,

@@ -12,7 +12,7 @@ from orga.activities.adapters.mcp.definitions import (
     definition_digest,
     usable_definitions,
 )
-from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolProfile

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orga.activities.adapters.mcp.settings import own_options
+from orga.activities.adapters.mcp.mcp_settings import own_options
 from orga.client.config.sections import OrgaConfig
 from orga.own_code import bytecode_folder
 from orga.workflows.types.tool_calls.mcp import McpServer

@@ -14,8 +14,8 @@ from genai_prices import Usage, calc_price
 from openai.types.shared.chat_model import ChatModel
 
 from orga.activities.adapters import http
+from orga.activities.adapters.models.model_settings import default_model
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.models.settings import default_model
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import Message, Reply

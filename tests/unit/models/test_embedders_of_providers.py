@@ -11,7 +11,7 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders import provider
 from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder, request_batches
-from orga.activities.adapters.models.settings import provider_endpoint
+from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.client.workers.knowledge_store import configured_embedder
 from tests.support.web.serving import serving

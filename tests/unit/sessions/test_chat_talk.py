@@ -16,7 +16,7 @@ from orga.client.cli.chat.talk import Chat, CommandCall, carry_out
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.client.journal.run_view import ViewedEntry
-from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import ENDED, TURN
 

@@ -20,8 +20,8 @@ from orga.workflows.decisions.sessions.turns import (
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, ToolCall, range_indexes
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
 from orga.workflows.types.sessions.session import SESSION_BYTES, SessionState
+from orga.workflows.types.sessions.session_input import MAX_MESSAGE_BYTES
 from tests.support.values.core import T0, at, conversation_of, user
 from tests.support.values.sessions import a_session, says, session_in_turn
 

@@ -14,7 +14,7 @@ from orga.workflows.decisions.sessions.messages import (
 )
 from orga.workflows.decisions.sessions.turns import with_session_end
 from orga.workflows.types.control import Stop
-from orga.workflows.types.sessions.input import WhenBusy
+from orga.workflows.types.sessions.session_input import WhenBusy
 from tests.support.values.sessions import DONE, a_session, says, session_in_turn
 
 

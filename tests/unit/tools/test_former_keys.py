@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orga.client.config.problems import unknown_key_remedy
-from orga.workflows.types.goals.input import GoalConfig, parse_goal
+from orga.workflows.types.goals.goal_input import GoalConfig, parse_goal
 from orga.workflows.types.input import parse_input
 from orga.workflows.types.record import InvalidInput
 

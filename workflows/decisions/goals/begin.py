@@ -10,7 +10,7 @@ from orga.workflows.decisions.control.interventions import guidance, with_guidan
 from orga.workflows.decisions.fork import shared_past, unread_task_text
 from orga.workflows.decisions.goals.review import with_end_withdrawn, with_plan_to_review
 from orga.workflows.types.control import Clock
-from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.past import ForkedFrom, GoalForkInput, parse_goal_fork
 

@@ -12,8 +12,8 @@ from orga.workflows.types.goals.deliveries import (
     DeliveryRequest,
     full_answer_location,
 )
+from orga.workflows.types.goals.goal_result import GoalResult
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.text import clip_json, known_names_hint, one_line
 
 GOAL_CHARS = 200

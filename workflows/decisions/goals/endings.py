@@ -13,8 +13,8 @@ from orga.workflows.decisions.limits import LIMIT_REASONS, stop_reason
 from orga.workflows.decisions.result import agent_result, agent_status, with_all_keys
 from orga.workflows.decisions.result import agent_run_details as run_details
 from orga.workflows.types.control import Stop
+from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus, ShownPlan, ShownStep
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep
-from orga.workflows.types.goals.result import GoalResult, GoalStatus, ShownPlan, ShownStep
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.text import clip, markdown_code, one_line
 

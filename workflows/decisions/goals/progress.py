@@ -11,7 +11,7 @@ from orga.workflows.decisions.goals.plans import ready_steps
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.decisions.tool_calls.repeated_calls import similarity
 from orga.workflows.types.context import text_digest
-from orga.workflows.types.goals.input import GoalConfig
+from orga.workflows.types.goals.goal_input import GoalConfig
 from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Quality
 from orga.workflows.types.messages import ToolCall
 

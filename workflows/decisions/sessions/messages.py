@@ -8,8 +8,8 @@ from orga.workflows.decisions.control.interventions import MAX_INBOX_BYTES, MAX_
 from orga.workflows.decisions.limits import can_ask_for_budget
 from orga.workflows.types.context import text_digest
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.sessions.input import InterruptArgument, SessionMessage
 from orga.workflows.types.sessions.session import QueuedMessage, Session, SessionState, TakenMessage
+from orga.workflows.types.sessions.session_input import InterruptArgument, SessionMessage
 
 MAX_QUEUED_MESSAGES = 20
 MAX_QUEUE_BYTES = 60_000

@@ -16,8 +16,9 @@ from orga.workflows.types.control import Clock, Stop
 from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.sessions.input import SessionInput, parse_session
-from orga.workflows.types.sessions.result import (
+from orga.workflows.types.sessions.session import Session, SessionState
+from orga.workflows.types.sessions.session_input import SessionInput, parse_session
+from orga.workflows.types.sessions.session_result import (
     TURN_ENDED,
     TURN_STARTED,
     SessionResult,
@@ -25,7 +26,6 @@ from orga.workflows.types.sessions.result import (
     TurnResult,
     TurnTermination,
 )
-from orga.workflows.types.sessions.session import Session, SessionState
 from orga.workflows.types.state import Dialogue
 from orga.workflows.types.text import clip_json, json_prefix
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals

@@ -22,17 +22,17 @@ from orga.workflows.decisions.goals.progress import UNFINISHED_STOPS
 from orga.workflows.decisions.result import with_all_keys, with_output
 from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.phases import gate
+from orga.workflows.phases.agent_run import show_dead_letters
 from orga.workflows.phases.control.failure_text import failure_text, root_cause
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.goals.goal_phases import pass_gate, paused_reply
-from orga.workflows.phases.goals.run import GoalRun, ask_goal_prompt, take_interventions
+from orga.workflows.phases.goals.goal_run import GoalRun, ask_goal_prompt, take_interventions
 from orga.workflows.phases.review_stages import conclude_reply
-from orga.workflows.phases.run import show_dead_letters
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.deliveries import Channel, Delivered
+from orga.workflows.types.goals.goal_result import GoalResult
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.requests import GoalRequest
-from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.names import DELIVER
 
 MAX_TRIES = 3

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types.control import Stop
-from orga.workflows.types.goals.input import GoalConfig
+from orga.workflows.types.goals.goal_input import GoalConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.state import AgentState

@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Self, TypedDict, Unpack
 
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
-from orga.workflows.types.sessions.result import TurnResult
+from orga.workflows.types.sessions.session_input import MAX_MESSAGE_BYTES
+from orga.workflows.types.sessions.session_result import TurnResult
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 

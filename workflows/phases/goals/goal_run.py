@@ -18,9 +18,9 @@ from orga.workflows.decisions.goals.pursue import with_counted_reply, with_guida
 from orga.workflows.decisions.goals.templates import TemplateProblem
 from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.phases import act
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
 from orga.workflows.phases.reason import ModelPrompt, NoReply, ProposedReply, propose_reply
-from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState

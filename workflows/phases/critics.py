@@ -22,13 +22,13 @@ from orga.workflows.decisions.critique import (
 from orga.workflows.decisions.limits import can_retry_model_call, output_allowance, server_timeout_seconds
 from orga.workflows.decisions.tool_calls import approvals
 from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.visibility import ask_people, enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.phases.gate import AllowedCall, AnswerConclusion, GatedReply, GateResult, answer_conclusion
-from orga.workflows.phases.questions import occasion_id
 from orga.workflows.phases.reason import ModelCall, execute_model_call
-from orga.workflows.phases.run import Run
+from orga.workflows.phases.review_questions import occasion_id
 from orga.workflows.types.agents import MAX_SUBJECT_BYTES, Critic, CritiqueRequest
 from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.messages import Reply, ToolCall

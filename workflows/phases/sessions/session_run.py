@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
 from orga.workflows.decisions.sessions.turns import session_details
-from orga.workflows.phases.run import Run
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.usage import UsageTotals
 

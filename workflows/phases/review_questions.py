@@ -12,10 +12,10 @@ from orga.workflows.decisions import limits
 from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.decisions.tool_calls import approvals, dispatch
 from orga.workflows.phases import gate
+from orga.workflows.phases.agent_run import Run, ask_for_budget
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import ask_people, withdraw_question
 from orga.workflows.phases.gate import GatedReply, GateResult
-from orga.workflows.phases.run import Run, ask_for_budget
 from orga.workflows.types.control import Stop
 from orga.workflows.types.questions import Item
 from orga.workflows.types.tool_calls.gate import Purpose
