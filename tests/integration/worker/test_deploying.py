@@ -49,7 +49,13 @@ def stop(worker: Running) -> None:
 
 
 def version_check(orga: Orga) -> dict[str, Any]:
-    return next(check for check in json.loads(orga("doctor", "--json").out) if check["name"] == "version")
+    """Return the check, once the server has seen the worker's version."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        for check in json.loads(orga("doctor", "--json").out):
+            if check["name"] == "version":
+                return check
+        assert time.monotonic() < deadline
 
 
 def prepared(orga: Orga, run: str) -> dict[str, Any]:
