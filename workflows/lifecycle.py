@@ -71,10 +71,14 @@ class RunHandlers(ControlHandlers[Run]):
 
     def decide(self, kind: InterventionKind, decision: object, now: datetime) -> None:
         """Record a decision. Raise ValueError if it fits nothing that waits, or comes too late."""
-        if kind == "extend_budget":
-            self._run.change_state(with_extension, parsed_extension(self._run.state, decision))
-        else:
-            super().decide(kind, decision, now)
+        match kind:
+            case "extend_budget":
+                self._run.change_state(with_extension, parsed_extension(self._run.state, decision))
+            case "requeue":
+                self.refuse_requeue()
+                self._run.change_state(recovery.with_requeued_letter, recovery.parsed_letter_id(decision))
+            case _:
+                super().decide(kind, decision, now)
 
     @workflow.update
     def requeue(self, *letter_id: Any) -> None:
@@ -90,6 +94,11 @@ class RunHandlers(ControlHandlers[Run]):
         self.refuse_if_over()
         self.refuse_requeue()
         recovery.with_requeued_letter(self._run.state, recovery.parsed_letter_id(first_argument(letter_id)))
+
+    @workflow.signal(name="requeue")
+    def take_requeue(self, *letter_id: Any) -> None:
+        """Send it again as the update does."""
+        self.take_decision("requeue", letter_id)
 
     @workflow.query
     def status(self) -> AgentStatus:

@@ -10,6 +10,7 @@ asked to call again before that (`prepare_continue_as_new`).
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from temporalio import workflow
@@ -32,9 +33,9 @@ from orga.workflows.phases.control.visibility import (
 )
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.sessions.session_run import SessionRun
-from orga.workflows.types.control import Stop
+from orga.workflows.types.control import InterventionKind, Stop
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.sessions.session_input import AwaitTurnArgument, SessionInput
+from orga.workflows.types.sessions.session_input import AwaitTurnArgument, InterruptArgument, SessionInput
 from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus, TurnResult
 
 MAX_AWAIT_UPDATES = 6
@@ -87,6 +88,11 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def _validate_message(self, *message: Any) -> None:
         messages.check_message(self._session.session_state, messages.parsed_message(first_argument(message)))
 
+    @workflow.signal(name="send")
+    def take_message(self, *message: Any) -> None:
+        """Take a message as the update does."""
+        self.take_decision("send", message)
+
     @workflow.update
     async def await_turn(self, *wanted: Any) -> dict[str, Any]:
         """Return the `result` of a turn once it has ended, or `again_in_s`, the seconds until the next call."""
@@ -111,15 +117,35 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         """Interrupt the current turn. Returns its number."""
         self._run.record_intervention()
         turn = self._session.session_state.session.turn
-        wanted = messages.parsed_interrupt(first_argument(why))
-        self._session.change_session(
-            messages.with_interrupted_turn, signal_text((wanted.why,)) or "interrupted by the user"
-        )
+        self._interrupt_turn(messages.parsed_interrupt(first_argument(why)))
         return turn
 
     @interrupt.validator
     def _validate_interrupt(self, *why: Any) -> None:
         messages.check_interrupt(self._session.session_state, messages.parsed_interrupt(first_argument(why)).turn)
+
+    @workflow.signal(name="interrupt")
+    def take_interrupt(self, *why: Any) -> None:
+        """Interrupt the current turn as the update does."""
+        self.take_decision("interrupt", why)
+
+    def _interrupt_turn(self, wanted: InterruptArgument) -> None:
+        why = signal_text((wanted.why,)) or "interrupted by the user"
+        self._session.change_session(messages.with_interrupted_turn, why)
+
+    def decide(self, kind: InterventionKind, decision: object, now: datetime) -> None:
+        """Record a decision, a message or an interruption. Raise ValueError if it cannot be accepted."""
+        match kind:
+            case "send":
+                sent = messages.parsed_message(decision)
+                messages.check_message(self._session.session_state, sent)
+                self._session.change_session(messages.with_sent_message, sent)
+            case "interrupt":
+                wanted = messages.parsed_interrupt(decision)
+                messages.check_interrupt(self._session.session_state, wanted.turn)
+                self._interrupt_turn(wanted)
+            case _:
+                super().decide(kind, decision, now)
 
     @workflow.update
     def close(self, *_: Any) -> None:

@@ -123,17 +123,27 @@ class Target:
                 raise
         return Outcome(done, detail)
 
-    async def decide(self, name: str, argument: dict[str, Any]) -> Outcome:
-        """Decide by an update, which is checked before it is recorded. Without a worker it is a signal.
+    async def decide(self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = "") -> Outcome:
+        """Decide by an update, which is checked before it is recorded. Without a worker it is a signal."""
+        if await self.takes_updates():
+            return await self.update(name, argument, done, detail)
+        return await self.decide_by_signal(name, argument, done, detail)
 
-        A signal that was sent before is repeated as one, so that the run knows it by its id.
+    async def takes_updates(self) -> bool:
+        """Return whether a worker may answer an update now.
+
+        If the action was sent as a signal before, it is repeated as one, so that the run knows it by its id.
         """
-        if await may_be_polled(self.client, self.task_queue) and not (await _latest(self)).is_sent:
-            return await self.update(name, argument)
+        return await may_be_polled(self.client, self.task_queue) and not (await _latest(self)).is_sent
+
+    async def decide_by_signal(
+        self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
+    ) -> Outcome:
+        """Decide by a signal, which counts when a worker takes it."""
         outcome = await self.signal(name, argument)
         if outcome.state == "refused":
             raise Refused(outcome.detail)
-        return outcome if outcome.is_pending else Outcome("applied")
+        return outcome if outcome.is_pending else Outcome(done, detail)
 
 
 class Action(CheckedInput):
@@ -249,7 +259,7 @@ class Requeue(Action):
     async def send(self, to: Target) -> Outcome:
         if to.is_live:
             detail = "it is sent again before the next reasoning step"
-            return await to.update("requeue", {"letter_id": self.letter, "by": to.by}, "received", detail)
+            return await to.decide("requeue", {"letter_id": self.letter, "by": to.by}, "received", detail)
         if to.workflow_type != AGENT_WORKFLOW:
             command = f"orga requeue {to.run_id} {self.letter}"
             raise Problem(409, f"only a machine with the channel's secrets can send it again. Run there: {command}")
@@ -319,8 +329,11 @@ class Send(Action):
         to.require_type(SESSION_WORKFLOW)
         session = SessionHandle(to.client, to.run_id)
         message_id = derived_id(to.by, to.action_id)
-        turn = await session.post(self.text, when_busy=self.when_busy, message_id=message_id, by=to.by)
-        return Outcome("received", f"turn {turn}")
+        if await to.takes_updates():
+            turn = await session.post(self.text, when_busy=self.when_busy, message_id=message_id, by=to.by)
+            return Outcome("received", f"turn {turn}")
+        message = {"text": self.text, "when_busy": self.when_busy, "message_id": message_id, "by": to.by}
+        return await to.decide_by_signal("send", message, done="received")
 
 
 class Interrupt(Action):
@@ -331,7 +344,7 @@ class Interrupt(Action):
 
     async def send(self, to: Target) -> Outcome:
         to.require_type(SESSION_WORKFLOW)
-        return await to.update("interrupt", {"why": self.reason, "turn": self.turn, "by": to.by})
+        return await to.decide("interrupt", {"why": self.reason, "turn": self.turn, "by": to.by})
 
 
 class Close(Action):

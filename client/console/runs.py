@@ -246,7 +246,7 @@ async def read_snapshot(
         state |= {"reason": termination.reason, "detail": termination.detail}
     elif row.ended is not None:
         state |= {"reason": row.state, "detail": view.ending.detail if view and view.ending else ""}
-    state |= {"controls": controls(_Situation.of(state, row.dead_letters, has_worker=facts.has_worker))}
+    state |= {"controls": controls(_Situation.of(state, row.dead_letters))}
     return Snapshot.model_validate(state).model_dump(mode="json")
 
 
@@ -392,10 +392,9 @@ class _Situation:
     has_plan: bool
     letters: int
     is_turn_open: bool
-    has_worker: bool
 
     @staticmethod
-    def of(state: Mapping[str, Any], letters: int, *, has_worker: bool) -> "_Situation":
+    def of(state: Mapping[str, Any], letters: int) -> "_Situation":
         return _Situation(
             kind=state["kind"],
             is_live=state["ended"] is None,
@@ -404,7 +403,6 @@ class _Situation:
             has_plan=state["plan"] is not None,
             letters=letters,
             is_turn_open=state["kind"] == "session" and state["phase"] != "idle",
-            has_worker=has_worker,
         )
 
 
@@ -415,10 +413,6 @@ def controls(now: _Situation) -> tuple[Control, ...]:
 
 def _control(kind: ActionKind, why: str) -> Control:
     return Control(kind=kind, enabled=not why, why=why)
-
-
-_NEEDS_WORKER = frozenset({"requeue", "send", "interrupt"})
-"""Kinds that are only updates. Only a worker can take one, and the server keeps none for later."""
 
 
 def _unless(holds: bool, why: str) -> str:
@@ -448,8 +442,6 @@ _FOR_ENDED_RUNS = frozenset({"rewind", "fork", "requeue"})
 def _obstacle(kind: ActionKind, now: _Situation) -> str:
     if not now.is_live and kind not in _FOR_ENDED_RUNS:
         return "the run has ended"
-    if kind in _NEEDS_WORKER and now.is_live and not now.has_worker:
-        return "no worker is running; start one first"
     return _OBSTACLES[kind](now) if kind in _OBSTACLES else ""
 
 

@@ -264,10 +264,11 @@ async def read_first_message(client: Client, workflow_id: str) -> str:
         first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
         handle = client.get_workflow_handle(workflow_id, run_id=first)
         async for event in handle.fetch_history_events(page_size=_FIRST_EVENTS):
-            sent = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-            if sent.name == "send":
-                [message] = await decode_payloads(own, sent.args.payloads)
-                return one_line(as_text(as_object(from_json(message.data)).get("text")), TASK_CHARS)
+            update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+            signal = event.workflow_execution_signaled_event_attributes
+            if "send" in {update.name, signal.signal_name}:
+                for message in await decode_payloads(own, update.args.payloads or signal.input.payloads):
+                    return one_line(as_text(as_object(from_json(message.data)).get("text")), TASK_CHARS)
             if event.event_id >= _FIRST_EVENTS:
                 break
     except Exception:  # the server may no longer have the history, and a codec may raise anything

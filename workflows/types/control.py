@@ -37,6 +37,9 @@ InterventionKind = Literal[
     "deny",
     "resolve_escalation",
     "extend_budget",
+    "requeue",
+    "send",
+    "interrupt",
 ]
 
 

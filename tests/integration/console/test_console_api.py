@@ -255,6 +255,24 @@ async def test_messages_of_a_session_are_taken_once(client: Client) -> None:
         assert [(each["kind"], each["by"]) for each in received] == [("send", OWNER), ("send", OWNER), ("close", OWNER)]
 
 
+async def test_messages_count_when_a_worker_starts(client: Client) -> None:
+    loop = Loop(client, f"test-{uuid4()}", ScriptedModel([answers("hello"), answers("bye")]))
+    session = await start_session(client, task_queue=loop.task_queue)
+    run = client.get_workflow_handle(session.id)
+    async with a_console(client) as console:
+        for action_id, text in (("m1", "hi"), ("m2", "more"), ("m1", "hi")):
+            status, answer = await act(console, run, action_id, "send", text=text)
+            assert (status, answer["state"]) == (202, "received")
+        assert (await act(console, run, "m3", "interrupt", turn=7))[0] == 202
+        async with a_worker(loop, setup=FACTS):
+            await session.result_of(2)
+            assert (await act(console, run, "m1", "send", text="hi"))[1]["state"] == "received"
+            assert (await act(console, run, "m4", "close"))[0] == 200
+            assert (await session.result()).iterations == 2
+        [refused] = await journal_of(client, run, "InterventionRefused")
+        assert (refused["kind"], refused["id"], refused["by"]) == ("interrupt", "m3", OWNER)
+
+
 BAD_ACTIONS = {
     "no kind": ({"id": "a"}, "kind"),
     "an unknown kind": ({"id": "a", "kind": "delete"}, "kind"),

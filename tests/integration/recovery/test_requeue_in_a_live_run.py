@@ -47,6 +47,23 @@ async def test_an_abort_cancels_a_requeued_call(client: Client) -> None:
     assert "[Cancelled]" in shown[-1]["text"]
 
 
+async def test_a_signal_requeues_once_and_an_invalid_one_is_recorded_as_refused(client: Client) -> None:
+    model, tool = Hold(), save()
+    async with a_loop(client, [calls("save"), model.step(calls("look")), answers()], tool, FakeTool("look")) as loop:
+        handle = await loop.start()
+        await model.reached()
+        wanted = {"letter_id": "1.0", "id": "web-1", "by": "ada"}
+        letters: tuple[Any, ...] = ("9.9", None, {"letter_id": []}, wanted, wanted)
+        for letter in letters:
+            await handle.signal("requeue", letter)
+        model.go.set()
+        ran = await loop.ended(handle)
+    assert (ran.result.termination.reason, len(tool.contexts)) == ("completed", 2)
+    refused = [entry.data["reason"] for entry in ran.journal if entry.event == "InterventionRefused"]
+    assert len(refused) == 3
+    assert refused[0].startswith("no dead letter '9.9'")
+
+
 @pytest.mark.parametrize(
     "letters",
     [pytest.param(1, id="before the next reasoning step"), pytest.param(2, id="before the next requeued call")],

@@ -230,6 +230,25 @@ async def test_an_interrupt_ends_the_turn_and_an_abort_the_session(client: Clien
     assert (last.result.termination.reason, last.result.termination.detail) == ("aborted", "enough")
 
 
+async def test_signals_send_and_interrupt_as_the_updates_do(client: Client, hold: Hold) -> None:
+    async with a_loop(client, [hold.step(answers("one")), answers("two")]) as loop:
+        session = await begin(loop)
+        run = client.get_workflow_handle(session.id)
+        first = {"text": "first", "message_id": "m1", "by": "ada"}
+        for message in (first, first, {**first, "text": "another"}, {"text": ""}, 7, None):
+            await run.signal("send", message)
+        await hold.reached()
+        await run.signal("send", {"text": "second", "message_id": "m2"})
+        await run.signal("interrupt", {"turn": 2})
+        await run.signal("interrupt", {"why": "changed my mind", "turn": 1})
+        turns = [await session.result_of(number) for number in (1, 2)]
+        last = await close_session(session)
+    assert [turn_summary(turn) for turn in turns] == [(1, "", "interrupted"), (2, "two", "completed")]
+    assert turns[0].termination.detail == "changed my mind"
+    refused = [entry.data["kind"] for entry in last.journal if entry.event == "InterventionRefused"]
+    assert refused == ["send"] * 4 + ["interrupt"]
+
+
 async def test_a_silent_session_ends_after_its_idle_timeout(client: Client) -> None:
     async with a_loop(client, [answers("one")]) as loop:
         session = await begin(loop, idle_timeout_s=5.0)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.decisions.begin import is_fork
-from orga.workflows.decisions.control.interventions import sender_of, split_sender
+from orga.workflows.decisions.control.interventions import sender_of, split_decision, split_sender
 from orga.workflows.decisions.review_stages import (
     CALL_STAGES,
     LET_THROUGH_STATUSES,
@@ -75,7 +75,7 @@ _SIGNALS_WITH_SENDER = STEERING_SIGNALS | {"close"}
 _UPDATES_WITH_SENDER = frozenset({"extend_budget", "requeue", "send", "interrupt", "close"})
 """Updates whose argument may have the sender's name in `by`. The arguments of the others are recorded as they are."""
 
-DECISION_SIGNALS = frozenset({"answer", "approve", "deny", "resolve_escalation", "extend_budget"})
+DECISION_SIGNALS = frozenset({"answer", "approve", "deny", "resolve_escalation", "extend_budget", "requeue"})
 """Signals that decide what the update of the same name decides. Their argument may have an id of the sender's."""
 
 SIGNALS = STEERING_SIGNALS | DECISION_SIGNALS
@@ -84,7 +84,7 @@ SIGNALS = STEERING_SIGNALS | DECISION_SIGNALS
 GOAL_SIGNALS = SIGNALS | {"override_step"}
 """Signals that a goal knows."""
 
-SESSION_SIGNALS = SIGNALS | {"close"}
+SESSION_SIGNALS = SIGNALS | {"send", "interrupt", "close"}
 """Signals that a session knows."""
 
 KNOWN_SIGNALS = {names.GOAL_WORKFLOW: GOAL_SIGNALS, names.SESSION_WORKFLOW: SESSION_SIGNALS}
@@ -108,29 +108,34 @@ def failover_events(reply: Reply) -> EventList:
 
 def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) -> EventList:
     """Return the events for a signal or an update. `known` are the signals that the run handles."""
-    value = happening.value[0] if happening.value else None
-    text = {"text": value} if value is not None else {}
-    if happening.kind == "updated" and happening.name in WAITING_UPDATES:
-        return []
-    if happening.kind == "updated":
-        return [("InterventionReceived", {"kind": happening.name, **_update_data(happening.name, value)})]
-    if happening.name == "rewound":
-        if happening.text:
-            return [("InterventionReceived", {"kind": "rewind", "refused": happening.text})]
-        rewind = as_object(value)
-        steer = {"text": rewind["steer"]} if rewind.get("steer") else {}
-        left = {"left": rewind["left"]} if rewind.get("left") else {}
-        data = {"to_iteration": rewind.get("to_iteration"), **steer, **left, **sender_of(rewind)}
-        return [("InterventionReceived", {"kind": "rewind", **data})]
-    if happening.name not in known:
-        return [("InterventionReceived", {"kind": happening.name, "known": False})]
-    sender: dict[str, str] = {}
-    if happening.name in _SIGNALS_WITH_SENDER:
+    name, value = happening.name, happening.value[0] if happening.value else None
+    if happening.kind != "updated":
+        return [("InterventionReceived", _signal_data(happening, value, known))]
+    return [] if name in WAITING_UPDATES else [("InterventionReceived", {"kind": name, **_update_data(name, value)})]
+
+
+def _signal_data(happening: Happening, value: object, known: Collection[str]) -> dict[str, Any]:
+    """Return the data of a signal: its argument as `text`, and its sender."""
+    name = happening.name
+    if name == "rewound":
+        return {"kind": "rewind", **({"refused": happening.text} if happening.text else _rewind_data(as_object(value)))}
+    if name not in known:
+        return {"kind": name, "known": False}
+    sender = dict[str, str]()
+    if name in _SIGNALS_WITH_SENDER:
         value, sender = split_sender(value)
-    elif happening.name == "override_step" or (happening.name in DECISION_SIGNALS and "id" in as_object(value)):
+    elif name in _UPDATES_WITH_SENDER:
+        value, sender = split_decision(value)
+        return {"kind": name, **_update_data(name, value), **sender}
+    elif name == "override_step" or (name in DECISION_SIGNALS and "id" in as_object(value)):
         sender = sender_of(value)
-    text = {} if value is None else {"text": value}
-    return [("InterventionReceived", {"kind": happening.name, **text, **sender})]
+    return {"kind": name, **({} if value is None else {"text": value}), **sender}
+
+
+def _rewind_data(rewind: dict[str, Any]) -> dict[str, Any]:
+    steer = {"text": rewind["steer"]} if rewind.get("steer") else {}
+    left = {"left": rewind["left"]} if rewind.get("left") else {}
+    return {"to_iteration": rewind.get("to_iteration"), **steer, **left, **sender_of(rewind)}
 
 
 def _update_data(name: str, value: object) -> dict[str, Any]:
