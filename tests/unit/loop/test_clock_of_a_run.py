@@ -30,7 +30,7 @@ MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
 """Modules whose `now`, `time` and `time_ns` are forbidden. A run has its own `now`."""
 
 ASKED_BY = {
-    "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py", "settings.py"},
+    "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py", "settings_workflow.py"},
     "live_time": {"phases/control/handlers.py", "phases/control/run.py"},
     "task_clock": {"phases/control/lifetime.py", "phases/control/run.py"},
     "wall_time": {"lifecycle.py", "goal.py", "session.py", "phases/control/run.py"},
