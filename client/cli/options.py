@@ -148,3 +148,15 @@ def task_text(task: str) -> str:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"standard input: not UTF-8 text (byte {error.start})") from None
+
+
+def text_or_file(option: str, value: str) -> str:
+    """Return the value of an option, or the text of the file if it is `@FILE`."""
+    if not value.startswith("@"):
+        return value
+    try:
+        return Path(value[1:]).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{option} {value}: the file cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{option} {value}: the file is not UTF-8 text (byte {error.start})") from None

@@ -220,9 +220,14 @@ class ApproveOrDeny(Action):
     approval_id: str = Field(min_length=1, max_length=200)
     """The id of the held call."""
     reason: Reason = ""
+    arguments: dict[str, Any] | None = None
+    """All arguments of the call, if the approval changes them."""
 
     async def send(self, to: Target) -> Outcome:
-        return await to.decide(self.kind, {"approval_id": self.approval_id, "approver": to.by, "reason": self.reason})
+        decision: dict[str, Any] = {"approval_id": self.approval_id, "approver": to.by, "reason": self.reason}
+        if self.arguments is not None:
+            decision["arguments"] = self.arguments
+        return await to.decide(self.kind, decision)
 
 
 class Resolve(Action):

@@ -281,6 +281,10 @@ class ApprovalResolved(JournalEvent):
     by: str = ""
     reason: str = ""
     answer: str = ""
+    arguments: str = ""
+    """The JSON that the person put in place of the call's arguments, or its beginning. Empty if they are unchanged."""
+    arguments_bytes: int = 0
+    """Bytes of the whole JSON, if `arguments` is only its beginning."""
 
 
 class QuestionAsked(JournalEvent):

@@ -352,6 +352,8 @@ class TimelineFold:
         self._iterations: dict[int, _Iteration] = {}
         self._calls: dict[str, _Call] = {}
         self._by_call_id: dict[str, _Call] = {}
+        self._changed_by_people = set[str]()
+        """The calls whose arguments a person has changed."""
         self._verdicts: dict[str, tuple[on.RecordedVerdict, TimelineText | None]] = {}
         """Verdicts on calls that no reply has made, until they begin, with the arguments that policy changed."""
         self._numbers: dict[int, int] = {}
@@ -483,6 +485,8 @@ class TimelineFold:
             call.take_verdict(*self._verdicts.pop(happening.key, (on.RecordedVerdict(), None)))
             self._calls[call.id] = call
             self._iteration(self._current).calls.append(call)
+        elif happening.key in self._changed_by_people:
+            call.arguments = self._texts(happening, event_texts(happening))["input"]
         call.begin(happening.at)
 
     def _on_delegation(self, happening: Happening) -> None:
@@ -596,6 +600,10 @@ class TimelineFold:
             call.approver = event.approver or event.by or None
             call.state = "proposed" if event.approved else "denied"
             call.reason = event.reason or call.reason
+            if event.arguments:
+                size = event.arguments_bytes or len(event.arguments.encode())
+                call.arguments = TimelineText(head=event.arguments[:HEAD_CHARS], size=size)
+                self._changed_by_people.add(call.id)
 
     def _begin_calls(self, event: on.ToolsDispatched, at: datetime) -> None:
         for dispatched in event.tools:

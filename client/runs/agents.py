@@ -149,20 +149,25 @@ class AgentHandle:
         resolution = Resolution(escalation_id=escalation_id, choice=choice, **cleaned)
         await self._exchange.update("resolve_escalation", resolution.model_dump(mode="json"))
 
-    async def approve(self, approval_id: str, by: str, reason: str = "") -> None:
+    async def approve(
+        self, approval_id: str, by: str, reason: str = "", *, arguments: Mapping[str, Any] | None = None
+    ) -> None:
         """Approve one held call: only this call with these arguments, and only once.
 
         Args:
             approval_id: The id in `pending_approvals` of `status`.
             by: The person who decides. It must be an approver, if policy names any.
             reason: The reason, for the journal.
+            arguments: All arguments of the call, if you change them, at most 20,000 characters of JSON. They are
+                checked by the tool's schema and judged by policy. If they do not fit, the call is held again.
 
         Raises:
             Refused: Nothing is held under this id, it is decided or has expired, or this person may not decide it.
             RunEnded: The run has ended.
             NoAnswer: No worker is running that can accept it.
         """
-        await self._decide("approve", approval_id, by, reason)
+        changed = {} if arguments is None else {"arguments": dict(arguments)}
+        await self._decide("approve", approval_id, by, reason, **changed)
 
     async def deny(self, approval_id: str, by: str, reason: str = "") -> None:
         """Deny one held call. The model reads the reason. Raises the same errors as `approve`."""
@@ -272,8 +277,8 @@ class AgentHandle:
         """Return the server's description of the run, including its running activities."""
         return await self._exchange.describe()
 
-    async def _decide(self, update: str, approval_id: str, by: str, reason: str) -> None:
-        decision = {"approval_id": approval_id, "approver": clean_text(by), "reason": clean_text(reason)}
+    async def _decide(self, update: str, approval_id: str, by: str, reason: str, **changed: Any) -> None:
+        decision = {"approval_id": approval_id, "approver": clean_text(by), "reason": clean_text(reason), **changed}
         await self._exchange.update(update, decision)
 
     async def _was_reset(self, error: WorkflowFailureError) -> bool:

@@ -92,7 +92,7 @@ ReviewStages = Sequence[ReviewStage]
 
 APPROVAL: Transitions = {
     "held": {"yes": "approved", "no": "denied"},
-    "approved": GATE_TRANSITIONS,
+    "approved": {**GATE_TRANSITIONS, "invalid": "held"},
     "allowed": GATE_TRANSITIONS,
 }
 CRITICS: Transitions = {"allowed": CRITIC_TRANSITIONS, "asked": CRITIC_TRANSITIONS, "reviewed": CRITIC_TRANSITIONS}

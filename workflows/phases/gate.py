@@ -70,7 +70,7 @@ class GateResult(NamedTuple):
 
     @property
     def judged_call(self) -> ToolCall:
-        """The call that the verdict is about. Policy may have replaced the model's arguments."""
+        """The call that the verdict is about. Policy or a person may have replaced the model's arguments."""
         arguments = self.verdict.arguments
         return self.call if arguments is None else self.call.with_arguments(arguments)
 
@@ -209,11 +209,13 @@ def with_denial(result: GateResult, reason: str) -> GateResult:
 
 
 def _with_earlier_arguments(result: GateResult, verdict: Verdict) -> Verdict:
-    """Return a later verdict with the arguments that policy changed earlier, because the model has yet to learn of
+    """Return a later verdict with the arguments that were changed earlier, because the model has yet to learn of
     them.
     """
     if verdict.arguments is not None or result.verdict.arguments is None:
         return verdict
+    if result.verdict.changed_by:
+        return verdict.with_person_arguments(result.verdict.arguments, result.verdict.changed_by)
     return verdict.with_arguments(result.verdict.arguments)
 
 

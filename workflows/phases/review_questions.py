@@ -17,7 +17,7 @@ from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import ask_people, withdraw_question
 from orga.workflows.phases.gate import GatedReply, GateResult
 from orga.workflows.types.control import Stop
-from orga.workflows.types.questions import Item
+from orga.workflows.types.questions import Answer, Item
 from orga.workflows.types.tool_calls.gate import Purpose
 
 MAX_ROUNDS = 5
@@ -107,8 +107,19 @@ async def _judge_decided(
             why = (answer and answer.reason) or "an approver denied it"
             found[index] = gate.with_denial(results[index], f"not approved: {why}")
         else:
-            found[index] = await gate.judge_approved(run, results[index], answer.approver, purpose)
+            found[index] = await _judge_approved(run, results[index], answer, purpose)
     return tuple(found.values())
+
+
+async def _judge_approved(run: Run, result: GateResult, answer: Answer, purpose: Purpose) -> GateResult:
+    """Judge a call as a person approved it. If it is invalid, the person's mistake is no denial: it is held again."""
+    held = result.verdict
+    if answer.arguments is not None:
+        result = result._replace(verdict=held.with_person_arguments(answer.arguments, answer.approver))
+    judged = await gate.judge_approved(run, result, answer.approver, purpose)
+    if judged.verdict.decision != "invalid":
+        return judged
+    return judged._replace(verdict=held.with_reason(f"as {answer.approver} approved it: {judged.verdict.reason}"))
 
 
 async def _judge_waiting_calls(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:

@@ -44,6 +44,8 @@ class ApprovalDecision(CheckedInput):
     approval_id: str = Field(min_length=1, max_length=200)
     approver: str = Field(min_length=1, max_length=200)
     reason: str = Field(default="", max_length=2_000)
+    arguments: dict[str, Any] | None = None
+    """All arguments of the call, in place of the model's. Only for `approve`. The gate judges them like the model's."""
 
 
 class Answer(Record):
@@ -52,9 +54,14 @@ class Answer(Record):
     approved: bool
     approver: str
     reason: str = ""
+    arguments: dict[str, Any] | None = None
+    """The arguments that the person put in place of the call's. None keeps them."""
 
     def with_texts(self, approver: str, reason: str) -> Self:
         return replace_fields(self, {"approver": approver, "reason": reason})
+
+    def with_arguments(self, arguments: dict[str, Any]) -> Self:
+        return replace_fields(self, {"arguments": arguments})
 
 
 EXPIRED_ANSWER = Answer(approved=False, approver="", reason="nobody approved it in time")

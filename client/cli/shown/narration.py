@@ -196,7 +196,8 @@ def _approval_requested_lines(event: on.ApprovalRequested) -> list[StyledLine]:
 def _approval_resolved_lines(event: on.ApprovalResolved) -> list[StyledLine]:
     if event.kind == "call":
         decided = f"{'approved' if event.approved else 'denied'}{_by_text(event.approver, event.reason)}"
-        return [StyledLine(f"{_text(event.tool)} {decided} ({_text(event.id)})", "person")]
+        changed = f" with {on_one_line(event.arguments, 300)}" if event.arguments else ""
+        return [StyledLine(f"{_text(event.tool)} {decided}{changed} ({_text(event.id)})", "person")]
     if event.choice == "none":
         return [StyledLine(f"{_text(event.id)} waits no more", "quiet")]
     return [StyledLine(f"{_text(event.id)}: {_text(event.choice)}{_by_text(event.by, event.reason)}", "person")]

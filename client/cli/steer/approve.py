@@ -1,23 +1,25 @@
 """`orga approve` and `orga deny`: a person decides about held calls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from json import loads
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
 from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.options import ConfigFile, DecidedBy, Json, Reason, RunId, login_name
+from orga.client.cli.options import ConfigFile, DecidedBy, Json, Reason, RunId, login_name, text_or_file
 from orga.client.cli.shown import decisions
 from orga.client.cli.shown.decisions import held_call_table, held_calls
 from orga.client.cli.shown.text import hanging_lines, separated_blocks, write_json, write_note, write_result
 from orga.client.errors import Refused
 from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.json_text import unique_keys_object
 
 Approvals = Annotated[
     list[str] | None,
@@ -34,6 +36,8 @@ class _ApprovalDecision:
     all: bool
     by: str
     reason: str
+    arguments: Mapping[str, Any] | None = None
+    """The arguments of the one call, if they are changed."""
 
 
 def approve(
@@ -42,24 +46,44 @@ def approve(
     *,
     all_: All = False,
     show: Annotated[bool, typer.Option("--show", help="Only show the calls, with all of their arguments.")] = False,
+    arguments: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON|@FILE", help="Approve the call with these arguments instead; @FILE reads them from a file."
+        ),
+    ] = None,
     by: DecidedBy = None,
     reason: Reason = "",
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """An approval is valid once, for exactly the call that was shown. The first decision counts.
+    """An approval is valid once, for exactly the call that was shown, or with the arguments that you give. Policy
+    judges those, too. The first decision counts.
 
     Example: orga approve ID 3f29c5d27a4b91e0c6d8f713 --reason "Agreed with the customer."
+
+    Example: orga approve ID --arguments '{"amount": 40}'
 
     Example: orga approve ID --show
     """
     if show:
         return run_interruptible(_show_held_calls(run, _distinct_ids(approval), config, as_json=json))
-    return _run_decision(
-        _ApprovalDecision("approved", run, _distinct_ids(approval), all_, _decider_name(by), reason),
-        config,
-        as_json=json,
-    )
+    changed = None if arguments is None else _parsed_arguments(arguments)
+    approvals = _distinct_ids(approval)
+    if changed is not None and (all_ or len(approvals) > 1):
+        raise UsageError("--arguments: are those of one call. Name it, without --all")
+    decision = _ApprovalDecision("approved", run, approvals, all_, _decider_name(by), reason, changed)
+    return _run_decision(decision, config, as_json=json)
+
+
+def _parsed_arguments(given: str) -> dict[str, Any]:
+    try:
+        value = loads(text_or_file("--arguments", given), object_pairs_hook=unique_keys_object)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--arguments: give a JSON object; this is no valid JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise UsageError("--arguments: give a JSON object with all arguments of the call")
+    return cast("dict[str, Any]", value)
 
 
 def deny(
@@ -119,10 +143,12 @@ async def _send_decisions(decision: _ApprovalDecision, config: Path | None, *, a
     async with run_context(decision.run_id, config) as (here, run_id):
         decision = replace(decision, run_id=run_id)
         run = here.run(run_id)
-        send = run.approve if decision.verdict == "approved" else run.deny
         for approval_id in decision.approvals or await _held_call_ids(run, decision):
             try:
-                await send(approval_id, decision.by, decision.reason)
+                if decision.verdict == "denied":
+                    await run.deny(approval_id, decision.by, decision.reason)
+                else:
+                    await run.approve(approval_id, decision.by, decision.reason, arguments=decision.arguments)
                 taken.append(approval_id)
             except Refused as error:
                 refused[approval_id] = str(error)

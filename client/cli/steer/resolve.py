@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.options import ConfigFile, DecidedBy, Json, Reason, RunId, login_name
+from orga.client.cli.options import ConfigFile, DecidedBy, Json, Reason, RunId, login_name, text_or_file
 from orga.client.cli.shown.decisions import commands_text
 from orga.client.cli.shown.text import on_one_line, write_json, write_note
 from orga.client.runs.agents import AgentHandle
@@ -61,7 +61,7 @@ def resolve(
     chosen: list[Choice] = [choice for choice, is_wanted in choices.items() if is_wanted]
     if len(chosen) != 1:
         raise UsageError("choose one of --retry, --skip, --result TEXT, --abort")
-    decision = _Resolution(chosen[0], _read_result(result or ""), login_name() if by is None else by, reason)
+    decision = _Resolution(chosen[0], _checked_result(result or ""), login_name() if by is None else by, reason)
     return run_interruptible(_resolve(run, escalation, decision, config, as_json=json))
 
 
@@ -90,16 +90,8 @@ async def _only_wait_id(run: AgentHandle) -> str:
     raise UsageError(f"{len(status.waiting)} questions wait in run {run.id!r}. Name one: {waiting}")
 
 
-def _read_result(result: str) -> str:
-    """Return the result, read from the file if it is `@FILE`."""
-    text = result
-    if result.startswith("@"):
-        try:
-            text = Path(result[1:]).read_bytes().decode("utf-8")
-        except OSError as error:
-            raise UsageError(f"--result {result}: the file cannot be read ({error.strerror})") from None
-        except UnicodeDecodeError as error:
-            raise UsageError(f"--result {result}: the file is not UTF-8 text (byte {error.start})") from None
+def _checked_result(result: str) -> str:
+    text = text_or_file("--result", result)
     if len(text.encode("utf-8", "surrogateescape")) > MAX_RESULT_BYTES:
         raise UsageError(f"--result: is longer than {MAX_RESULT_BYTES} bytes")
     return text

@@ -106,6 +106,23 @@ def test_calls_are_approved_by_the_inbox_command_and_denied_with_a_reason(orga: 
     assert run_id not in orga("inbox").out
 
 
+def test_a_call_is_approved_with_other_arguments(orga: Orga) -> None:
+    run_id = a_run(orga)
+    first, second = ids(held(orga, run_id))
+    (orga.folder / "less.json").write_text('{"order": "A-8", "cents": 100}')
+    changed = orga("approve", run_id, second, "--arguments", f"@{orga.folder / 'less.json'}", "--json")
+    assert json.loads(changed.out) == {"id": run_id, "approved": [second], "by": "ada"}
+    assert orga("deny", run_id, first).code == 0
+    held(orga, run_id, 1)
+    assert orga("approve", run_id, "--arguments", '{"order":"A-7","cents":1}').code == 0
+    assert orga("attach", run_id).code == 0
+    assert refunds(orga) == ["A-8 100", "A-7 1"]
+    results = [message["text"] for message in json.loads(orga("conversation", run_id, "--json").out)]
+    assert any('[Arguments changed by ada] {"order":"A-8","cents":100}' in text for text in results)
+    narrated = orga("journal", run_id).out
+    assert 'refund approved by ada with {"order": "A-8", "cents": 100}' in narrated
+
+
 def test_a_repeated_a_late_and_a_foreign_decision_are_one_line_each_and_change_nothing(orga: Orga) -> None:
     run_id = a_run(orga)
     first, second = ids(held(orga, run_id))

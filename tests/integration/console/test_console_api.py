@@ -1,6 +1,7 @@
 """The console's interface on a real server, with a real worker: what it shows of runs, and what it does to them."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -197,6 +198,24 @@ async def test_a_decision_that_was_sent_without_a_worker_has_one_effect(
         await run.result()
         resolved = await journal_of(client, run, "ApprovalResolved")
         assert [(each["approved"], each["approver"]) for each in resolved if "approved" in each] == [(True, OWNER)]
+
+
+async def test_an_approval_may_change_the_arguments(client: Client) -> None:
+    pay, changed = FakeTool("pay"), {"amount": 5, "note": "n" * 3_000}
+    async with (
+        a_loop(client, PAYS, pay, engine=Asks(approvers=(OWNER,)), setup=FACTS) as loop,
+        a_console(client, loop.task_queue) as console,
+    ):
+        run = await loop.start()
+        [held] = await wait_for_held_calls(run)
+        decision = {"approval_id": held["approval_id"], "arguments": changed}
+        assert (await act(console, run, "d1", "deny", **decision))[1]["state"] == "refused"
+        assert (await act(console, run, "a1", "approve", **decision))[1]["state"] == "applied"
+        await run.result()
+        records = (await console.get(f"/runs/{run.id}/timeline"))["items"]
+        [call] = [call for record in records for call in record["calls"]]
+        whole = (await console.http.get(f"/api/v1/runs/{run.id}/texts/{call['arguments']['reference']}")).text
+    assert (pay.calls, json.loads(whole), call["approver"]) == ([changed], changed, OWNER)
 
 
 async def test_two_people_may_use_the_same_id(client: Client, tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
-"""A call that policy changed: the model is informed, whatever the purpose, and the changed call counts."""
+"""A call that policy or a person changed: the model is informed, whatever the purpose, and the changed call counts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from temporalio.client import Client
+import pytest
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
@@ -12,9 +14,10 @@ from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.runs.approvals import approval_argument, wait_for_held_calls
+from tests.support.hold import wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.critics import a_person
-from tests.support.runs.loop import a_loop
+from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.runs.sagas import Ledger, book, pay, saga
 from tests.support.values.policies import a_verdict
@@ -114,3 +117,95 @@ async def test_critics_review_a_saga_as_changed_by_policy(client: Client) -> Non
         await loop.ended(handle)
 
     assert ledger.done == []
+
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"amount": {"type": "integer", "minimum": 1}, "note": {"type": "string"}},
+    "required": ["amount"],
+}
+
+
+@dataclass
+class Limits(Asks):
+    """A policy engine that asks about payments, and denies those above ten."""
+
+    async def judge(self, proposal: GateRequest) -> Verdict:
+        """Deny large payments."""
+        given = await super().judge(proposal)
+        is_large = proposal.call is not None and proposal.call.arguments.get("amount", 0) > 10
+        return a_verdict(False, reason="too much", version=self.version) if is_large else given
+
+
+async def approves(client: Client, *decisions: Mapping[str, Any], by_signal: bool = False) -> tuple[FakeTool, Ran, str]:
+    """Return the tool, the run and the text of the result, after a person made these decisions one after the other."""
+    pay, engine = FakeTool("pay", effect="irreversible", parameters=PARAMETERS), Limits()
+    async with a_loop(client, [calls("pay", arguments={"amount": 7}), answers()], pay, engine=engine) as loop:
+        handle = await loop.start()
+        seen: list[str] = []
+        for decision in decisions:
+
+            async def is_asked_anew() -> bool:
+                return (await wait_for_held_calls(handle))[0]["approval_id"] not in seen
+
+            await wait_until(is_asked_anew)
+            [question] = await wait_for_held_calls(handle)
+            seen.append(question["approval_id"])
+            argument = approval_argument(question, **decision)
+            await (handle.signal("approve", argument) if by_signal else send_update(handle, "approve", argument))
+        ran = await loop.ended(handle)
+        [text] = tool_results_in(loop)
+    return pay, ran, text
+
+
+@pytest.mark.parametrize("by_signal", [False, True])
+async def test_a_call_runs_only_with_the_arguments_that_a_person_approved(client: Client, by_signal: bool) -> None:
+    pay, ran, text = await approves(client, {"arguments": {"amount": 5, "note": "half"}}, by_signal=by_signal)
+    assert pay.calls == [{"amount": 5, "note": "half"}]
+    assert text == '[Arguments changed by ada] {"amount":5,"note":"half"}\nok'
+    asked = next(entry for entry in ran.journal if entry.event == "ApprovalRequested" and entry.data["kind"] == "call")
+    decided = next(entry for entry in ran.journal if entry.event == "ApprovalResolved" and entry.data["kind"] == "call")
+    assert (asked.data["arguments"], decided.data["arguments"]) == ('{"amount":7}', '{"amount": 5, "note": "half"}')
+
+
+async def test_policy_also_judges_what_a_person_changed(client: Client) -> None:
+    pay, _, text = await approves(client, {"arguments": {"amount": 11}})
+    assert (pay.calls, text) == ([], "[Policy denied] too much")
+
+
+async def test_a_call_is_held_again_if_changed_arguments_do_not_fit(client: Client) -> None:
+    pay, ran, text = await approves(client, {"arguments": {"amount": "all"}}, {"arguments": {"amount": 2}})
+    assert (pay.calls, text) == ([{"amount": 2}], '[Arguments changed by ada] {"amount":2}\nok')
+    reasons = [e.data["reason"] for e in ran.journal if e.event == "ApprovalRequested" and e.data["kind"] == "call"]
+    assert reasons[0] == "money moves"
+    assert reasons[1].startswith("as ada approved it: the arguments of pay do not fit: ")
+    pay, _, text = await approves(client, {"arguments": {}}, {})
+    assert (pay.calls, text) == ([{"amount": 7}], "ok"), "a later approval is for the call as the model made it"
+
+
+async def test_arguments_that_cannot_be_changed_are_refused(client: Client) -> None:
+    pay = FakeTool("pay", effect="irreversible", parameters=PARAMETERS)
+    async with a_loop(
+        client, [calls("pay", arguments={"amount": 7}), answers()], pay, engine=Asks(answer=True)
+    ) as loop:
+        handle = await loop.start()
+        [question] = await wait_for_held_calls(handle)
+        refusals = [
+            await refusal_of(handle, "deny", approval_argument(question, arguments={"amount": 1})),
+            await refusal_of(handle, "approve", approval_argument(question, arguments=[1])),
+            await refusal_of(handle, "approve", approval_argument(question, arguments={"note": "x" * 30_000})),
+        ]
+        await send_update(handle, "approve", approval_argument(question))
+        [final] = await wait_for_held_calls(handle)
+        refusals.append(await refusal_of(handle, "approve", approval_argument(final, arguments={"answer": "no"})))
+        await send_update(handle, "approve", approval_argument(final))
+        await loop.ended(handle)
+    wanted = ["only an approval", "arguments: ", "at most 20,000 characters", "only those of a call"]
+    assert all(part in text for part, text in zip(wanted, refusals, strict=True)), refusals
+    assert pay.calls == [{"amount": 7}]
+
+
+async def refusal_of(handle: WorkflowHandle[Any, Any], update: str, argument: dict[str, Any]) -> str:
+    with pytest.raises(WorkflowUpdateFailedError) as raised:
+        await send_update(handle, update, argument)
+    return str(raised.value.cause)

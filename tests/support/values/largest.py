@@ -1,5 +1,6 @@
 """States whose parts are as large as the rules allow, built by those rules if possible."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -252,7 +253,12 @@ def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentSt
     state = questions.with_question(state, approvals.approval_question(items, "approval-8", T0), T0)
     for number, item in enumerate(items):
         if number % 2:
-            text_part = {"approval_id": item.approval_id, "approver": letter * 200, "reason": letter * 2_000}
+            text_part: dict[str, Any] = {"approval_id": item.approval_id, "approver": letter * 200}
+            text_part["reason"] = letter * 2_000
+            if number == 1:
+                spare = len(json.dumps({"text": ""}))
+                letters = (questions.MAX_CHANGED_CHARS - spare) // (len(json.dumps(letter)) - 2)
+                text_part["arguments"] = {"text": letter * letters}
             state = questions.with_answer(state, ApprovalDecision.model_validate(text_part), number % 4 == 1, T0)
     return state.model_copy(update={"announced": ("approval-8",), "notes": ()})
 

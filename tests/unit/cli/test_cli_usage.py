@@ -86,6 +86,15 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["resolve", "x", "--retry", "--abort"], "choose one of --retry", id="two decisions"),
         pytest.param(["resolve", "x", "--result", "@gone"], "file cannot be read (No such", id="no such result"),
         pytest.param(["resolve", "x", "--result", "x" * 100_001], "longer than 100000 bytes", id="a book for a result"),
+        pytest.param(
+            ["approve", "x", "--arguments", "{"], "--arguments: give a JSON object", id="arguments of no JSON"
+        ),
+        pytest.param(
+            ["approve", "x", "--arguments", "[]"], "--arguments: give a JSON object", id="arguments in a list"
+        ),
+        pytest.param(["approve", "x", "--arguments", '{"a":1,"a":2}'], "'a' is used twice", id="an argument twice"),
+        pytest.param(["approve", "x", "--arguments", "@none.json"], "the file cannot be read", id="no such file"),
+        pytest.param(["approve", "x", "--all", "--arguments", "{}"], "those of one call", id="arguments of all calls"),
         pytest.param(["approve", "x", "a1", "--all"], "--all: cannot be combined with APPROVAL", id="one call and all"),
         pytest.param(
             ["deny", "x", "--by", ""], "--by: cannot determine your user name. Add --by NAME", id="decided by nobody"

@@ -176,6 +176,8 @@ def test_a_held_call_is_complete_again_when_the_question_is_repeated() -> None:
     [light], [whole] = after.questions, state.questions
     assert [item.call["arguments"] for item in light.items] == [{}] * 32
     assert all(item.approvers == NO_APPROVERS for item in light.items)
+    [changed] = [item.answer.arguments for item in light.items if item.answer and item.answer.arguments is not None]
+    assert changed == next(item.answer.arguments for item in whole.items[1:] if item.answer)
     shown = shown_question(light).data["calls"]
     assert [call["arguments_digest"] for call in shown] == [
         f"sha256:{sha256(to_json(item.call['arguments'])).hexdigest()}" for item in whole.items if item.answer is None

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
-from orga.workflows.decisions.control.question_text import question_asked_event, question_closed_event, shown_item
+from orga.workflows.decisions.control.question_text import (
+    SHOWN_BYTES,
+    question_asked_event,
+    question_closed_event,
+    shown_arguments,
+    shown_item,
+)
 from orga.workflows.types.control import Control
 from orga.workflows.types.json_text import as_text
 from orga.workflows.types.questions import (
+    ANSWER,
     EXPIRED_ANSWER,
     Answer,
     ApprovalDecision,
@@ -25,6 +33,8 @@ S = TypeVar("S", bound=Control)
 
 MAX_RESULT_BYTES = 100_000
 MAX_REASON_CHARS = 2_000
+MAX_CHANGED_CHARS = 20_000
+"""Characters of JSON, in ASCII, of all arguments that people change in open questions. The state carries them."""
 
 
 def with_question(state: S, question: Question, now: datetime) -> S:
@@ -65,6 +75,8 @@ def _with_kept_answers(question: Question, before: Question) -> Question:
 def _with_answer_note(state: S, item: Item, answer: Answer) -> S:
     data: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
     data |= {"id": item.approval_id, "place": item.place, "tool": item.call.get("name", "")}
+    if answer.arguments is not None:
+        data |= shown_arguments(_json(answer.arguments), SHOWN_BYTES)
     return state.with_note("ApprovalResolved", kind="call", **data)
 
 
@@ -92,6 +104,8 @@ def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:
 def with_answer(state: S, decision: ApprovalDecision, approved: bool, now: datetime) -> S:
     """Record a person's decision on an item. The first one is kept."""
     answer = Answer(approved=approved, approver=decision.approver, reason=decision.reason)
+    if decision.arguments is not None:
+        answer = answer.with_arguments(decision.arguments)
     return _with_answers(state, {decision.approval_id: answer}, now)
 
 
@@ -182,9 +196,9 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
     return resolution.with_result(clean_text(resolution.result))
 
 
-def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecision:
-    """Raise ValueError if it fits no held call, comes too late, or if this person may not decide it."""
-    decision = parse_record(ApprovalDecision, raw, long=_LONG_KEYS)
+def parsed_decision(state: Control, raw: object, now: datetime, *, approved: bool = True) -> ApprovalDecision:
+    """Raise ValueError if it fits no held call, comes too late, or if this person may not decide it so."""
+    decision = parse_record(ApprovalDecision, raw, long=_LONG_KEYS | {"arguments"})
     item = next((each for each in _items(state) if each.approval_id == decision.approval_id), None)
     if item is None:
         pending = ", ".join(each.approval_id for each in pending_items(state, now)) or "none"
@@ -196,14 +210,34 @@ def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecis
         raise ValueError(f"{decision.approval_id} has expired")
     if item.approvers and decision.approver not in item.approvers:
         raise ValueError(f"{decision.approver!r} may not decide this; these may: {', '.join(item.approvers)}")
+    if decision.arguments is not None and (problem := _changed_arguments_problem(state, item, decision, approved)):
+        raise ValueError(f"arguments: {problem}")
     return decision
+
+
+def _changed_arguments_problem(state: Control, item: Item, decision: ApprovalDecision, approved: bool) -> str:
+    """Return why a person cannot change a call's arguments so, or "". The gate checks them by the tool's schema."""
+    if not approved:
+        return "only an approval can change them"
+    if item.critic or item.call.get("name") == ANSWER:
+        return "only those of a call that policy holds can be changed"
+    earlier = [each.answer.arguments for each in _items(state) if each.answer and each.answer.arguments is not None]
+    if sum(len(_json(arguments)) for arguments in (*earlier, decision.arguments)) > MAX_CHANGED_CHARS:
+        return f"those that people change at a time take at most {MAX_CHANGED_CHARS:,} characters of JSON"
+    return ""
+
+
+def _json(arguments: object) -> str:
+    """Return JSON in ASCII, as which a history may write it."""
+    return json.dumps(arguments)
 
 
 def with_decision(state: S, kind: str, raw: object, now: datetime) -> S:
     """Return the state after the decision of a signal. Raise ValueError if it fits nothing that waits."""
     match kind:
         case "approve" | "deny":
-            return with_answer(state, parsed_decision(state, raw, now), kind == "approve", now)
+            approved = kind == "approve"
+            return with_answer(state, parsed_decision(state, raw, now, approved=approved), approved, now)
         case "answer":
             return with_resolution(state, parsed_answer(state, raw), now)
         case _:

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import clip
+from orga.workflows.types.text import clip, one_line
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import ERROR_MARKER, Outcome
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -79,11 +79,12 @@ def with_counted_calls(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> T
 
 
 def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
-    """Return the outcome with a text about the arguments that policy put in place of the model's."""
+    """Return the outcome with a text about the arguments that were put in place of the model's, and by whom."""
     if verdict.arguments is None:
         return outcome
     used = to_json(verdict.arguments, inf_nan_mode="strings").decode()
-    return outcome.with_own_text(before=f"[Arguments changed by policy] {clip(used, SHOWN_BYTES)}\n")
+    by = one_line(verdict.changed_by) or "policy"
+    return outcome.with_own_text(before=f"[Arguments changed by {by}] {clip(used, SHOWN_BYTES)}\n")
 
 
 def refused_outcome(call: ToolCall, verdict: Verdict) -> Outcome:

@@ -138,7 +138,7 @@ class ControlHandlers(Generic[R]):
     @deny.validator
     def _validate_denial(self, *decision: Any) -> None:
         self.refuse_if_over()
-        questions.parsed_decision(self._run.state, first_argument(decision), live_time())
+        questions.parsed_decision(self._run.state, first_argument(decision), live_time(), approved=False)
 
     def _take_guidance(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
         self._run.record_intervention()

@@ -139,7 +139,9 @@ class Verdict(Record):
     tools: tuple[str, ...] | None = None
     """The most tools that the agent of a delegation may use. They narrow what its config allows. None leaves it all."""
     arguments: dict[str, Any] | None = None
-    """The arguments that policy put in place of the model's. They were checked and judged again."""
+    """The arguments that policy or a person put in place of the model's. They were checked and judged again."""
+    changed_by: str = ""
+    """The person who changed the arguments. Empty: policy."""
     approval: ApprovalTerms | None = None
     """The terms of `decision="approval"`."""
     policies: tuple[str, ...] = ()
@@ -150,8 +152,15 @@ class Verdict(Record):
     """The gate's signature on an allowed call, if workers have a key. Without it no worker carries out the call."""
 
     def with_arguments(self, arguments: dict[str, Any] | None) -> Self:
-        """Return the verdict with arguments in place of the model's. None keeps the model's."""
+        """Return the verdict with policy's arguments in place of the model's. None keeps the model's."""
         return replace_fields(self, {"arguments": arguments})
+
+    def with_person_arguments(self, arguments: dict[str, Any], changed_by: str) -> Self:
+        """Return the verdict with a person's arguments in place of the model's."""
+        return replace_fields(self, {"arguments": arguments, "changed_by": changed_by})
+
+    def with_reason(self, reason: str) -> Self:
+        return replace_fields(self, {"reason": reason})
 
     def with_policies(self, policies: tuple[str, ...]) -> Self:
         return replace_fields(self, {"policies": policies})
