@@ -273,6 +273,8 @@ async def _read_facts(console: Console, described: WorkflowExecutionDescription,
         with suppress(NoAnswer, TimeoutError):
             async with asyncio.timeout(WAIT_S if view else None):
                 facts.status = await run.status()
+        if facts.status is None:  # its task may have begun to fail meanwhile
+            facts.failing = await failing_task(client, await run.describe())
     facts.result = await read_result(client, described)
     facts.started, facts.setup = await _read_beginning(console, described)
     if facts.status is None and facts.result is None:
