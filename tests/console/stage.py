@@ -2,13 +2,15 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
 from playwright.async_api import Browser
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.ports import ModelError, ModelRequest, ThinkingListener
 from orga.client.console.doors import Limits
@@ -47,7 +49,7 @@ class Model:
     """Does what the task names, step by step.
 
     `stream:NAME` and `think:NAME` stream a text until NAME is let go; after `think` the run goes on. A goal with
-    `hold-plan:NAME` waits in that turn until NAME is let go.
+    `hold-plan:NAME` waits in that turn until NAME is let go, and one with `no-plan` never gets a plan.
     """
 
     holds: dict[str, Hold] = field(default_factory=dict[str, Hold])
@@ -71,6 +73,8 @@ class Model:
                 on_text.add_thinking("It may be cheaper elsewhere.")
             await self.hold(name).then(None)
             return answers(f"{STREAMED} euros.") if step == "stream" else calls("look", reply_text=STREAMED)
+        if step == "data":
+            return answers('{"paid": true, "cents": 250}')
         if step == "ask":
             return calls("ask_user", question=QUESTION, options=["The red one", "The blue one"])
         if step == "answer":
@@ -83,6 +87,8 @@ class Model:
     async def _pursue(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         turn = goal_prompt_in(requesting_message(request)) or ""
         seen = "\n".join(message.text for message in request.messages)
+        if "no-plan" in seen:
+            return answers("I have no plan.")
         _, is_held, rest = seen.partition(f"hold-{turn.removeprefix('goal_')}:")
         if is_held:
             on_text(STREAMED)
@@ -128,13 +134,15 @@ async def a_stage(client: Client, browser: Browser) -> AsyncGenerator[Stage]:
     async def work(arguments: dict[str, Any], _: Any) -> str:
         return await model.hold(arguments["until"]).then("worked")
 
-    tools = FakeTool("look", f"a lamp {HOSTILE}"), FakeTool("pay"), FakeTool("work", work), FakeTool("burn")
+    tools = FakeTool("look", f"a lamp {HOSTILE}"), FakeTool("pay"), FakeTool("burn")
+    work_tool = FakeTool("work", work, effect="irreversible")
     fall = FakeTool("fall", permanent(f"it fell {HOSTILE}"))
     engine = Decides(approvers=(OWNER,))
     async with (
-        a_loop(client, model, *tools, fall, engine=engine, setup=FACTS, agents=AGENTS) as loop,
+        a_loop(client, model, *tools, work_tool, fall, engine=engine, setup=FACTS, agents=AGENTS) as loop,
         a_console(client, loop.task_queue, limits=Limits(10_000, 10_000)) as console,
     ):
+        loop.execution_timeout = timedelta(minutes=10)
         yield Stage(client, loop, console, browser, model)
 
 
@@ -258,8 +266,16 @@ async def in_state(stage: Stage, name: str) -> AsyncGenerator[Live]:
         await state.enter(stage, live)
         yield live
         live.hold.go.set()
-        if (await handle.describe()).close_time is None:
-            await handle.terminate()
+        await end(stage, handle.id)
+
+
+async def end(stage: Stage, run_id: str) -> None:
+    """Terminate a run unless it has ended."""
+    try:
+        await stage.client.get_workflow_handle(run_id).terminate()
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
 
 
 async def _terminate(stage: Stage, run: Live) -> None:
@@ -272,6 +288,18 @@ async def _abort(stage: Stage, run: Live) -> None:
     await run.handle.signal("abort", {"text": "enough", "by": "kim"})
 
 
+async def _cancel(stage: Stage, run: Live) -> None:
+    await run.hold.reached()
+    await run.handle.cancel()
+
+
+async def _give_up(stage: Stage, run: Live) -> None:
+    await wait_for_question(run.handle)
+    [wait] = (await stage.console.get(run.path))["waits"]
+    decision = {"kind": "resolve", "escalation_id": wait["id"], "choice": "abort", "reason": "hopeless"}
+    await stage.console.post(f"{run.path}/actions", {"id": f"end-{uuid4()}", **decision})
+
+
 class Ending(NamedTuple):
     """How a run ends, and what its page then shows."""
 
@@ -281,25 +309,39 @@ class Ending(NamedTuple):
     config: Mapping[str, Any] = {}
     enter: Step = _stay
     has_result: bool = True
+    is_goal: bool = False
+    within_s: float = 600
+    """The time that the server gives it."""
+    reason: str = ""
+    """The reason in its journal, if it is not the state."""
+    again: str = ""
+    """Its state after a rewind to its first iteration, if that is another one."""
 
 
+_WORKS = "do: look work:{hold}"
 ENDINGS: dict[str, Ending] = {
     "completed": Ending("do: look answer", "completed"),
     "max iterations": Ending("do: look look look", "max iterations", "limit of 2", {"max_iterations": 2}),
     "max tokens": Ending("do: look look", "max tokens", "110 of 100 tokens", {"max_total_tokens": 100}),
     "max cost": Ending("do: look look", "max cost", "of 0.001 USD", {"max_cost_usd": 0.001}),
-    "timeout": Ending("do: look work:{hold}", "timeout", "limit of 1 s", {"timeout_s": 1}),
+    "timeout": Ending(_WORKS, "timeout", "limit of 1 s", {"timeout_s": 1}),
     "policy denial": Ending("do: burn burn burn burn burn", "policy denial", "burn"),
-    "aborted": Ending("do: look work:{hold}", "aborted", "enough", {}, _abort),
+    "aborted": Ending(_WORKS, "aborted", "enough", {}, _abort, again="completed"),
+    "cancelled": Ending(_WORKS, "aborted", "cancelled", {}, _cancel, again="completed"),
+    "escalated": Ending("do: look fall fall", "escalated", "hopeless", _ESCALATES, _give_up, again="waiting"),
+    "stuck": Ending("no-plan", "stuck", "3 replies in a row", is_goal=True),
     "error": Ending("do: look fail", "error", "the model fails"),
-    "terminated": Ending("do: look work:{hold}", "terminated", "", {}, _terminate, has_result=False),
+    "terminated": Ending(_WORKS, "terminated", "", {}, _terminate, False, reason="aborted", again="completed"),
+    "timed out": Ending("do: look pay", "timed out", has_result=False, within_s=6, reason="timeout", again="waiting"),
 }
 
 
 @asynccontextmanager
 async def ended_as(stage: Stage, name: str) -> AsyncGenerator[Live]:
     ending, hold = ENDINGS[name], f"hold-{uuid4()}"
-    handle = await stage.loop.start(ending.task.format(hold=hold), **ending.config)
+    loop = replace(stage.loop, execution_timeout=timedelta(seconds=ending.within_s))
+    task = ending.task.format(hold=hold)
+    handle = await (start_goal(loop, task, **ending.config) if ending.is_goal else loop.start(task, **ending.config))
     live = Live(handle, stage.model.hold(hold), AsyncExitStack())
     await ending.enter(stage, live)
 

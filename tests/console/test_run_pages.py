@@ -1,109 +1,25 @@
 """The pages of a run, a chat and a comparison in a real browser, with a real console, server and worker."""
 
 import re
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 from uuid import uuid4
 
-import pytest
-from playwright.async_api import Browser, expect
-from temporalio.client import Client
+from playwright.async_api import expect
 
-from orga.activities.ports import ModelRequest, ThinkingListener
-from orga.client.journal.reading import read_journal
-from orga.client.server.search_attributes import register_missing
-from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.goals.requests import goal_prompt_in
-from orga.workflows.types.messages import Reply
-from orga.workflows.types.setup import Setup
-from tests.support.browser import MARK, a_browser, a_visit, axe_violations
-from tests.support.console import OWNER, Served, a_console
-from tests.support.hold import Hold
-from tests.support.model.goals import SteadyModel
-from tests.support.runs.approvals import Asks, wait_for_held_calls
+from orga.testing import ScriptedModel, answers
+from tests.console.stage import HOSTILE, STREAMED, Stage
+from tests.support.browser import a_visit, axe_violations
+from tests.support.console import OWNER
+from tests.support.runs.approvals import wait_for_held_calls
 from tests.support.runs.goals import start as start_goal
-from tests.support.runs.loop import Loop, a_loop
+from tests.support.runs.loop import Loop
 from tests.support.runs.questions import send_update
 from tests.support.runs.sessions import begin
 
-FACTS = Setup(agent="", model="", search_attributes=True)
-HOSTILE = (
-    f'<script>{MARK}</script><img src="http://192.0.2.1/x" onerror="{MARK}">'
-    f"[a](javascript:{MARK})\u202egnp.exe\x1b[31m</script>"
-)
-STREAMED = "The lamp costs two"
-QUESTION = f"Which lamp? {HOSTILE}"
 
-
-@dataclass
-class Model:
-    """Does what the task names: look, pay, ask, stream until it is let go, or answer."""
-
-    holds: dict[str, Hold] = field(default_factory=dict[str, Hold])
-    goals: SteadyModel = field(default_factory=lambda: SteadyModel(frozenset({"look"}), lambda turn: None))
-
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        if any(goal_prompt_in(message.text) for message in request.messages if message.role == "user"):
-            return await self.goals.complete(request, on_text)
-        asked = [message.text for message in request.messages if message.role == "user"]
-        task = next((text for text in reversed(asked) if "do: " in text), "do: answer")
-        steps = task.partition("do: ")[2].split("\n")[0].split()
-        done = 0
-        for message in reversed(request.messages):
-            if message.role == "user" and message.text == task:
-                break
-            done += message.role == "assistant"
-        step, _, name = (steps[done] if done < len(steps) else "answer").partition(":")
-        if step == "stream":
-            on_text(STREAMED)
-            if isinstance(on_text, ThinkingListener):
-                on_text.add_thinking("It may be cheaper elsewhere.")
-            await self.hold(name).then(None)
-            return answers(f"{STREAMED} euros.")
-        if step == "ask":
-            return calls("ask_user", question=QUESTION, options=["The red one", "The blue one"])
-        if step == "data":
-            return answers('{"paid": true, "cents": 250}')
-        if step == "answer":
-            return answers(f"# Done\n\n**paid** {HOSTILE}", cost_usd=0.01)
-        return calls(step, cents=250, note=HOSTILE, reply_text=f"I {step} now. {HOSTILE}", reply_cost_usd=0.002)
-
-    def hold(self, name: str) -> Hold:
-        return self.holds.setdefault(name, Hold())
-
-
-@dataclass(frozen=True)
-class Scene:
-    client: Client
-    loop: Loop
-    console: Served
-    browser: Browser
-    model: Model
-
-
-@pytest.fixture(scope="module")
-async def scene(client: Client) -> AsyncGenerator[Scene]:
-    await register_missing(client)
-    model = Model()
-    agents = {"default": AgentConfig(tools=("look", "pay", "ask_user"))}
-    tools = FakeTool("look", f"a lamp {HOSTILE}"), FakeTool("pay")
-    async with (
-        a_loop(client, model, *tools, engine=Asks(approvers=(OWNER,)), setup=FACTS, agents=agents) as loop,
-        a_console(client, loop.task_queue) as console,
-        a_browser() as browser,
-    ):
-        yield Scene(client, loop, console, browser, model)
-
-
-async def events(scene: Scene, run_id: str, event: str) -> list[dict[str, Any]]:
-    return [entry.data async for entry in read_journal(scene.client, run_id) if entry.event == event]
-
-
-async def test_a_run_is_answered_approved_and_steered_on_its_page(scene: Scene) -> None:
-    run = await scene.loop.start(f"do: ask look pay stream:walk answer\n{HOSTILE}")
-    async with a_visit(scene.browser, scene.console) as visit:
+async def test_a_run_is_answered_approved_and_steered_on_its_page(stage: Stage) -> None:
+    run = await stage.loop.start(f"do: ask look pay stream:walk answer\n{HOSTILE}")
+    async with a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"/runs/{run.id}")
         await page.get_by_role("button", name="The blue one").click()
         await expect(page.locator(".wait .call")).to_have_text("pay", timeout=15_000)
@@ -117,7 +33,7 @@ async def test_a_run_is_answered_approved_and_steered_on_its_page(scene: Scene) 
         await page.reload()
         await expect(page.locator(".acts")).to_contain_text("Mind the colour. received")
         await expect(page.locator(".flight-text")).to_contain_text(STREAMED)
-        scene.model.hold("walk").go.set()
+        stage.model.hold("walk").go.set()
         await expect(page.locator(".acts")).to_contain_text(re.compile(r"applied in \w+ of iteration \d+ after"))
         await expect(page.locator(".run-state")).to_contain_text("completed")
         await page.get_by_role("tab", name="Result").click()
@@ -134,19 +50,19 @@ async def test_a_run_is_answered_approved_and_steered_on_its_page(scene: Scene) 
         await page.keyboard.press("Enter")
         await expect(page.locator(".its > .it .it-number")).to_have_text(["2"])
         await expect(page.locator(".it-excerpt").first).to_contain_text("I look now")
-    [answered] = await events(scene, run.id, "QuestionAnswered")
-    approved = (await events(scene, run.id, "ApprovalResolved"))[0]
-    [applied] = await events(scene, run.id, "InterventionApplied")
+    [answered] = await stage.journal(run.id, "QuestionAnswered")
+    approved = (await stage.journal(run.id, "ApprovalResolved"))[0]
+    [applied] = await stage.journal(run.id, "InterventionApplied")
     assert (answered["answer"], answered["by"], approved["approver"]) == ("The blue one", OWNER, OWNER)
     assert (applied["kind"], applied["by"]) == ("steer", OWNER)
 
 
-async def test_data_of_a_result_are_shown_against_their_schema(scene: Scene) -> None:
+async def test_data_of_a_result_are_shown_against_their_schema(stage: Stage) -> None:
     keys = {"paid": {"type": "boolean"}, "cents": {"type": "integer"}, "lamp": {"type": "string"}}
     schema = {"type": "object", "properties": keys, "required": ["paid"]}
-    run = await scene.loop.start({"task": "do: data", "output_schema": schema})
+    run = await stage.loop.start({"task": "do: data", "output_schema": schema})
     await run.result()
-    async with a_visit(scene.browser, scene.console) as visit:
+    async with a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"/runs/{run.id}?tab=result")
         data = page.get_by_role("region", name="Data")
         await expect(data.get_by_role("row")).to_have_text(
@@ -163,22 +79,22 @@ STATES = {
 }
 
 
-async def test_each_state_is_there_again_after_a_reload(scene: Scene) -> None:
-    started = {name: await scene.loop.start(f"do: {do}", max_iterations=2) for name, (do, _, _) in STATES.items()}
-    async with a_visit(scene.browser, scene.console) as visit:
+async def test_each_state_is_there_again_after_a_reload(stage: Stage) -> None:
+    started = {name: await stage.loop.start(f"do: {do}", max_iterations=2) for name, (do, _, _) in STATES.items()}
+    async with a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"/runs/{started['completed'].id}")
         for name, run in started.items():
             _, where, text = STATES[name]
             for _ in range(2):
-                await page.goto(f"{scene.console.base}/runs/{run.id}")
+                await page.goto(f"{stage.console.base}/runs/{run.id}")
                 await expect(page.locator(where).first).to_contain_text(text, timeout=15_000)
-    scene.model.hold("state").go.set()
+    stage.model.hold("state").go.set()
 
 
-async def test_a_run_is_paused_resumed_and_aborted_by_keyboard(scene: Scene) -> None:
-    run = await scene.loop.start("do: pay answer")
+async def test_a_run_is_paused_resumed_and_aborted_by_keyboard(stage: Stage) -> None:
+    run = await stage.loop.start("do: pay answer")
     await wait_for_held_calls(run)
-    async with a_visit(scene.browser, scene.console) as visit:
+    async with a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"/runs/{run.id}")
         for act in ("Pause", "Resume"):
             await page.get_by_role("button", name=act, exact=True).focus()
@@ -193,22 +109,22 @@ async def test_a_run_is_paused_resumed_and_aborted_by_keyboard(scene: Scene) -> 
         await page.keyboard.press("Control+Enter")
         await expect(page.locator(".run-state")).to_contain_text("aborted")
         await expect(page.get_by_role("button", name="Pause")).to_have_count(0)
-    kinds = [each["kind"] for each in await events(scene, run.id, "InterventionReceived")]
+    kinds = [each["kind"] for each in await stage.journal(run.id, "InterventionReceived")]
     assert kinds == ["pause", "resume", "abort"]
 
 
-async def test_a_run_without_a_worker_says_how_to_start_one(scene: Scene) -> None:
-    run = await Loop(scene.client, f"nobody-{uuid4()}", ScriptedModel([answers()])).start()
-    async with a_visit(scene.browser, scene.console) as visit:
+async def test_a_run_without_a_worker_says_how_to_start_one(stage: Stage) -> None:
+    run = await Loop(stage.client, f"nobody-{uuid4()}", ScriptedModel([answers()])).start()
+    async with a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"/runs/{run.id}")
         await expect(page.locator(".trouble")).to_contain_text("orga worker")
     await run.terminate()
 
 
-async def test_a_chat_goes_on_with_a_run_streams_waits_and_keeps_what_is_not_sent(scene: Scene) -> None:
-    before = await scene.loop.start("say hello")
+async def test_a_chat_goes_on_with_a_run_streams_waits_and_keeps_what_is_not_sent(stage: Stage) -> None:
+    before = await stage.loop.start("say hello")
     await before.result()
-    async with a_visit(scene.browser, scene.console) as visit:
+    async with a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"/runs/{before.id}")
         await page.locator(".menu summary").click()
         await page.get_by_role("link", name="Go on with this run").click()
@@ -226,7 +142,7 @@ async def test_a_chat_goes_on_with_a_run_streams_waits_and_keeps_what_is_not_sen
         await expect(page.get_by_label("Message", exact=True)).to_have_value("do: answer\nsoon")
         await page.keyboard.press("Enter")
         await expect(page.locator(".is-queued")).to_contain_text("do: answer")
-        scene.model.hold("chat").go.set()
+        stage.model.hold("chat").go.set()
         await expect(page.locator(".reply").last).to_contain_text("paid", timeout=15_000)
         await expect(page.locator(".is-queued")).to_have_count(0)
         await page.locator(".chat-calls summary").first.click()
@@ -234,14 +150,14 @@ async def test_a_chat_goes_on_with_a_run_streams_waits_and_keeps_what_is_not_sen
         await expect(page.locator(".said", has_text="say hello")).to_have_count(1)
         await expect(page.locator(".said-by", has_text="Agent")).to_have_count(2)  # one for each turn
         session = page.url.rpartition("/")[2]
-    turns = await events(scene, session, "TurnEnded")
+    turns = await stage.journal(session, "TurnEnded")
     assert [turn["reason"] for turn in turns] == ["completed", "completed"]
 
 
-async def test_a_turn_is_stopped_and_a_goal_is_started_from_a_chat(scene: Scene) -> None:
-    session = await begin(scene.loop)
+async def test_a_turn_is_stopped_and_a_goal_is_started_from_a_chat(stage: Stage) -> None:
+    session = await begin(stage.loop)
     await session.post("do: stream:stop")
-    async with a_visit(scene.browser, scene.console) as visit:
+    async with a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"/chat/{session.id}")
         await expect(page.locator(".flight-text")).to_contain_text(STREAMED, timeout=15_000)
         await page.get_by_role("button", name="Stop").click()
@@ -253,17 +169,17 @@ async def test_a_turn_is_stopped_and_a_goal_is_started_from_a_chat(scene: Scene)
         await expect(page.locator(".said", has_text="Its answer")).to_have_count(1)
         await page.reload()
         await expect(page.locator(".goal-turn .reply")).to_contain_text("the final answer")
-    guided = [each for each in await events(scene, session.id, "InterventionReceived") if each["kind"] == "add_context"]
+    guided = [each for each in await stage.journal(session.id, "InterventionReceived") if each["kind"] == "add_context"]
     assert [each["by"] for each in guided] == [OWNER]
     await session.close()
 
 
-async def test_a_run_is_forked_compared_and_rewound_from_its_timeline(scene: Scene) -> None:
-    origin = await scene.loop.start("do: look pay answer")
+async def test_a_run_is_forked_compared_and_rewound_from_its_timeline(stage: Stage) -> None:
+    origin = await stage.loop.start("do: look pay answer")
     [held] = await wait_for_held_calls(origin)
     await send_update(origin, "approve", {"approval_id": held["approval_id"], "approver": OWNER})
     await origin.result()
-    async with a_visit(scene.browser, scene.console) as visit:
+    async with a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"/runs/{origin.id}?tab=timeline&open=1")
         await page.get_by_role("button", name="Fork from here").click()
         await page.get_by_label("Another task for it").fill("do: look answer")
@@ -280,20 +196,20 @@ async def test_a_run_is_forked_compared_and_rewound_from_its_timeline(scene: Sce
         await page.get_by_text("1 in common").click()
         await expect(page.locator(".is-common")).to_contain_text("look")
 
-        await page.goto(f"{scene.console.base}/runs/{origin.id}?tab=timeline&open=1")
+        await page.goto(f"{stage.console.base}/runs/{origin.id}?tab=timeline&open=1")
         await page.get_by_role("button", name="Rewind to here").click()
         await expect(page.get_by_role("dialog")).to_contain_text("pay")
         await page.get_by_role("dialog").get_by_role("button", name="Rewind").click()
         await page.get_by_role("button", name="Approve").click(timeout=15_000)
         await expect(page.locator(".run-state")).to_contain_text("completed", timeout=15_000)
-        await expect(page.locator(".acts")).to_contain_text("rewind")
+        await expect(page.locator(".acts")).to_contain_text(f"{OWNER} rewound")
 
 
-async def test_pages_are_accessible(scene: Scene) -> None:
-    held = await scene.loop.start(f"do: look pay\n{HOSTILE}")
+async def test_pages_are_accessible(stage: Stage) -> None:
+    held = await stage.loop.start(f"do: look pay\n{HOSTILE}")
     await wait_for_held_calls(held)
-    goal = await start_goal(scene.loop)
-    session = await begin(scene.loop)
+    goal = await start_goal(stage.loop)
+    session = await begin(stage.loop)
     await session.send("do: look")
     await goal.result()
     pages = {
@@ -308,7 +224,7 @@ async def test_pages_are_accessible(scene: Scene) -> None:
     looks: tuple[tuple[int, Literal["light", "dark"]], ...] = ((360, "dark"), (1200, "light"))
     both = [(path, look) for path in list(pages)[:2] for look in looks]
     found: list[str] = []
-    async with a_visit(scene.browser, scene.console) as visit:
+    async with a_visit(stage.browser, stage.console) as visit:
         for path, (width, scheme) in [*both, *zip(list(pages)[2:], looks * 3, strict=False)]:
             page = await visit.open(path, width=width, scheme=scheme)
             await page.wait_for_selector(pages[path], state="attached")

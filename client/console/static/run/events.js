@@ -177,8 +177,8 @@ export const eventsOf = (group) => Object.keys(LINES).filter((name) => LINES[nam
 
 /** Updates that decide something: the decision has an event of its own, with its name. */
 const DECISIONS = /^(approve|deny|answer|resolve)/;
-/** Updates that the run has carried out when it has them. */
-const AT_ONCE = /^(extend|send|interrupt|requeue|close)/;
+/** Acts that the run has carried out when it has them. */
+const AT_ONCE = /^(extend|send|interrupt|requeue|close|rewind)/;
 /** Guidance, which closes a question of a goal. */
 const CLOSING = /^(steer|add_context|override_step)$/;
 
@@ -187,6 +187,7 @@ const VERBS = {
   steer: "steered", add_context: "added context", pause: "paused", resume: "resumed", abort: "aborted", send: "sent",
   interrupt: "interrupted the turn", close: "ended the chat", extend_budget: "extended", extend: "extended",
   override_step: "overrode the next step", requeue: "requeued", fork: "forked",
+  rewind: "rewound",
 };
 /** @param {string} kind */
 const verb = (kind) => VERBS[kind] ?? words(kind);
