@@ -314,22 +314,24 @@ class Ending(NamedTuple):
     """The time that the server gives it."""
     reason: str = ""
     """The reason in its journal, if it is not the state."""
+    kept: int = 1
+    """The latest iteration to which it can be rewound."""
     again: str = ""
-    """Its state after a rewind to its first iteration, if that is another one."""
+    """Its state after a rewind to that iteration, if that is another one."""
 
 
 _WORKS = "do: look work:{hold}"
 ENDINGS: dict[str, Ending] = {
     "completed": Ending("do: look answer", "completed"),
     "max iterations": Ending("do: look look look", "max iterations", "limit of 2", {"max_iterations": 2}),
-    "max tokens": Ending("do: look look", "max tokens", "110 of 100 tokens", {"max_total_tokens": 100}),
-    "max cost": Ending("do: look look", "max cost", "of 0.001 USD", {"max_cost_usd": 0.001}),
-    "timeout": Ending(_WORKS, "timeout", "limit of 1 s", {"timeout_s": 1}),
+    "max tokens": Ending("do: look look", "max tokens", "110 of 100 tokens", {"max_total_tokens": 100}, kept=0),
+    "max cost": Ending("do: look look", "max cost", "of 0.001 USD", {"max_cost_usd": 0.001}, kept=0),
+    "timeout": Ending(_WORKS, "timeout", "limit of 1 s", {"timeout_s": 1}, again="completed"),
     "policy denial": Ending("do: burn burn burn burn burn", "policy denial", "burn"),
     "aborted": Ending(_WORKS, "aborted", "enough", {}, _abort, again="completed"),
     "cancelled": Ending(_WORKS, "aborted", "cancelled", {}, _cancel, again="completed"),
     "escalated": Ending("do: look fall fall", "escalated", "hopeless", _ESCALATES, _give_up, again="waiting"),
-    "stuck": Ending("no-plan", "stuck", "3 replies in a row", is_goal=True),
+    "stuck": Ending("no-plan", "stuck", "3 replies in a row", is_goal=True, kept=0),
     "error": Ending("do: look fail", "error", "the model fails"),
     "terminated": Ending(_WORKS, "terminated", "", {}, _terminate, False, reason="aborted", again="completed"),
     "timed out": Ending("do: look pay", "timed out", has_result=False, within_s=6, reason="timeout", again="waiting"),

@@ -10,12 +10,13 @@ import re
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, ViewportSize, expect
 from temporalio.client import Client
 
 from orga.client.history.converter import data_converter
 from orga.client.journal.reading import read_journal
-from tests.console.stage import ENDINGS, LIVE, Live, Stage, a_defect, ended_as, in_state, wait_until_stuck
+from orga.workflows.types.status import JournalEntry
+from tests.console.stage import ENDINGS, LIVE, Live, Stage, a_defect, end, ended_as, in_state, wait_until_stuck
 from tests.support.browser import a_visit
 from tests.support.console import OWNER, a_console
 from tests.support.hold import wait_until
@@ -26,6 +27,8 @@ By = Literal["click", "key"]
 WAYS: tuple[By, ...] = ("click", "key")
 MOST_TABS = 150
 GUIDANCE = "Mind the colour."
+TALL: ViewportSize = {"width": 1200, "height": 6_000}
+"""Rows that are out of sight are not drawn."""
 
 
 async def tab_to(page: Page, target: Locator) -> None:
@@ -300,22 +303,149 @@ async def test_a_state_offers_what_makes_sense_in_it(stage: Stage, state: str) -
         assert await controls_of(page) == (ALWAYS | CONTROLS[state], {})
 
 
+IN_FIELDS = {"ReasoningComplete", "PolicyEvaluated", "ToolsDispatched", "ObservationsCollected"}
+"""Entries that a row shows as its reply and its calls. The verdict on an answer is an event: its place has no dot."""
+
+
+def is_event(entry: JournalEntry) -> bool:
+    places: list[str] = entry.data.get("places") or ["1.0"]
+    return entry.event not in IN_FIELDS or not any("." in place for place in places)
+
+
+async def expect_journal(stage: Stage, run_id: str, page: Page) -> None:
+    """The timeline, whose rows are open, has each iteration and each entry of the journal once, in the same order."""
+    entries = [entry async for entry in read_journal(stage.client, run_id)]
+    expected = [entry.event for entry in entries if is_event(entry)]
+    shown = page.locator(".it-details .events > details > summary .faint")
+    await expect(shown).to_have_text([re.compile(f"^{event} ") for event in expected])
+    numbers = [int(await row.get_attribute("data-number") or "") for row in await page.locator(".its > li").all()]
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) - len({entry.iteration for entry in entries}) in {0, 1}, "besides the one under way"
+
+
+TABS = {"Result": "5", "Timeline": "2"}
+"""The views of a run and their keys."""
+
+
+async def show(page: Page, tab: str, by: By) -> None:
+    if by == "click":
+        await page.get_by_role("tab", name=tab).click()
+    else:
+        await page.keyboard.press(TABS[tab])
+
+
+@pytest.mark.parametrize("by", WAYS)
 @pytest.mark.parametrize("name", ENDINGS)
-async def test_an_ended_run_shows_how_and_offers_a_new_beginning(stage: Stage, name: str) -> None:
+async def test_an_ended_run_shows_how_and_offers_a_new_beginning(stage: Stage, name: str, by: By) -> None:
     ending = ENDINGS[name]
     async with ended_as(stage, name) as run, a_visit(stage.browser, stage.console) as visit:
-        page = await visit.open(run.path)
+        page = await visit.open(f"{run.path}?open=0,1,2,3,4,5")
+        await page.set_viewport_size(TALL)
         await expect(page.locator(".run-state")).to_contain_text(ending.state)
         await expect(page.locator(".run-state")).to_contain_text(ending.detail)
         assert await controls_of(page) == ({"Rewind", "Fork"}, {})
         await expect(page.locator(".wait")).to_have_count(0)
-        await page.get_by_role("tab", name="Result").click()
+        await show(page, "Result", by)
         shown = ".facts" if ending.has_result else ".panel-result .state"
         await expect(page.locator(shown).first).to_be_visible()
-        await page.get_by_role("tab", name="Timeline").click()
-        await expect(page.locator("[data-number='1'] .it-number")).to_be_visible()
+        await show(page, "Timeline", by)
+        await expect_journal(stage, run.id, page)
+        [ended] = await stage.journal(run.id, "Terminated")
+        assert ended["reason"] == (ending.reason or ending.state.replace(" ", "_"))
         await page.goto(f"{stage.console.base}/?text={run.id}")
         await expect(page.locator(".runs tbody tr")).to_contain_text(ending.state)
+
+
+REWIND = Act("Rewind", (("Last iteration to keep", "{}"),))
+FORK = Act("Fork", (("Last iteration of the common past", "{}"),))
+KEPT = {"planning": 0, "escalated": 0, "out of budget": 0}
+"""The iteration to go back to, by the state of a live run. Those that are not listed go back to the first."""
+
+
+async def leap(page: Page, act: Act, to: int, by: By) -> None:
+    """Rewind or fork to the end of an iteration. If calls cannot be undone, the page asks once more."""
+    [(field, _)] = act.fields
+    await act._replace(fields=((field, str(to)),)).do(page, by)
+    dialog = page.get_by_role("dialog")
+    asks_again = page.get_by_text("Press the button again")
+    await expect(dialog.filter(has_not=asks_again)).to_have_count(0)
+    if await asks_again.count():
+        again = dialog.get_by_role("button", name=act.label)
+        await (again.click() if by == "click" else page.keyboard.press("Control+Enter"))
+    await expect(dialog).to_have_count(0)
+
+
+async def fork_from(stage: Stage, page: Page, run_id: str, to: int, by: By) -> str:
+    """Fork a run on its page. The fork's page shows where it comes from, and the run has stayed as it was."""
+    before = [entry.hash async for entry in read_journal(stage.client, run_id)]
+    await leap(page, FORK, to, by)
+    await page.wait_for_url(lambda url: "/runs/" in url and run_id not in url)
+    fork_id = page.url.rpartition("/")[2].partition("?")[0]
+    source = f"forked from {run_id} at iteration {to} by {OWNER}"
+    await expect(page.get_by_role("link", name=source)).to_be_visible()
+    await expect(page.locator(".acts")).to_contain_text(f"{OWNER} forked at iteration {to}")
+    [started] = await stage.journal(fork_id, "Started")
+    origin = started["forked_from"]
+    assert (origin["workflow_id"], origin["iteration"]) == (run_id, to)
+    assert [entry.hash async for entry in read_journal(stage.client, run_id)] == before
+    return fork_id
+
+
+async def rewind_on(stage: Stage, page: Page, run_id: str, to: int, by: By) -> None:
+    """Rewind a run on its page, which then shows who did it, also after a reload."""
+    await leap(page, REWIND, to, by)
+    done = page.locator(".acts > .act", has_text=f"{OWNER} rewound")
+    await expect(done).to_contain_text(f"in iteration {to}" if to else "before iteration 1", timeout=15_000)
+    await page.reload()
+    await expect(done).to_have_count(1)
+    [received] = [each for each in await stage.journal(run_id, "InterventionReceived") if each["kind"] == "rewind"]
+    assert (received["by"], received["to_iteration"]) == (OWNER, to)
+
+
+@pytest.mark.parametrize("by", WAYS)
+@pytest.mark.parametrize("state", [name for name in LIVE if LIVE[name].has_worker])
+async def test_a_live_run_is_forked_and_rewound(stage: Stage, state: str, by: By) -> None:
+    shown, to = LIVE[state].shown, KEPT.get(state, 1)
+    async with in_state(stage, state) as run, a_visit(stage.browser, stage.console) as visit:
+        page = await visit.open(f"{run.path}?open=0,1,2,3")
+        await expect(page.locator(".run-state")).to_contain_text(shown)
+        fork_id = await fork_from(stage, page, run.id, to, by)
+        await expect(page.locator(".run-state")).to_contain_text("completed" if state == "paused" else shown)
+        await end(stage, fork_id)
+        await page.goto(f"{stage.console.base}{run.path}?open=0,1,2,3")
+        await rewind_on(stage, page, run.id, to, by)
+        await page.set_viewport_size(TALL)
+        await expect(page.locator(".run-state")).to_contain_text(shown)
+        await expect(page.locator(LIVE[state].where)).to_contain_text(LIVE[state].text)
+        await expect_journal(stage, run.id, page)
+
+
+@pytest.mark.parametrize("by", WAYS)
+@pytest.mark.parametrize("name", ENDINGS)
+async def test_an_ended_run_is_forked_and_rewound(stage: Stage, name: str, by: By) -> None:
+    ending = ENDINGS[name]
+    to, again = ending.kept, ending.again or ending.state
+    async with ended_as(stage, name) as run, a_visit(stage.browser, stage.console) as visit:
+        page = await visit.open(run.path)
+        fork_id = await fork_from(stage, page, run.id, to, by)
+        await expect(page.locator(".run-state")).to_contain_text(again, timeout=15_000)
+        await page.goto(f"{stage.console.base}{run.path}?tab=timeline&open=0,1,2,3,4,5")
+        await rewind_on(stage, page, run.id, to, by)
+        await page.set_viewport_size(TALL)
+        await expect(page.locator(".run-state")).to_contain_text(again, timeout=15_000)
+        await expect_journal(stage, run.id, page)
+        await end(stage, fork_id)
+        await end(stage, run.id)
+
+
+@pytest.mark.parametrize("act", [REWIND, FORK], ids=lambda act: act.label)
+async def test_an_iteration_that_a_run_lacks_is_refused_in_the_dialog(stage: Stage, act: Act) -> None:
+    async with in_state(stage, "without a worker") as run, a_visit(stage.browser, stage.console) as visit:
+        page = await visit.open(run.path)
+        [(field, _)] = act.fields
+        await act._replace(fields=((field, "7"),)).do(page, "key")
+        await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("7")
+        assert await stage.journal(run.id, "InterventionReceived") == []
 
 
 async def test_a_stuck_run_shows_why_and_takes_guidance_once_it_is_mended(
@@ -328,8 +458,8 @@ async def test_a_stuck_run_shows_why_and_takes_guidance_once_it_is_mended(
             await wait_until_stuck(stage, run)
             await page.reload()
             await expect(page.locator(".trouble")).to_contain_text("No worker can continue this run", timeout=20_000)
-            await expect(page.locator(".trouble")).to_contain_text("a defect")
-            await expect(page.locator(".run-state")).to_contain_text("stuck")
+            await expect(page.locator(".trouble")).to_contain_text("a defect", timeout=20_000)
+            await expect(page.locator(".run-state")).to_contain_text("stuck", timeout=20_000)
             await expect(page.locator(".acts > .act").first).to_contain_text("received")
         await wait_until(lambda: is_on_record(run.handle), 60)
         await expect(page.locator(".trouble")).to_have_count(0, timeout=30_000)
@@ -358,30 +488,18 @@ async def test_an_act_while_the_server_is_away_is_applied_once_it_is_back(stage:
     assert [(each["kind"], each["by"]) for each in applied] == [("steer", OWNER)]
 
 
-IN_FIELDS = {"ReasoningComplete", "PolicyEvaluated", "ToolsDispatched", "ObservationsCollected"}
-"""Entries that a row shows as its reply and its calls."""
-
-
 @pytest.mark.parametrize("state", LIVE)
 async def test_a_reload_shows_the_same_state_and_each_entry_once(stage: Stage, state: str) -> None:
     async with in_state(stage, state) as run, a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(f"{run.path}?tab=timeline&open=0,1,2,3")
-        await page.set_viewport_size({"width": 1200, "height": 6_000})  # rows that are out of sight are not drawn
+        await page.set_viewport_size(TALL)
         before = (set[str](), dict[str, str]())
         for is_again in (False, True):
             if is_again:
                 await page.reload()
             await expect(page.locator(".run-state")).to_contain_text(LIVE[state].shown)
             await expect(page.locator(LIVE[state].where)).to_contain_text(LIVE[state].text)
-            entries = [entry async for entry in read_journal(stage.client, run.id)]
-            expected = [entry.event for entry in entries if entry.event not in IN_FIELDS]
-            shown = page.locator(".it-details .events > details > summary .faint")
-            await expect(shown).to_have_text([re.compile(f"^{event} ") for event in expected])
-            shown_rows = [
-                int(await row.get_attribute("data-number") or "") for row in await page.locator(".its > li").all()
-            ]
-            assert shown_rows == list(range(len(shown_rows)))
-            assert len(shown_rows) - len({entry.iteration for entry in entries}) in {0, 1}, "besides the one under way"
+            await expect_journal(stage, run.id, page)
             found = await controls_of(page)
             assert found == before or not is_again
             before = found
