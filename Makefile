@@ -49,8 +49,11 @@ check: setup ## Format, lint and strict types
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 
+CONSOLE_TESTS := tests/unit/console tests/integration/console tests/unit/config/test_run_time_settings.py \
+	tests/integration/worker/test_settings.py
+
 console-test: setup ## The console: its pages in a real browser, its interface, its figures
-	@$(BIN)/python -m pytest tests/console
+	@$(BIN)/python -m pytest $(PARALLEL) tests/console $(CONSOLE_TESTS)
 	@$(BIN)/python -m pytest tests/console/walk.py
 	@$(BIN)/python -m pytest -s tests/console/faults.py
 	@$(BIN)/python -m pytest tests/console/access.py

@@ -8,6 +8,7 @@ import gc
 import os
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -17,9 +18,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from orga.client.console.stream import hub
 from orga.client.history.converter import data_converter
+from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.console.test_doors import LOOKS, a_scene, slowest_beside_streams
+from tests.integration.console.test_console_events import VIEWERS, a_held_run, entry_seen, viewing
 from tests.support.browser import a_browser, a_visit
 from tests.support.console import Served, a_console
 from tests.support.runs.loop import WORKER_FACTS, a_loop
@@ -147,6 +151,60 @@ async def test_a_long_run_scrolls_smoothly_while_events_come_in(client: Client, 
         assert found["nodes"] < 1_500
         assert found["bytes"] < 150_000
         assert found["script"] < 60_000
+
+
+PAINTED = """() => new Promise((done) => new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (entry.name === "first-contentful-paint") done(entry.startTime);
+}).observe({ type: "paint", buffered: true }))"""
+
+
+async def test_a_page_paints_at_once(client: Client, long_run: str) -> None:
+    async with a_console(client) as console, a_browser() as browser:
+        times: list[float] = []
+        for _ in range(TIMES):
+            async with a_visit(browser, console) as visit:
+                times.append(await (await visit.open(f"/runs/{long_run}")).evaluate(PAINTED))
+        print(f"\nfirst paint: {median(times):.0f} ms")
+        assert median(times) < 200
+
+
+APPROVE = """() => new Promise((done) => {
+  const card = document.querySelector(".wait");
+  const began = performance.now();
+  const look = () => card.textContent.includes("approved by") && done(performance.now() - began);
+  new MutationObserver(look).observe(card, { childList: true, subtree: true, characterData: true });
+  card.querySelector("[data-key=a]").click();
+})"""
+"""Click, and return the milliseconds until the card shows the approval."""
+
+
+async def test_fifty_viewers_see_a_click_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "STREAMS_A_NAME", 2 * VIEWERS)
+    await register_missing(client)
+    acknowledged, seen = list[float](), list[float]()
+    async with a_browser() as browser:
+        for _ in range(TIMES):
+            async with (
+                a_held_run(client) as (loop, run, _),
+                a_console(client, loop.task_queue) as console,
+                a_visit(browser, console) as visit,
+                AsyncExitStack() as stack,
+            ):
+                viewers = [await stack.enter_async_context(viewing(console, f"run:{run.id}")) for _ in range(VIEWERS)]
+                page = await visit.open(f"/runs/{run.id}")
+                await page.wait_for_selector(".wait [data-key=a]:enabled")
+                for viewer in viewers:
+                    await viewer.until(lambda each: each.of("state"))
+                began = monotonic()
+                acknowledged.append(await page.evaluate(APPROVE))
+                for viewer in viewers:
+                    await viewer.until(lambda each: entry_seen(each, "ApprovalResolved"))
+                seen.append(max(entry_seen(viewer, "ApprovalResolved") or began for viewer in viewers) - began)
+                await loop.ended(run)
+    print(f"\nan approval by click: acknowledged after {median(acknowledged):.0f} ms, ", end="")
+    print(f"seen by {VIEWERS} viewers after {1000 * median(seen):.0f} ms")
+    assert median(acknowledged) < 300
+    assert median(seen) < 1.0
 
 
 TABS = 12
