@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import Any
+from urllib.parse import unquote
 
 from minijinja import Environment, safe
 from starlette.requests import Request
@@ -23,17 +24,23 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message
 
+from orga.client.console.doors import visitor_of
 from orga.client.console.problems import Problem
-from orga.client.console.routes import API
+from orga.client.console.routes import API, console_of, visible_run
+from orga.client.console.rows import task_of
+from orga.workflows.types.text import escaped_line
 
 STATIC = Path(__file__).parent / "static"
 FIRST_ANSWER_S = 2.0
 """Seconds. The browser shows the page's frame at once. Data that take longer are asked for by the page itself."""
 
+NAME_S = 0.25
+"""Seconds. The page's frame waits for the name of its run no longer than this."""
+
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 
-_FIRST = "\0"
-"""The place of the data in the rendered shell."""
+_CUT = "\0"
+"""Divides the rendered shell into the parts that are sent one after the other."""
 
 
 @dataclass(frozen=True)
@@ -133,21 +140,25 @@ def page_routes() -> Sequence[BaseRoute]:
 
     def page_route(page: Page) -> Route:
         async def show(request: Request) -> Response:
-            html = shell.render_template(
-                "shell.html",
-                page=page.module,
-                title=page.title,
-                navigation=navigation,
-                static=f"/static/{files.version}",
-                styles=[name for name in ("app.css", *page.styles, f"{page.module}.css") if name in files.files],
-                modules=files.modules(f"{page.module}.js"),
-                first=safe(_FIRST),
-            )
-            before, _, after = html.partition(_FIRST)
+            def html(name: str) -> list[str]:
+                """Return the head, the body up to the data, and what follows them."""
+                return shell.render_template(
+                    "shell.html",
+                    page=page.module,
+                    title=page.title,
+                    name=name,
+                    navigation=navigation,
+                    static=f"/static/{files.version}",
+                    styles=[each for each in ("app.css", *page.styles, f"{page.module}.css") if each in files.files],
+                    modules=files.modules(f"{page.module}.js"),
+                    cut=safe(_CUT),
+                ).split(_CUT)
 
             async def parts() -> AsyncGenerator[str]:
-                yield before  # the browser shows this while the data are read
-                yield await _first_answers(request, page) + after
+                yield html("")[0]  # the browser fetches the style sheets
+                _, body, end = html(await _name_of_run(request) if page.module == "run" else "")
+                yield body  # the browser shows it while the data are read
+                yield await _first_answers(request, page) + end
 
             headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
             if _takes_gzip(request):
@@ -197,6 +208,17 @@ async def _icon(request: Request) -> Response:
         f' stroke="#0f766e" stroke-width="2.5"/><circle cx="10" cy="10" r="3.2" fill="#0f766e"/>{mark}</svg>'
     )
     return _file_response(request, _File(content.encode(), TYPES[".svg"]), "max-age=86400")
+
+
+async def _name_of_run(request: Request) -> str:
+    """Return the task of the run that the page is about, or "" if it is not known at once."""
+    try:
+        async with asyncio.timeout(NAME_S):
+            console = console_of(request)
+            run = await visible_run(console.client, visitor_of(request), unquote(request.path_params["id"]))
+            return escaped_line(await task_of(console, run))
+    except Exception:
+        return ""  # the page shows what is wrong, from the answer to its own request
 
 
 async def _first_answers(request: Request, page: Page) -> str:

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from playwright.async_api import expect
 
+from orga.client.console.doors import cookie_name
 from orga.testing import ScriptedModel, answers
 from tests.console.stage import HOSTILE, STREAMED, Stage
 from tests.support.browser import a_visit, axe_violations
@@ -55,6 +56,17 @@ async def test_a_run_is_answered_approved_and_steered_on_its_page(stage: Stage) 
     [applied] = await stage.journal(run.id, "InterventionApplied")
     assert (answered["answer"], answered["by"], approved["approver"]) == ("The blue one", OWNER, OWNER)
     assert (applied["kind"], applied["by"]) == ("steer", OWNER)
+
+
+async def test_a_page_names_its_run_before_its_scripts_have_run(stage: Stage) -> None:
+    run = await stage.loop.start(f"do: answer {HOSTILE}")
+    context = await stage.browser.new_context(java_script_enabled=False)
+    base, token = stage.console.base, stage.console.console.doors.token
+    await context.add_cookies([{"name": cookie_name(base), "value": token, "url": base}])
+    page = await context.new_page()
+    await page.goto(f"{base}/runs/{run.id}")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("do: answer <script>")
+    await context.close()
 
 
 async def test_data_of_a_result_are_shown_against_their_schema(stage: Stage) -> None:
