@@ -148,7 +148,7 @@ class _ProtocolRun:
     async def _resume(self, run: AgentHandle, past: list[JournalEntry]) -> tuple[int | None, int | None]:
         """Decide what the request answers. Return the turn that asked, and the turn of a message that comes with it."""
         answers = self.given.resume or []
-        await decide(run, self.visitor, answers)
+        await decide(self.console, run, self.visitor, answers)
         if not isinstance(run, SessionHandle):
             return None, None
         turn = asked_turn(past, run.id, {each.interrupt_id for each in answers})
@@ -169,7 +169,7 @@ class _ProtocolRun:
         return None
 
     def _own_id(self, kind: str) -> str:
-        return own_id(kind, "agui", self.visitor.name, self.agent, self.given.thread_id)
+        return own_id(kind, self.visitor, "agui", self.agent, self.given.thread_id)
 
     async def _send(self, run: AgentHandle | None, past: list[JournalEntry]) -> tuple[AgentHandle | None, int | None]:
         """Send the message of the request, if there is one. Return the run, and the turn to show.

@@ -7,8 +7,10 @@ from pydantic_core import to_json
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
+from orga.client.console.routes import Console
 from orga.client.errors import Refused
 from orga.client.frontends.reach import OpenWait, held_arguments, open_waits
+from orga.client.frontends.threads import find_run
 from orga.client.frontends.turns import read_past
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
@@ -69,7 +71,7 @@ def _response_schema(asked: OpenWait) -> dict[str, Any]:
     return {"type": "object", "properties": keys, "required": required, "additionalProperties": False}
 
 
-async def decide(thread: AgentHandle, visitor: Visitor, entries: "Sequence[ResumeEntry]") -> None:
+async def decide(console: Console, thread: AgentHandle, visitor: Visitor, entries: "Sequence[ResumeEntry]") -> None:
     """Decide what the entries answer. An interrupt that is decided already stays as it is.
 
     Raises:
@@ -81,7 +83,9 @@ async def decide(thread: AgentHandle, visitor: Visitor, entries: "Sequence[Resum
     for entry in entries:
         asked = waits.get(entry.interrupt_id)
         if asked is None:
-            await _require_decided(thread, entry.interrupt_id)
+            if not await _is_decided(console, thread, visitor, entry.interrupt_id):
+                problem = f"this thread has no interrupt {entry.interrupt_id[:200]!r}. Take the ids of its last run"
+                raise Problem(404, f"resume: {problem}")
             continue
         role = "operator" if asked.wait.kind == "answer" else "approver"
         if not visitor.may(role):
@@ -92,13 +96,12 @@ async def decide(thread: AgentHandle, visitor: Visitor, entries: "Sequence[Resum
         await act()
 
 
-async def _require_decided(thread: AgentHandle, interrupt_id: str) -> None:
+async def _is_decided(console: Console, thread: AgentHandle, visitor: Visitor, interrupt_id: str) -> bool:
     run_id, _, wait_id = interrupt_id.rpartition("/")
-    if run_id == thread.id or run_id.startswith(f"{thread.id}."):
-        past = await read_past(AgentHandle(thread.client, run_id))
-        if any(entry.data.get("id") == wait_id and not entry.run for entry in past):
-            return
-    raise Problem(404, f"resume: this thread has no interrupt {interrupt_id[:200]!r}. Take the ids of its last run")
+    is_of_thread = run_id == thread.id or run_id.startswith(f"{thread.id}.")
+    if not is_of_thread or (run := await find_run(console, visitor, run_id)) is None:
+        return False
+    return any(entry.data.get("id") == wait_id and not entry.run for entry in await read_past(run))
 
 
 def _decisions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Sequence[Callable[[], Awaitable[Any]]]:

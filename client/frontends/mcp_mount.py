@@ -23,7 +23,6 @@ from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
 
 _KEPT_SERVERS = 100
-_WRITING_TOOLS = ("start_run", "answer", "steer", "abort")
 
 _BY_THE_DOORS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 """The doors of the console have checked the host and the origin."""
@@ -75,11 +74,14 @@ def _server_for(console: Console, visitor: Visitor, *, may_decide: bool) -> MCPS
 
     tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
     reach = Reach(
-        console.client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant, check, count_write
+        console.client,
+        visitor.name,
+        "",
+        lambda run: may_see(visitor, run),
+        serve,
+        tenant,
+        check,
+        count_write,
+        may_write=visitor.may("operator") and not console.doors.read_only,
     )
-    may_write = not console.doors.read_only
-    server = build_server(reach, may_decide=may_decide and may_write and visitor.may("approver"))
-    if not (may_write and visitor.may("operator")):
-        for name in _WRITING_TOOLS:
-            server.remove_tool(name)
-    return server
+    return build_server(reach, may_decide=may_decide and visitor.may("approver"))

@@ -152,7 +152,7 @@ class Runs:
         """
         offered = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
         asked = [wait for wait in waits if wait.wait.kind == "answer" and self._key(wait) not in self._declined]
-        if offered is None or not asked or within_s <= 0:
+        if offered is None or not asked or within_s <= 0 or not self.reach.may_write:
             return None
         wait = asked[0]
         answer: dict[str, Any] = {"type": "string", "title": "Answer", "maxLength": MAX_ANSWER_CHARS}
@@ -188,6 +188,7 @@ class Runs:
         self._declined.add((asker.id, question))
         text = (result.content or {}).get("answer") if result.action == "accept" else None
         if isinstance(text, str) and text.strip():
+            self.reach.count_write()
             with suppress(Refused):  # somebody else was first, or it is none of the options: then it still waits
                 await asker.answer(text, question, self.reach.by)
 
@@ -308,11 +309,11 @@ def build_server(
             await run.abort(why, by=reach.by)
         return await runs.follow(ctx, run, wait_s)
 
-    tool(start_run)
     tool(run_state, reads)
     tool(result, reads)
-    for function in (answer, steer, abort, *([decide] if may_decide else [])):
-        tool(function)
+    if reach.may_write:
+        for function in (start_run, answer, steer, abort, *([decide] if may_decide else [])):
+            tool(function)
     for name, purpose in (agent_tools or {}).items():
         asks = _with_errors(_agent_tool(start_run, name))
         server.add_tool(asks, name=_tool_name(name), description=f"Give a task to the agent {name}. {purpose}".strip())

@@ -20,6 +20,7 @@ from orga.workflows.types.json_text import as_object, as_objects, as_text, inner
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW, TENANT
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.text import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,6 +44,8 @@ class Reach:
     """Raises InvalidInput for a run that no worker would take."""
     count_write: Callable[[], None] = lambda: None
     """Raises InvalidInput if the person writes too often."""
+    may_write: bool = True
+    """Whether the person may start, answer and guide runs."""
 
     async def open(self, run_id: str, *, is_write: bool = False) -> AgentHandle:
         """Return the handle of a run that this front end may see. A live run gets a worker.
@@ -66,7 +69,22 @@ class Reach:
     async def start(
         self, kind: Literal["agent", "goal", "session"], agent: str, task: str = "", run_id: str | None = None
     ) -> AgentHandle:
-        """Start a run. A session begins without a task. Raise InvalidInput if no worker would take the run."""
+        """Start a run. A session begins without a task.
+
+        Raises:
+            InvalidInput: No worker would take the run, or its id is taken.
+        """
+        try:
+            return await self._start(kind, agent, task, run_id)
+        except OrgaError as error:
+            if run_id is None or type(error) is not OrgaError:
+                raise
+            # the error names the state of a run that may belong to somebody else
+            raise InvalidInput(f"id: {one_line(run_id)!r} is taken by another run. Choose another id") from None
+
+    async def _start(
+        self, kind: Literal["agent", "goal", "session"], agent: str, task: str, run_id: str | None
+    ) -> AgentHandle:
         given = {"agent": agent} if self.tenant is None else {"agent": agent, "tenant": self.tenant}
         # the run itself sets its tenant only later
         attributes = TypedSearchAttributes([SearchAttributePair(TENANT, self.tenant)] if self.tenant else [])

@@ -5,6 +5,7 @@ read again from any `sequence_number`, because the numbers count what the journa
 """
 
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from orga.workflows.types.text import clean_json
 
 AgentNames = Callable[[], Sequence[str]]
 
+_TURN = re.compile("[1-9][0-9]{0,7}")
 _TOO_OLD = "previous_response_id: {} is not the newest response of its session. Send the id of the newest one"
 
 
@@ -151,7 +153,7 @@ def _admitted(request: Request, role: Role, *, is_write: bool) -> tuple[Console,
 async def _session_of(console: Console, visitor: Visitor, response_id: str) -> tuple[SessionHandle, int]:
     name, _, turn = response_id.removeprefix("resp_").rpartition(".")
     found = await find_run(console, visitor, name)
-    if not isinstance(found, SessionHandle) or not turn.isdecimal() or not 0 < int(turn[:9]) < 10**8:
+    if not isinstance(found, SessionHandle) or not _TURN.fullmatch(turn):
         raise Problem(404, f"there is no response {response_id[:200]!r}. Its id begins with resp_")
     return found, int(turn)
 
@@ -165,6 +167,8 @@ async def _create(request: Request) -> Response:
     agent, previous = as_text(body.get("model")) or "default", as_text(body.get("previous_response_id"))
     if body.get("tools"):
         raise Problem(422, "tools: an agent has its own tools. Leave them out")
+    if body.get("conversation"):
+        raise Problem(422, "conversation: there are none. Send the previous_response_id of the newest response")
     messages = _messages(body)
     require_room(console, visitor)
     if previous:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any, Literal
 
 from sse_starlette import EventSourceResponse
@@ -11,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Console, console_of, visible_run
+from orga.client.console.routes import Console, console_of, derived_id, visible_run
 from orga.client.console.start import START_KINDS, begin_run, checked_input
 from orga.client.errors import NotAnAgent, OrgaError, RunEnded, RunNotFound
 from orga.client.frontends.turns import read_past
@@ -67,9 +66,10 @@ class TurnStream(EventSourceResponse):
             await super().__call__(scope, receive, send)
 
 
-def own_id(kind: str, *parts: str) -> str:
-    """Return the id of a run that a client names: nobody else can name it, or learn whether it exists."""
-    return f"{kind}-{sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
+def own_id(kind: str, visitor: Visitor, *parts: str) -> str:
+    """Return the id of a run that a client names. Another name, or the same one in other tenants, gets another id."""
+    named = (visitor.name, *sorted(visitor.tenants or ()), *parts)
+    return f"{kind}-{derived_id(*named)}"
 
 
 async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str | None = None) -> AgentHandle | None:
@@ -92,15 +92,19 @@ async def start_thread(
     """Start a session or a goal, or return the one that the same request has started at the same time.
 
     Raises:
-        Problem: The input is invalid, or its tenant is not one of the visitor's.
+        Problem: The input is invalid, its tenant is not one of the visitor's, or the id is taken.
     """
+    if not isinstance(given.get("tenant", ""), str):
+        raise Problem(422, "tenant: must be a string")
     how = START_KINDS[kind]
     console.doors.count_start(visitor)
     try:
         await begin_run(console, visitor, how, checked_input(console, visitor, how, given), run_id)
-    except OrgaError:
+    except OrgaError as error:
         if found := await find_run(console, visitor, run_id):
             return found
+        if type(error) is OrgaError:  # it names the state of a run that does not exist for the visitor
+            raise Problem(409, "the id of this thread is taken. Take another one") from None
         raise
     return (SessionHandle if kind == "session" else AgentHandle)(console.client, run_id)
 

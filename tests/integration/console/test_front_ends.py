@@ -6,10 +6,16 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, cast
+from urllib.parse import quote
 from uuid import uuid4
 
+import httpx2
 import openai
 import pytest
+from mcp import Client as McpClient
+from mcp.client.context import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitRequestParams, ElicitResult
 from openai import AsyncOpenAI
 from starlette.requests import HTTPConnection
 from temporalio.client import Client
@@ -21,7 +27,7 @@ from orga.client.frontends.agui import agui_adapter
 from orga.client.frontends.mcp_mount import mcp_adapter
 from orga.client.frontends.responses import responses_adapter
 from orga.client.journal.reading import read_journal
-from orga.client.runs.sessions import SessionHandle
+from orga.client.runs.sessions import SessionHandle, start_session
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.goals.requests import goal_prompt_in
@@ -101,6 +107,7 @@ MANY = Limits(writes=1_000, starts=1_000)
 
 class Stage(NamedTuple):
     console: Served
+    queue: str
     model: Model
     pay: FakeTool
     sdks: dict[str, AsyncOpenAI]
@@ -143,7 +150,7 @@ async def stage(client: Client) -> AsyncGenerator[Stage]:
         a_console(own, loop.task_queue, adapters=adapters, doors_kind=Tenants, limits=MANY) as console,
     ):
         set_client_home(own, loop.task_queue, None)
-        stage = Stage(console, model, pay, {})
+        stage = Stage(console, loop.task_queue, model, pay, {})
         yield stage
         for sdk in stage.sdks.values():
             await sdk.close()
@@ -441,6 +448,113 @@ async def test_sessions_of_another_tenant_do_not_exist(stage: Stage) -> None:
         other, own = await intruder.run(say="hi"), await owner.run(say="and now?")
     assert (other.result["output"], other.state["run"] != session) == ("You said: hi", True)
     assert own.state["run"] == session
+
+
+ODD_TURNS = ("0", "01", "-1", "1.1", "٣", "1" * 20, f"000000001{'9' * 5_000}", "1\0", "x", "", "\n")
+
+
+async def test_a_response_of_others_and_an_odd_id_look_like_one_that_does_not_exist(stage: Stage) -> None:
+    client, url = stage.console.http, f"{stage.console.base}/v1/responses"
+    theirs = await stage.openai("ann-approver-north").responses.create(model="default", input="hello")
+    south = {"Authorization": "Bearer eve-approver-south", "X-Orga-Console": "1"}
+    own = await stage.openai("eve-approver-south").responses.create(model="default", input="hello")
+    beginning = own.id.removesuffix("1")
+    odd = [f"{beginning}{turn}" for turn in ODD_TURNS]
+    for given in (theirs.id, theirs.id.replace(".1", ".7"), "resp_none.1", f"resp_{'x' * 2_000}.1", "../x", *odd):
+        quoted = quote(given, safe="")
+        answers = [
+            await client.get(f"{url}/{quoted}", headers=south),
+            await client.post(f"{url}/{quoted}/cancel", headers=south, json={}),
+            await client.post(url, headers=south, json={"input": "x", "previous_response_id": given or "resp_"}),
+        ]
+        texts = {each.json()["error"]["message"] for each in answers[: 1 if "\0" in given else 3]}
+        assert {each.status_code for each in answers} == {404}, (given[:80], texts)
+        if len(given) < 100 and given not in odd:
+            assert texts == {f"there is no response {given!r}. Its id begins with resp_"}
+
+
+async def test_an_interrupt_of_others_looks_like_one_that_does_not_exist(stage: Stage) -> None:
+    thread = f"session-{uuid4()}"
+    async with stage.agui("eve-approver-south", thread) as client:
+        state = (await client.run(say="hello")).state
+        own, messages = state["run"], list[str]()
+        foreign = await start_session(
+            stage.console.console.client, {"tenant": "north"}, session_id=f"{own}.1", task_queue=stage.queue
+        )
+        await foreign.send("hello")
+        for wanted in (f"{foreign.id}/x", f"{own}.2/x", f"{own}.{'x' * 2_000}/x", f"{own}/\n", "/", ""):
+            refused = await client.run(resume={"approved": True}, interrupts=[wanted])
+            messages.append(refused.events[-1]["message"].replace(repr(wanted[:200]), "ID"))
+        await foreign.close()
+    assert set(messages) == {"resume: this thread has no interrupt ID. Take the ids of its last run"}
+
+
+async def test_one_name_in_two_tenants_has_two_threads(stage: Stage) -> None:
+    thread = str(uuid4())
+    async with stage.agui("ann-operator-north", thread) as north, stage.agui("ann-operator-south", thread) as south:
+        first, second = await asyncio.gather(north.run(say="one"), south.run(say="two"))
+    assert (first.result["output"], second.result["output"]) == ("You said: one", "You said: two")
+    assert first.state["run"] != second.state["run"]
+
+
+async def test_a_viewer_changes_nothing(stage: Stage) -> None:
+    asked = await stage.openai("ann-operator-north").responses.create(model="default", input="ask")
+    viewer = {"Authorization": "Bearer vera-viewer-north", "X-Orga-Console": "1"}
+    session = SessionHandle(stage.console.console.client, asked.id.removeprefix("resp_").rpartition(".")[0])
+    for path in ("/agui/default", "/v1/responses", f"/v1/responses/{asked.id}/cancel", "/v1/responses/none.1/cancel"):
+        refused = await stage.console.http.post(f"{stage.console.base}{path}", headers=viewer, json={})
+        assert (refused.status_code, "needs the role operator" in refused.text) == (403, True)
+    forms = list[str]()
+
+    async def fill_in(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        assert context
+        forms.append(params.message)
+        return ElicitResult(action="accept", content={"answer": "red"})
+
+    for token, has_forms in (("vera-viewer-north", False), ("ann-operator-north", True)):
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http,
+            McpClient(
+                streamable_http_client(f"{stage.console.base}/mcp", http_client=http), elicitation_callback=fill_in
+            ) as client,
+        ):
+            shown = (await client.call_tool("run_state", {"run_id": session.id, "wait_s": 2})).structured_content
+        assert shown
+        assert bool(forms) == has_forms
+        assert (shown["state"], [wait["question"] for wait in shown["waits"]]) == (
+            ("running", []) if has_forms else ("waiting", ["Which one?"])
+        )
+    assert (await session.result_of(1)).output == "all done"
+
+
+FROM_ELSEWHERE = [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}]
+
+
+@pytest.mark.parametrize("header", FROM_ELSEWHERE, ids=["another host", "another origin", "no origin"])
+@pytest.mark.parametrize("path", ["/agui/default", "/v1/responses", "/mcp"])
+async def test_a_token_counts_only_at_the_consoles_own_address(stage: Stage, path: str, header: dict[str, str]) -> None:
+    login = {"Authorization": "Bearer ann-approver", "Accept": "application/json, text/event-stream"}
+    answer = await stage.console.http.post(f"{stage.console.base}{path}", headers=login | header, json={})
+    assert (answer.status_code, "not this console's own" in answer.text) == (403, True)
+
+
+async def test_a_taken_id_reveals_nothing_of_its_run(stage: Stage) -> None:
+    theirs = await stage.openai("ann-operator-north").responses.create(model="default", input="hello")
+    run_id = theirs.id.removeprefix("resp_").rpartition(".")[0]
+    tool = ("--method", "tools/call", "--tool-name", "start_run", "--tool-arg", "task=x")
+    taken = await stage.mcp("eve-operator-south", *tool, "--tool-arg", f"run_id={run_id}")
+    assert taken["content"][0]["text"].endswith(f"id: {run_id!r} is taken by another run. Choose another id")
+
+
+@pytest.mark.parametrize("tenant", [["north"], {"a": 1}, 5, "south"], ids=str)
+async def test_a_tenant_that_is_not_the_visitors_starts_nothing(stage: Stage, tenant: Any) -> None:
+    login = {"Authorization": "Bearer ann-operator-north"}
+    body = {"input": "x", "metadata": {"tenant": tenant}}
+    answer = await stage.console.http.post(f"{stage.console.base}/v1/responses", headers=login, json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tenant")
+    async with stage.agui("ann-operator-north") as client:
+        refused = await client.run(say="hi", forwarded={"tenant": tenant})
+    assert refused.events[-1]["message"].startswith("tenant: must be")
 
 
 async def test_a_turn_that_was_never_sent_does_not_exist(stage: Stage) -> None:
