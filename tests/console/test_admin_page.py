@@ -34,7 +34,7 @@ async def test_settings_are_edited_compared_saved_and_taken_back(
 
         await page.get_by_label(LIMIT).fill("9")
         await page.get_by_role("button", name="Review and save").click()
-        await expect(page.locator(".diff .come").last).to_contain_text("9")
+        await expect(page.locator(".diff .tone-done").last).to_contain_text("9")
         assert await axe_violations(page) == []
         await page.get_by_role("dialog").get_by_role("button", name="Save").click()
         await expect(page.get_by_text("Saved as version 1")).to_be_visible()

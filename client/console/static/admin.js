@@ -8,7 +8,7 @@ import { DASH, capital, time, words } from "./format.js";
 import { glyph, stateMark } from "./marks.js";
 import { announce, ask, setTitle, show } from "./shell.js";
 import { computed, h, signal } from "./ui.js";
-import { asJson, button, chip, chips, copy, empty, failed, plain, table, view } from "./widgets.js";
+import { asJson, button, chip, chips, copy, empty, failed, plain, submits, table, view } from "./widgets.js";
 
 /** @typedef {import("./ui.js").Child} Child */
 /** @typedef {[name: string, cell: (item: any) => Child][]} Columns */
@@ -112,17 +112,13 @@ const models = () => checked("/models", ({ items }) => list("Models", MODELS, it
 const tools = () => checked("/tools", ({ items, servers }) =>
   [servers.length ? list("MCP servers", SERVERS, servers) : null, list("Tools", TOOLS, items)]);
 
-const policies = () => view(read("/policies"),
-  ({ engine,
-    version,
-    problem,
-    items }) => [h("p.soft", "Engine ", h("strong", engine), version ? [", version ", h("code", version)] : null,
-                   ". Policies are edited in their files, never here."),
-    problem ? h("p.error", problem) : null,
-    policyTest(),
-    items.length ? list("Policies", POLICIES, items)
-                 : empty("No policies of your own",
-                     ["The engine's own rules count. Write some with ", h("code", "orga policy"), "."]),
+const NO_POLICY = ["The engine's own rules count. Write some with ", h("code", "orga policy"), "."];
+const policies = () => view(read("/policies"), ({ engine, version, problem, items }) => [
+  h("p.soft", "Engine ", h("strong", engine), version ? [", version ", h("code", version)] : null,
+    ". Policies are edited in their files, never here."),
+  problem ? h("p.error", problem) : null,
+  policyTest(),
+  items.length ? list("Policies", POLICIES, items) : empty("No policies of your own", NO_POLICY),
 ]);
 
 /** Judge a call that is only proposed. */
@@ -134,19 +130,14 @@ function policyTest() {
   const effect = h("select", { "aria-label": "Effect" }, h("option", { value: "" }, "effect of the built-in tool"),
     effects.map((value) => h("option", { value }, words(value))));
   const values = h("textarea.code", { rows: 3, "aria-label": "Arguments as JSON", placeholder: '{"command": "ls"}' });
-  const judge = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const judge = async () => {
     const { problem, value } = parse(values.value);
-    const call = {
-      tool: tool.value,
-      arguments: value ?? {},
-      agent: agent.value || undefined,
-      effect: effect.value || undefined
-    };
+    const more = { agent: agent.value || undefined, effect: effect.value || undefined };
+    const call = { tool: tool.value, arguments: value ?? {}, ...more };
     found.value = problem ? { problem: new Problem(0, `arguments: ${problem}`) }
       : await post("/policies/test", call).catch((failure) => ({ problem: failure }));
   };
-  return h("form.card.stack", { onsubmit: judge }, h("h2", "Judge a call"), h("p.small.soft", "Nothing is run."),
+  return h("form.card.stack", submits(judge), h("h2", "Judge a call"), h("p.small.soft", "Nothing is run."),
     h("div.fields", tool, agent, effect), values, h("div.row", h("button.primary", "Judge it")),
     () => {
       if (!found.value) return null;
@@ -190,20 +181,12 @@ function schedules() {
     ["State", (one) => [stateMark(one.paused ? "paused" : "active"), one.note ? h("p.small.soft", one.note) : null]],
     ["Times", (one) => [lines(one.times, (text) => h("code", text)), h("span.small.faint", one.time_zone)]],
     ["Next runs", (one) => lines(one.next.slice(0, 3), time)],
-    [
-      "Last runs",
-      (one) => lines(one.runs.slice(-3).reverse(),
-        ({ id, at, state }) => [h("a", { href: runPath(id) }, time(at)), " ", state ? stateMark(state) : null])
-    ],
-    [
-      "Actions",
-      (one) => (may("admin") ? h("div.row",
-                                 [one.paused ? "resume" : "pause", "trigger", "delete"].map(
-                                   (kind) => button(capital(kind), () => act(one, kind),
-                                     { class: kind === "delete" ? "small danger" : "small" })))
-                             : null)
-    ],
+    ["Last runs", (one) => lines(one.runs.slice(-3).reverse(),
+      ({ id, at, state }) => [h("a", { href: runPath(id) }, time(at)), " ", state ? stateMark(state) : null])],
+    ["Actions", (one) => may("admin") ? h("div.row", actsOn(one).map((kind) =>
+      button(capital(kind), () => act(one, kind), { class: kind === "delete" ? "small danger" : "small" }))) : null],
   ];
+  const actsOn = (/** @type {any} */ { paused }) => [paused ? "resume" : "pause", "trigger", "delete"];
   const none = ["A schedule starts runs at set times. Make one with ", h("code", "orga schedule"), "."];
   return [
     () => (outcome.value ? h("p", { role: "status" }, outcome.value) : null),
@@ -217,13 +200,12 @@ function knowledge() {
     type: "search", "aria-label": "Search the knowledge", placeholder: "What do the agents know about …",
   });
   const tenant = h("input", { "aria-label": "Tenant", placeholder: "Tenant" });
-  const search = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const search = async () => {
     const query = new URLSearchParams({ text: text.value, ...(tenant.value ? { tenant: tenant.value } : {}) });
     found.value = await get(`/knowledge?${query}`).catch((problem) => ({ problem }));
   };
   return [
-    h("form.row", { onsubmit: search }, text, tenant, h("button.primary", "Search")),
+    h("form.row", submits(search), text, tenant, h("button.primary", "Search")),
     () => {
       if (!found.value) return empty("Search what runs and people have learnt", "Each fact shows its source.");
       const { problem, items } = found.value;

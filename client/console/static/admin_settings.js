@@ -5,7 +5,7 @@ import { control } from "./form.js";
 import { DASH, time } from "./format.js";
 import { dialog } from "./shell.js";
 import { batch, computed, h, signal } from "./ui.js";
-import { button, empty, failed, table, view } from "./widgets.js";
+import { button, empty, facts, failed, table, view } from "./widgets.js";
 
 /** @typedef {import("orga-api").SettingItem} Setting */
 /** @typedef {import("orga-api").Answer<"/settings">} Settings */
@@ -101,15 +101,13 @@ function row(one) {
   };
   const errors = () => (problem.value?.errors ?? []).filter(({ where }) => where.split(", ").includes(key));
   const reset = () => edit(key, isSaved(one) ? RESET : undefined);
-  const set = (/** @type {any} */ next) => next === undefined ? reset()
-                                                              : edit(key, isSame(next, value) ? undefined : next);
+  const set = (/** @type {any} */ next) =>
+    next === undefined ? reset() : edit(key, isSame(next, value) ? undefined : next);
   const isText = String(value ?? "").length > 60 || /prompts|instructions/.test(key);
   const schema = { ...one.range, type: one.type, default: one.default, isRequired: true };
   return h("div.setting", { class: () => (changed.value ? "changed" : "") },
     h("div",
-      h("label",
-        { for: id, title: key
-        },
+      h("label", { for: id, title: key },
         h("span.unseen", `${groupOf(key)}.`), h("code", key.slice(groupOf(key).length + 1))),
       description ? h("p.small.soft", description) : null, variables(one)),
     h("div.stack",
@@ -125,10 +123,8 @@ function row(one) {
 
 /** @param {Setting} one */
 const variables = ({ template_variables: all }) => all?.length
-  ? h("details.small.soft", h("summary", "Placeholders"), h("dl.facts", all.map(({ name,
-      description,
-      needed }) => [h("dt", h("code", name), needed ? " (needed)" : ""), h("dd", description)])))
-  : null;
+  ? h("details.small.soft", h("summary", "Placeholders"), facts(all.map(({ name, description, needed }) =>
+    [[h("code", name), needed ? " (needed)" : ""], description]))) : null;
 
 /** The whole set with the edits. @param {Setting[]} items */
 function wholeSet(items) {
@@ -194,7 +190,7 @@ function difference(before, after) {
   const block = (lines, sign, name, label) => lines.slice(start, lines.length - end).map((line) =>
     h("div", { class: name }, h("span", { "aria-label": label }, `${sign} `), line));
   return h("pre.diff",
-    equal(start), block(old, "-", "gone", "before"), block(fresh, "+", "come", "after"), equal(end));
+    equal(start), block(old, "-", "tone-fail", "before"), block(fresh, "+", "tone-done", "after"), equal(end));
 }
 
 /** @param {Settings} data @param {Source} source */

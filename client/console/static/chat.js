@@ -13,7 +13,7 @@ import { stateMark } from "./marks.js";
 import { announce, setTitle, show } from "./shell.js";
 import { computed, each, effect, h, onChange, signal, stable, untracked } from "./ui.js";
 import { waitKeys, waitList } from "./waits.js";
-import { button, chip, failed, labelled, pageOf, skeleton, suggestions } from "./widgets.js";
+import { button, chip, failed, labelled, pageOf, skeleton, submits, suggestions } from "./widgets.js";
 
 const id = pageId();
 
@@ -41,8 +41,7 @@ const takeOwn = (goal) => {
 function composer(placeholder, send, modes) {
   const problem = signal("");
   const isBusy = signal(false);
-  const submit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const submit = async () => {
     const text = area.value.trim();
     if (!text || isBusy.peek()) return;
     isBusy.value = true;
@@ -57,17 +56,15 @@ function composer(placeholder, send, modes) {
     isBusy.value = false;
     area.focus();
   };
-  const onkeydown = (/** @type {KeyboardEvent} */ event) =>
-    event.key === "Enter" && !event.shiftKey && !event.isComposing && void submit(event);
-  const area = h("textarea", {
-    rows: 1,
-    placeholder,
-    "aria-label": placeholder,
-    value: draft.get(),
-    oninput: () => draft.set(area.value),
-    onkeydown,
-  });
-  return h("form.composer", { onsubmit: submit }, modes,
+  const onkeydown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    void submit();
+  };
+  const oninput = () => draft.set(area.value);
+  const label = { placeholder, "aria-label": placeholder };
+  const area = h("textarea", { rows: 1, ...label, value: draft.get(), oninput, onkeydown });
+  return h("form.composer", submits(submit), modes,
     h("p.error", { role: "alert", hidden: () => !problem.value }, problem),
     h("div.composer-line", area,
       h("button.primary", { type: "submit", "aria-disabled": () => String(isBusy.value) }, "Send")));

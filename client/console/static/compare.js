@@ -93,8 +93,8 @@ const people = ({ events }, marked) => events.flatMap((event) => {
 function cell(record, differences, side) {
   if (!record) return h(`div.cell.is-absent.side-${side}`, h("span.faint", "not reached"));
   const { number, reply, calls, scores, usage, started, ended } = record;
-  const marked = (/** @type {string[]} */...names) => (
-    names.some((name) => differences.includes(name)) ? "differs" : "");
+  const marked = (/** @type {string[]} */ ...names) =>
+    names.some((name) => differences.includes(name)) ? "differs" : "";
   const tokens = `${count((usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0))} tok`;
   return h(`div.cell.side-${side}`,
     people(record, marked),
@@ -163,30 +163,25 @@ function inputs() {
 function comparison() {
   const source = resource(`/compare?a=${encodeURIComponent(ids.a)}&b=${encodeURIComponent(ids.b)}`);
   const isOnly = () => address.get("only") === "differences";
-  const later = () => source.data.value?.rows.filter(({ differs, a, b }) => !isOnly() || differs.length || !a || !b) ??
-    [];
-  return pageOf("Compare", source,
-    (first) => [h("div.page-head", h("h1", "Compare"),
-                  h("a.button.end", { href: `/compare?a=${encodeURIComponent(ids.b)}&b=${encodeURIComponent(ids.a)}` },
-                    "Swap"),
-                  h("a.button", { href: "/compare" }, "Other runs")),
-      h("div.pair.heads", SIDES.map((side) => head(first[side], side))),
-      first.fork
-        ? h("p", `${first.fork === "a" ? "A is a fork of B" : "B is a fork of A"} at iteration ${first.common}.`)
-        : null,
-      totals(first), inputs(),
-      h("section.stack",
-        h("div.page-head", h("h2", "Iterations"),
-          chip("Only what differs", isOnly, () => address.set({ only: isOnly() ? "" : "differences" }))),
-        first.common ? commonPart(first.common)
-                     : h("p.soft", "These runs have no iteration in common. They are aligned by number."),
-        () => (later().length ? h("ol.pairs", later().map(compared)) : h("p.soft", "No further iteration differs.")),
-        () => {
-          const next = source.data.value?.next;
-          return next ? button("Show more iterations", () => source.more(`&next=${encodeURIComponent(next)}`, "rows"))
-                      : null;
-        }),
-      results(first),
+  const rows = () => source.data.value?.rows ?? [];
+  const later = () => rows().filter(({ differs, a, b }) => !isOnly() || differs.length || !a || !b);
+  const next = () => encodeURIComponent(source.data.value?.next ?? "");
+  const swapped = `/compare?a=${encodeURIComponent(ids.b)}&b=${encodeURIComponent(ids.a)}`;
+  return pageOf("Compare", source, (first) => [
+    h("div.page-head", h("h1", "Compare"), h("a.button.end", { href: swapped }, "Swap"),
+      h("a.button", { href: "/compare" }, "Other runs")),
+    h("div.pair.heads", SIDES.map((side) => head(first[side], side))),
+    first.fork ? h("p", `${first.fork === "a" ? "A is a fork of B" : "B is a fork of A"} at iteration ${first.common}.`)
+      : null,
+    totals(first), inputs(),
+    h("section.stack",
+      h("div.page-head", h("h2", "Iterations"),
+        chip("Only what differs", isOnly, () => address.set({ only: isOnly() ? "" : "differences" }))),
+      first.common ? commonPart(first.common)
+        : h("p.soft", "These runs have no iteration in common. They are aligned by number."),
+      () => (later().length ? h("ol.pairs", later().map(compared)) : h("p.soft", "No further iteration differs.")),
+      () => (next() ? button("Show more iterations", () => source.more(`&next=${next()}`, "rows")) : null)),
+    results(first),
   ]);
 }
 

@@ -52,8 +52,8 @@ const schemaAt = (form, path) =>
   path.reduce((found, key) => resolved(form.schema, found.properties?.[key]), resolved(form.schema, form.schema));
 
 /** The paths of all keys of an object. @param {Form} form @param {string[]} [path] */
-export const keysOf = (form,
-  path = []) => Object.keys(schemaAt(form, path).properties ?? {}).map((key) => [...path, key]);
+export const keysOf = (form, path = []) =>
+  Object.keys(schemaAt(form, path).properties ?? {}).map((key) => [...path, key]);
 
 /** @param {Form} form @param {string[][]} paths */
 export const fields = (form, paths) => paths.map((path) => field(form, path));
@@ -131,8 +131,8 @@ export function control(schema, common, read, write, { isLong = false, choices, 
     const take = (/** @type {HTMLInputElement} */ input) =>
       input.validity.badInput || write(input.value === "" ? undefined : Number(input.value));
     const { minimum: min, maximum: max } = schema;
-    return h(
-      "input", text(take, { type: "number", inputmode: "decimal", step: type === "integer" ? 1 : "any", min, max }));
+    const step = type === "integer" ? 1 : "any";
+    return h("input", text(take, { type: "number", inputmode: "decimal", step, min, max }));
   }
   if (type === "string") {
     const attributes = text((input) => write(input.value || undefined), { maxlength: schema.maxLength });
@@ -196,7 +196,6 @@ function jsonArea(attributes, read, write, check = () => "") {
 
 /** The whole value as JSON, in step with the form. @param {Form["value"]} value @param {string} label */
 export const jsonView = (value, label) => h("div.stack",
-  jsonArea({rows: 14, "aria-label": label}, () => value.value, (next) => (value.value = next ?? {}),
-    (next) => (
-      next === undefined || (typeof next === "object" && !Array.isArray(next)) ? "" : "this is no JSON object")),
+  jsonArea({ rows: 14, "aria-label": label }, () => value.value, (next) => (value.value = next ?? {}), (next) =>
+    next === undefined || (typeof next === "object" && !Array.isArray(next)) ? "" : "this is no JSON object"),
   h("p.small.faint", () => bytes(JSON.stringify(value.value).length)));

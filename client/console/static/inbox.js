@@ -8,9 +8,9 @@ import { waitKeys, waitList } from "./waits.js";
 import { button, chip, chips, empty, view } from "./widgets.js";
 
 const items = () => inbox.data.value?.items ?? [];
-const shown = () => items().filter(
-  (wait) => [[wait.kind, address.get("kind")], [wait.queue, address.get("queue")]].every(
-    ([has, chosen]) => !chosen || has === chosen));
+const fits = (/** @type {string|null} */ has, /** @type {string} */ chosen) => !chosen || has === chosen;
+const shown = () => items().filter(({ kind, queue }) =>
+  fits(kind, address.get("kind")) && fits(queue, address.get("queue")));
 
 /** @param {"kind"|"queue"} name @param {(value: string) => string} label */
 const filter = (name, label) => () => {
@@ -25,8 +25,8 @@ const filter = (name, label) => () => {
 /** A notification is offered, and asked for only by this button. */
 const notify = () => {
   if (!("Notification" in window) || Notification.permission !== "default") return null;
-  const made = button(
-    "Notify me", () => Notification.requestPermission().then(() => made.remove()), { class: "quiet small" });
+  const made = button("Notify me", () => Notification.requestPermission().then(() => made.remove()),
+    { class: "quiet small" });
   return made;
 };
 
@@ -37,11 +37,8 @@ show(
     h("span.row.end.soft.small.hints", h("kbd", "j"), h("kbd", "k"), "move", h("kbd", "a"), "approve", h("kbd", "d"),
       "deny"),
     notify),
-  view(inbox,
-    () => shown().length
-      ? null
-      : empty("Nothing waits for you", "Approvals, questions, escalations and used up budgets of all runs appear here.",
-          h("a.button", { href: "/start" }, "Start a run")),
-    4),
+  view(inbox, () => shown().length ? null
+    : empty("Nothing waits for you", "Approvals, questions, escalations and used up budgets of all runs appear here.",
+      h("a.button", { href: "/start" }, "Start a run")), 4),
   waitList(shown, { showRun: true }),
 );

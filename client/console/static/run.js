@@ -58,18 +58,12 @@ function page() {
   };
   const tabs = h("div.tabs", { role: "tablist", "aria-label": "Views of the run", onkeydown },
     TABS.map(([name, label, short]) => h(`button.tab.tab-${name}`, {
-      type: "button",
-      role: "tab",
-      id: `tab-${name}`,
-      "aria-controls": `panel-${name}`,
-      "aria-label": short ? label : null,
-      "aria-selected": () => String(tab.value === name),
-      tabindex: () => (tab.value === name ? 0 : -1),
-      hidden: () => !hasTab(name),
-      onclick: () => go(name),
+      type: "button", role: "tab", id: `tab-${name}`, "aria-controls": `panel-${name}`,
+      "aria-label": short ? label : null, "aria-selected": () => String(tab.value === name),
+      tabindex: () => (tab.value === name ? 0 : -1), hidden: () => !hasTab(name), onclick: () => go(name),
     },
-               short ? [h("span.is-wide", label), h("span.is-narrow", short)] : label,
-               name === "overview" ? () => (waits.value.length ? h("span.number", waits.value.length) : null) : null)));
+    short ? [h("span.is-wide", label), h("span.is-narrow", short)] : label,
+    name === "overview" ? () => (waits.value.length ? h("span.number", waits.value.length) : null) : null)));
   keys(Object.fromEntries(TABS.map(([name, label], at) =>
     [String(at + 1), [`view: ${label}`, () => hasTab(name) && go(name)]])));
 
@@ -146,10 +140,8 @@ show(pageOf("Run", run.source, page));
 effect(() => setTitle(run.snapshot.value?.task.slice(0, 60) || run.id));
 const news = computed(() => {
   const now = run.snapshot.value;
-  return now?.ended ? `The run has ended: ${now.state}`
-    : now?.waits.length ? "The run waits for a person"
-    : now               ? "live"
-                        : "";
+  if (!now) return "";
+  return now.ended ? `The run has ended: ${now.state}` : now.waits.length ? "The run waits for a person" : "live";
 });
 let before = "";
 effect(() => {

@@ -7,7 +7,7 @@ import { glyph, stateMark } from "./marks.js";
 import { announce, ask, keys, moveFocus, setTitle, show } from "./shell.js";
 import { onEvent, subscribe } from "./stream.js";
 import { batch, computed, each, effect, h, onChange, signal, untracked } from "./ui.js";
-import { button, chip, chips, empty, failed, labelled, skeleton } from "./widgets.js";
+import { button, chip, chips, empty, failed, labelled, skeleton, submits } from "./widgets.js";
 
 /** @typedef {import("orga-api").Answer<"/runs">} List */
 /** @typedef {List["items"][number]} Row */
@@ -162,13 +162,12 @@ const views = () => chips("Saved views",
   });
 function nameField() {
   const input = h("input", { "aria-label": "Name of the view", placeholder: "Name of the view", maxlength: 40 });
-  const onsubmit = (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const save = () => {
     if (input.value.trim()) keep({ ...saved.peek(), [input.value.trim()]: address.query.peek() });
     naming.value = false;
   };
   queueMicrotask(() => input.focus());
-  return h("form.row", { onsubmit }, input, h("button.small", "Save"));
+  return h("form.row", submits(save), input, h("button.small", "Save"));
 }
 
 // Several at once
@@ -185,16 +184,15 @@ async function actOnSelected(verb) {
   ];
   const title = `${capital(verb)} ${chosen.length} ${chosen.length === 1 ? "run" : "runs"}?`;
   if (!(await ask({ title, body, action: `${capital(verb)} ${chosen.length}`, danger: isAbort }))) return;
-  const sent = chosen.map(
-    (row) => ({ row, progress: sendAction(row.id, verb, isAbort ? { reason: "aborted in the console" } : {}) }));
+  const values = isAbort ? { reason: "aborted in the console" } : {};
+  const sent = chosen.map((row) => ({ row, progress: sendAction(row.id, verb, values) }));
   selected.value = new Set();
   effect(() => {
     const states = sent.map(({ row, progress }) => ({ name: row.task || row.id, ...progress.value }));
     const refused = states.filter(({ state }) => state === "refused" || state === "failed");
     const taken = states.filter(({ state }) => state === "received" || state === "applied");
-    outcome.value = [
-      `${verb}: ${taken.length} of ${sent.length} taken`, ...refused.map(({ name, detail }) => `${name}: ${detail}`)
-    ].join("; ");
+    const failures = refused.map(({ name, detail }) => `${name}: ${detail}`);
+    outcome.value = [`${verb}: ${taken.length} of ${sent.length} taken`, ...failures].join("; ");
   });
 }
 
@@ -241,23 +239,16 @@ function line(row) {
   const name = one.task || one.id;
   const kindName = { agent: "", goal: " goal", session: " chat" }[one.kind];
   const onchange = (/** @type {any} */ event) => select(one.id, event.target.checked);
+  const checked = () => selected.value.has(one.id);
+  const href = one.kind === "session" ? `/chat/${encodeURIComponent(one.id)}` : runPath(one.id);
+  const mark = (/** @type {Row} */ { stuck, state }) =>
+    stuck ? h("span.mark.tone-fail", { title: stuck }, glyph("failed"), "stuck") : stateMark(state);
   return h("tr",
     may("admin")
-      ? h("td.pick",
-          h("input",
-            { type: "checkbox", "aria-label": `Select ${name}`, checked: () => selected.value.has(one.id), onchange }))
-      : null,
-    h("td.state-cell",
-      () => [row.value.stuck ? h("span.mark.tone-fail", { title: row.value.stuck }, glyph("failed"), "stuck")
-                             : stateMark(row.value.state),
-        row.value.waiting ? h("span.small.tone-wait", ` ${words(row.value.waiting)}`) : null,
-  ]),
-    h("td.task",
-      h("a", {
-        href: one.kind === "session" ? `/chat/${encodeURIComponent(one.id)}` : runPath(one.id),
-        title: `${one.task}\n${one.id}`
-      },
-        name),
+      ? h("td.pick", h("input", { type: "checkbox", "aria-label": `Select ${name}`, checked, onchange })) : null,
+    h("td.state-cell", () => [mark(row.value),
+      row.value.waiting ? h("span.small.tone-wait", ` ${words(row.value.waiting)}`) : null]),
+    h("td.task", h("a", { href, title: `${one.task}\n${one.id}` }, name),
       () => row.value.stuck ? h("p.small.tone-fail", row.value.stuck) : null,
       () => row.value.dead_letters ? h("span.tag.tone-fail", `${row.value.dead_letters} dead letters`) : null,
       () => row.value.open_circuits.map((circuit) => h("span.tag.tone-limit", `${circuit} circuit open`))),
@@ -285,11 +276,8 @@ const table = h("table.runs", { onmouseleave: () => setTimeout(() => isPointedAt
 
 function byId() {
   const input = h("input", { "aria-label": "Id of a run", placeholder: "agent-0198…", required: true });
-  const onsubmit = (/** @type {Event} */ event) => {
-    event.preventDefault();
-    location.href = runPath(input.value.trim());
-  };
-  return h("form.row", { onsubmit }, input, h("button", "Open this run"));
+  const open = () => void (location.href = runPath(input.value.trim()));
+  return h("form.row", submits(open), input, h("button", "Open this run"));
 }
 
 const body = () => {
@@ -328,8 +316,6 @@ show(
   () => (arrived.value.length ? button(`${arrived.value.length} new`, takeArrived, { class: "arrived" }) : null),
   h("div.scroll.card.flush", { hidden: () => !rows.value.length }, table),
   body,
-  () => (next.value
-      ? button("Older runs",
-          () => list.more(`${address.query.peek() ? "&" : "?"}next=${encodeURIComponent(next.peek() ?? "")}`))
-      : null),
+  () => (next.value ? button("Older runs", () => list.more(`${address.query.peek() ? "&" : "?"}next=${
+    encodeURIComponent(next.peek() ?? "")}`)) : null),
 );

@@ -14,7 +14,7 @@ import { exact, now } from "./format.js";
 import { kindLabel } from "./marks.js";
 import { connection, isLeader, onEvent, subscribe } from "./stream.js";
 import { effect, h, mount, signal } from "./ui.js";
-import { button } from "./widgets.js";
+import { button, submits } from "./widgets.js";
 
 /** @typedef {import("./ui.js").Child} Child */
 /** @typedef {{title: string, body: Child, action?: string, danger?: boolean, act?: () => any}} Question */
@@ -130,11 +130,8 @@ export function moveFocus(elements, step, within) {
 
 /** @param {Question} question */
 export function dialog({ title: heading, body, action, danger, act }) {
-  const submit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    if ((await act?.()) !== false) box.close();
-  };
-  const form = h("form.stack", { onsubmit: submit }, h("h2", heading), body,
+  const submit = async () => (await act?.()) !== false && box.close();
+  const form = h("form.stack", submits(submit), h("h2", heading), body,
     h("footer.row.end", button(action ? "Cancel" : "Close", () => box.close()),
       action ? h("button", { class: danger ? "danger" : "primary" }, action) : null));
   const onkeydown = (/** @type {KeyboardEvent} */ event) =>

@@ -9,7 +9,7 @@ import { asProblem, get, may, me, post, Problem, resource } from "./api.js";
 import { field, fields, jsonView, keysOf } from "./form.js";
 import { setTitle, show } from "./shell.js";
 import { computed, effect, h, signal, untracked } from "./ui.js";
-import { button, chip, chips, errorList, view } from "./widgets.js";
+import { button, chip, chips, errorList, submits, view } from "./widgets.js";
 
 /** By kind: its label, what it is, the key of its text, and the label of the button. */
 /** @type {Record<string, [label: string, about: string, text: string, verb: string]>} */
@@ -131,10 +131,15 @@ const buttons = () => h("div.row",
     : h("span.soft", me.read_only ? "This console is read-only." : "You need the role operator to start runs."),
   button("Clear", clear, { class: "quiet" }));
 
+/** @param {string} name */
+const choose = (name) => {
+  problem.value = null;
+  address.set({ kind: name });
+};
+
 /** What no field shows. @param {Problem} found */
 function summary(found) {
-  const at =
-    /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-where]")]).map((one) => one.dataset.where);
+  const at = [...document.querySelectorAll("[data-where]")].map((one) => one.getAttribute("data-where"));
   const rest = problems.peek().filter(({ where }) =>
     isJson() || !at.some((known) => known === where || where.startsWith(`${known}.`)));
   return h("section.state.failed", { role: "alert" }, h("h2", "The run was not started"),
@@ -145,12 +150,8 @@ addEventListener("keydown", (event) => (event.ctrlKey || event.metaKey) && event
 setTitle("Start");
 show(
   h("div.page-head", h("h1", "Start"),
-    chips("What to start",
-      Object.entries(KINDS).map(([name, [label]]) => chip(label, () => kind.value === name,
-                                  () => {
-                                    problem.value = null;
-                                    address.set({ kind: name });
-                                  }))),
+    chips("What to start", Object.entries(KINDS).map(([name, [label]]) =>
+      chip(label, () => kind.value === name, () => choose(name)))),
     chip("JSON", isJson, () => address.set({ view: isJson() ? "" : "json" }), { class: "end" })),
   h("p.soft", () => KINDS[kind.value]?.[1]),
   () => {
@@ -160,10 +161,8 @@ show(
   },
   () => (note.value ? h("p.soft.small", note.value) : null),
   () => (problem.value ? summary(problem.value) : null),
-  () => view(schema(),
-    (root) => {
-      const content = isJson() ? jsonView(untracked(input), "The whole input as JSON") : untracked(() => form(root));
-      const onsubmit = (/** @type {Event} */ event) => (event.preventDefault(), void start());
-      return h("form.start.card.stack", { novalidate: true, onsubmit }, content, buttons());
-    }),
+  () => view(schema(), (root) => {
+    const content = isJson() ? jsonView(untracked(input), "The whole input as JSON") : untracked(() => form(root));
+    return h("form.start.card.stack", { novalidate: true, ...submits(start) }, content, buttons());
+  }),
 );

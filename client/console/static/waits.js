@@ -141,7 +141,7 @@ function body({ id, kind, question, tool, arguments: values, policies, reason, a
     tool ? h("p.call", tool) : null,
     isHeld || (values && kind !== "budget") ? callArguments(values, unfolded) : null,
     reason || policies.length
-      ? h("p", isHeld ? [h("span.faint", "held by "), h("span.why", by), reason ? ": " : ""] : null, reason) : null,
+      ? h("p", isHeld ? [h("span.faint", "held by "), h("span.tone-wait", by), reason ? ": " : ""] : null, reason) : null,
     approvers.length ? h("p.small.soft", `may be decided by ${approvers.join(", ")}`) : null,
     before ? h("details", h("summary.small.soft", "What the run did just before"), h("p.plain.small", before)) : null,
   ];
@@ -170,6 +170,7 @@ function controls(wait, send, unfolded, busy) {
   const role = ["approval", "budget", "delivery"].includes(wait.kind) ? "approver" : "operator";
   if (!may(role)) return h("span.soft.small", `You need the role ${role} to decide this.`);
   const { id, options } = wait;
+  const danger = { class: "danger" };
   const control = (/** @type {string} */ label, /** @type {() => void} */ act, more = {}) =>
     button(label, act, { disabled: busy, ...more });
   const text = h("input", { disabled: busy });
@@ -196,7 +197,7 @@ function controls(wait, send, unfolded, busy) {
         class: "primary", "data-key": "a", disabled: () => busy.value || !unfolded.value,
         title: () => (unfolded.value ? null : "Unfold the arguments first"),
       }),
-      control("Deny", decide("deny"), { class: "danger" }),
+      control("Deny", decide("deny"), danger),
       entry("Reason, which the agent reads", decide("deny")),
     ];
   }
@@ -217,13 +218,12 @@ function controls(wait, send, unfolded, busy) {
       h("span", `${words(limit)} to`), field,
       control("Extend", () => field.value && send("extend", { [limit]: Number(field.value) }), { class: "primary" }),
       control("End at the limit", () => resolve("skip")),
-      control("Abort", () => resolve("abort"), { class: "danger" }),
+      control("Abort", () => resolve("abort"), danger),
     ];
   }
   const choices = options.length ? options : ["retry", "skip", "abort"];
   return [
-    choices.map(
-      (choice) => control(capital(choice), () => resolve(choice), choice === "abort" ? { class: "danger" } : {})),
+    choices.map((choice) => control(capital(choice), () => resolve(choice), choice === "abort" ? danger : {})),
     entry(choices.includes("result") ? "Reason, or the result to go on with" : "Reason"),
   ];
 }

@@ -6,6 +6,7 @@
  *     facts([["cost", money(1)], …])          names and values; a row without a value is left out
  *     table("Tools", [["Tool", (one) => one.name], …], items)
  *     unfold("Result", () => content, more)   content that is made when it is first opened
+ *     submits(act)                            attributes of a form
  *     plain(text)   asJson(value)   labelled("Model", input)   suggestions(id, () => names)   copy(text, label)
  *     failed(problem, retry)   empty(title, hint, ...more)   skeleton(rows)      the states of a page or panel
  *     view(resource, (data) => content)       loading, failed or the content, for a `resource` of api.js
@@ -53,6 +54,9 @@ export function unfold(summary, content, more = {}) {
   made.addEventListener("toggle", fill);
   return made;
 }
+
+/** Attributes of a form that does this in place of a request. @param {() => void} act */
+export const submits = (act) => ({ onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), act()) });
 
 /** @param {Child} text */
 export const plain = (text) => h("pre", { tabindex: 0 }, text);

@@ -45,8 +45,8 @@ export function chatRow(run, record, isFirst, open, acts) {
     ontoggle: (/** @type {any} */ { target }) => (target.open ? open.add(name) : open.delete(name)),
   });
   return h("li.turn", { "data-number": number },
-    events.filter(({ event }) => event === "TurnStarted").map(({ at,
-      data }) => bubble(data.by || "You", at, data.message)),
+    events.filter(({ event }) => event === "TurnStarted")
+      .map(({ at, data }) => bubble(data.by || "You", at, data.message)),
     guided.map((act) => bubble(act.by || "You", act.at, act.text, `${words(act.kind)}: ${actCourse(act)}`)),
     isFirst ? author("Agent", clock(started)) : null,
     record.thinking ? thinking(run, record.thinking, kept(`${number}`)) : null,
@@ -91,8 +91,7 @@ export function goalRow(session, { id, task, state, started }, takeOwn) {
         : h("p.faint", "It plans.")),
     () => {
       const { output, reason } = shown.value;
-      if (output === null) return null;
-      return h(
-        "div.reply", author("Agent", reason === "completed" ? null : capital(words(reason))), markdown(() => output));
+      const note = reason === "completed" ? null : capital(words(reason));
+      return output === null ? null : h("div.reply", author("Agent", note), markdown(() => output));
     });
 }

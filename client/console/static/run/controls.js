@@ -176,19 +176,19 @@ export function act(run, kind, given = {}) {
   const schema = { properties: known.fields, required: known.needed };
   const isLong = Object.entries(known.fields).flatMap(([name, one]) => (one.isLong ? [name] : []));
   const form = { schema, value: written, long: new Set(isLong) };
+  const closes = () => "The open question is closed by it, without an answer. To answer it, use its card.";
+  const isGuidance = ["steer", "add_context", "override_step"].includes(kind);
   const warnings = /** @type {Record<string, () => string>} */ ({
     abort: () => "What its calls did outside stays done, and a call that is under way may still take effect.",
     rewind: () => effectsAfter(run, values.value.to_iteration ?? 0),
-    ...Object.fromEntries(["steer", "add_context", "override_step"].filter((name) => closesQuestion(run, name))
-      .map((name) => [name,
-        () => "The open question is closed by it, without an answer. To answer it, use its card."])),
   });
+  const warning = isGuidance && closesQuestion(run, kind) ? closes : warnings[kind];
   dialog({
     title: known.title, action: kind === "abort" ? known.title : known.label, danger: known.isDanger, act: submit,
     body: [
       h("p.soft", known.hint),
       fields(form, keysOf(form)),
-      warnings[kind] ? h("p.warning", warnings[kind]) : null,
+      warning ? h("p.warning", warning) : null,
       () => lost.value.length ? h("div.warning", { role: "alert" },
         h("p", h("b", "These calls had effects that nothing undoes. Press the button again to rewind anyway.")),
         h("ul", lost.value.map((line) => h("li", line)))) : null,

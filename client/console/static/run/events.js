@@ -6,7 +6,7 @@
  *     eventsOf(group)     the names of the events by which the timeline is filtered
  *     takeActs(record, found)   what people did to the run, as the journal has it;   actLine(act)   one line of it
  */
-import { count, duration, words } from "../format.js";
+import { count, took, words } from "../format.js";
 import { glyph } from "../marks.js";
 import { h } from "../ui.js";
 
@@ -32,8 +32,8 @@ import { h } from "../ui.js";
 const many = (n = 0, one) => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
 /** @param {...any} parts */
 const joined = (...parts) => parts.filter(Boolean).join(" ");
-/** @param {any} why */
-const because = (why) => (why ? `: ${why}` : "");
+/** @param {any} why @param {string} [what] */
+const because = (why, what = "") => `${what}${why ? `: ${why}` : ""}`;
 /** @param {any} name */
 const by = (name) => (name ? ` by ${name}` : "");
 /** @param {string} state */
@@ -47,6 +47,13 @@ function sentText({ kind, text }) {
   return text.text ?? text.reason ?? (kind.startsWith("extend") ? Object.entries(text).flat().join(" ") : "");
 }
 
+/** What became of a wait. @param {any} data */
+function approvalText({ choice, approved, by, approver, tool, reason }) {
+  if (choice === "none") return "closed without a decision";
+  const decision = words(choice || (approved ? "approved" : "denied"));
+  return because(reason, joined(by || approver || "nobody in time", decision, tool));
+}
+
 /** What an answer to a question says. @param {any} data */
 function answerText({ by, choice, answer, reason }) {
   if (choice === "none") return "the question was closed without an answer";
@@ -58,86 +65,48 @@ function answerText({ by, choice, answer, reason }) {
 /** By event: a group of the filter, the state of its mark, and its text. */
 /** @type {Record<string, [string, string | ((data: any) => string), (data: any) => string]>} */
 const LINES = {
-  Started: [
-    "run", "done",
-    ({ forked_from: origin, guidance }) => origin?.workflow_id
-      ? `forked from ${origin.workflow_id} at iteration ${origin.iteration}${because(guidance)}` : "the run began"
-  ],
+  Started: ["run", "done", ({ forked_from: origin, guidance }) => origin?.workflow_id
+    ? `forked from ${origin.workflow_id} at iteration ${origin.iteration}${because(guidance)}` : "the run began"],
   Prepared: ["run", "done", ({ model, policy }) => joined("prepared:", model, policy && `policy ${policy}`)],
-  PreHydrationComplete: [
-    "context", "done",
-    ({ references_found, references_resolved = 0 }) =>
-      `looked up ${many(references_found, "reference")} of the task, ${references_resolved} found`
-  ],
-  KnowledgeRecalled: [
-    "context", unlessError("done"),
-    ({ error, items = [], terms = [] }) => error ||
-      `recalled ${many(items.length, "item")}${terms.length ? ` on ${terms.join(", ")}` : ""}`
-  ],
+  PreHydrationComplete: ["context", "done", ({ references_found, references_resolved = 0 }) =>
+    `looked up ${many(references_found, "reference")} of the task, ${references_resolved} found`],
+  KnowledgeRecalled: ["context", unlessError("done"), ({ error, items = [], terms = [] }) =>
+    error || `recalled ${many(items.length, "item")}${terms.length ? ` on ${terms.join(", ")}` : ""}`],
   KnowledgeStored: ["context", unlessError("done"), ({ error, kind, id }) => error || joined("stored", kind, id)],
-  ContextCompacted: [
-    "context", "stuck",
-    ({ messages_dropped, messages_masked, messages_replaced }) => `context compacted${
-      because(joined(messages_dropped && `${messages_dropped} dropped`, messages_masked && `${messages_masked} masked`,
-        messages_replaced && `${messages_replaced} summed up`))}`
-  ],
+  ContextCompacted: ["context", "stuck", ({ messages_dropped, messages_masked, messages_replaced }) =>
+    `context compacted${because(joined(messages_dropped && `${messages_dropped} dropped`,
+      messages_masked && `${messages_masked} masked`, messages_replaced && `${messages_replaced} summed up`))}`],
   ModelFailedOver: ["recovery", "stuck", ({ from, to, why }) => `model ${from} failed, ${to} took over${because(why)}`],
-  RecoveryTriggered: [
-    "recovery", "stuck",
-    ({ strategy, tool, attempts, error }) => joined("recovery:", words(strategy), tool && `of ${tool}`,
-                                               attempts && `after ${many(attempts, "attempt")}`) +
-      because(error)
-  ],
-  StepLimitReached:
-    ["recovery", "stuck", ({ tool, attempts }) => `${tool} was stopped after ${many(attempts, "failed repetition")}`],
-  CircuitOpened: [
-    "recovery", "failed",
-    ({ tool, failures }) => `circuit of ${tool} opened${failures ? ` after ${many(failures, "failure")}` : ""}`
-  ],
+  RecoveryTriggered: ["recovery", "stuck", ({ strategy, tool, attempts, error }) => because(error, joined("recovery:",
+    words(strategy), tool && `of ${tool}`, attempts && `after ${many(attempts, "attempt")}`))],
+  StepLimitReached: ["recovery", "stuck", ({ tool, attempts }) =>
+    `${tool} was stopped after ${many(attempts, "failed repetition")}`],
+  CircuitOpened: ["recovery", "failed", ({ tool, failures }) =>
+    `circuit of ${tool} opened${failures ? ` after ${many(failures, "failure")}` : ""}`],
   CircuitClosed: ["recovery", "done", ({ tool }) => `circuit of ${tool} closed`],
   SagaEnded: ["recovery", unlessError("done"), ({ outcome, error }) => `saga ${words(outcome)}${because(error)}`],
-  DecisionGrounded: ["critics", "done", ({ rule, rationale }) => joined("decided by rule", rule) + because(rationale)],
-  CritiqueEvaluated: [
-    "critics", ({ approved }) => (approved ? "done" : "stuck"),
+  DecisionGrounded: ["critics", "done", ({ rule, rationale }) => because(rationale, joined("decided by rule", rule))],
+  CritiqueEvaluated: ["critics", ({ approved }) => (approved ? "done" : "stuck"),
     ({ critic, reviewer, error, score, approved, then }) =>
-      `critic ${critic || reviewer}: ${error || joined(score, approved ? "approved" : words(then || "rejected"))}`
-  ],
-  PolicyEvaluated: [
-    "policy", ({ denied_count: denied }) => (denied ? "denied" : "done"),
+      `critic ${critic || reviewer}: ${error || joined(score, approved ? "approved" : words(then || "rejected"))}`],
+  PolicyEvaluated: ["policy", ({ denied_count: denied }) => (denied ? "denied" : "done"),
     ({ about, action_count, denied_count: denied, error }) =>
-      `policy judged ${about || many(action_count, "proposal")}${denied ? `, denied ${denied}` : ""}${because(error)}`
-  ],
-  ApprovalRequested: [
-    "people", "waiting",
-    ({ question, tool, reason }) => `waits for a decision${because(question || joined(tool, reason))}`
-  ],
-  ApprovalResolved: [
-    "people", ({ approved, choice }) => (approved || choice ? "done" : "denied"),
-    (data) => data.choice === "none" ? "closed without a decision"
-      : joined(data.by || data.approver || "nobody in time",
-          words(data.choice || (data.approved ? "approved" : "denied")), data.tool) + because(data.reason)
-  ],
+      `policy judged ${about || many(action_count, "proposal")}${denied ? `, denied ${denied}` : ""}${because(error)}`],
+  ApprovalRequested: ["people", "waiting", ({ question, tool, reason }) =>
+    `waits for a decision${because(question || joined(tool, reason))}`],
+  ApprovalResolved: ["people", ({ approved, choice }) => (approved || choice ? "done" : "denied"), approvalText],
   QuestionAsked: ["people", "waiting", ({ question }) => `asked: ${question}`],
-  QuestionAnswered:
-    ["people", ({ choice }) => (!choice || choice === "result" ? "done" : "skipped"), answerText],
+  QuestionAnswered: ["people", ({ choice }) => (!choice || choice === "result" ? "done" : "skipped"), answerText],
   PlanMade: ["plan", "done", ({ steps }) => `plan of ${many(steps?.length, "step")}`],
   PlanAdjusted: ["plan", "stuck", (data) => `plan adjusted${by(data.by)}: ${many(data.steps?.length, "open step")}`],
-  StepExecuted: [
-    "plan", ({ status }) => (status === "ok" ? "done" : "failed"),
-    ({ step, status, error }) => `step ${step} ${status}${because(error)}`
-  ],
-  StepEvaluated: [
-    "plan", "done",
-    ({ step, score, label, quality }) => joined(
-      `step ${step}:`, typeof score === "number" ? `score ${count(score)}` : "no score", label || quality)
-  ],
+  StepExecuted: ["plan", ({ status }) => (status === "ok" ? "done" : "failed"), ({ step, status, error }) =>
+    `step ${step} ${status}${because(error)}`],
+  StepEvaluated: ["plan", "done", ({ step, score, label, quality }) =>
+    joined(`step ${step}:`, typeof score === "number" ? `score ${count(score)}` : "no score", label || quality)],
   StepOverridden: ["people", "done", ({ step, skill }) => `step ${step} now uses ${skill}`],
   DecisionMade: ["plan", "done", ({ action, reason }) => `decided: ${words(action)}${because(reason)}`],
-  MemoryCompressed: [
-    "context", ({ lost }) => (lost?.length ? "stuck" : "done"),
-    ({ before, after, lost }) =>
-      `memory compressed from ${count(before)} to ${count(after)}${lost?.length ? `, lost ${lost.join(", ")}` : ""}`
-  ],
+  MemoryCompressed: ["context", ({ lost }) => (lost?.length ? "stuck" : "done"), ({ before, after, lost }) =>
+    `memory compressed from ${count(before)} to ${count(after)}${lost?.length ? `, lost ${lost.join(", ")}` : ""}`],
   NotificationFailed: ["recovery", "failed", ({ error }) => `a notification failed${because(error)}`],
   Delivered: ["run", "done", ({ name }) => `answer delivered to ${name}`],
   DeliveryFailed: ["run", "failed", ({ name, error }) => `answer not delivered to ${name}${because(error)}`],
@@ -147,12 +116,12 @@ const LINES = {
   BuildChanged: ["run", "stuck", ({ build }) => `build ${build} decides from now on`],
   PastMissing: ["run", "stuck", () => "the server no longer has the earlier entries"],
   Terminated: ["run", ending, ({ reason, detail }) => `ended: ${words(reason)}${because(detail)}`],
-  InterventionReceived:
-    ["people", "waiting", (data) => `${data.by || "somebody"} ${verb(data.kind)}${because(sentText(data))}`],
-  InterventionRefused:
-    ["people", "denied", (data) => `${words(data.kind)}${by(data.by)} refused${because(data.reason)}`],
-  InterventionApplied:
-    ["people", "done", (data) => `${words(data.kind)}${by(data.by)} took effect in ${words(data.phase)}`],
+  InterventionReceived: ["people", "waiting", (data) =>
+    `${data.by || "somebody"} ${verb(data.kind)}${because(sentText(data))}`],
+  InterventionRefused: ["people", "denied", (data) =>
+    `${words(data.kind)}${by(data.by)} refused${because(data.reason)}`],
+  InterventionApplied: ["people", "done", (data) =>
+    `${words(data.kind)}${by(data.by)} took effect in ${words(data.phase)}`],
 };
 
 /**
@@ -194,15 +163,7 @@ const verb = (kind) => VERBS[kind] ?? words(kind);
 
 /** @param {Partial<Act> & {id: string, number: number}} known @returns {Act} */
 const asAct = (known) => ({
-  kind: "",
-  by: "",
-  text: "",
-  at: null,
-  state: "received",
-  phase: "",
-  iteration: null,
-  appliedAt: null,
-  why: "",
+  kind: "", by: "", text: "", why: "", state: "received", at: null, phase: "", iteration: null, appliedAt: null,
   ...known,
 });
 
@@ -224,8 +185,8 @@ export function takeActs({ number, events }, found) {
       const decision = data.choice ? words(data.choice) : data.approved ? "approved" : "denied";
       const kind = event === "QuestionAnswered" ? "answered" : decision;
       const text = data.answer || data.tool || data.reason || "";
-      found.set(place,
-        asAct({ id: "", number, kind, by: decider, text, at, state: "applied", iteration: number, appliedAt: at }));
+      const applied = /** @type {const} */ ({ state: "applied", iteration: number, at, appliedAt: at });
+      found.set(place, asAct({ id: "", number, kind, by: decider, text, ...applied }));
     }
     if (!event.startsWith("Intervention") || (DECISIONS.test(data.kind) && !data.refused && !data.id)) continue;
     const id = data.id || place;
@@ -256,8 +217,8 @@ function actState({ id, state, why, number, phase, iteration, at, appliedAt }) {
   if (state === "received")
     return id.includes(":") ? `received in iteration ${number}` : "received: it takes effect at the run's next phase";
   if (!phase) return iteration ? `in iteration ${iteration}` : "before iteration 1";
-  const waited = at && appliedAt ? ` after ${duration((Date.parse(appliedAt) - Date.parse(at)) / 1000)}` : "";
-  return `applied in ${words(phase)} of iteration ${iteration}${waited}`;
+  const waited = took(at, appliedAt);
+  return `applied in ${words(phase)} of iteration ${iteration}${waited && ` after ${waited}`}`;
 }
 
 const MARKS = { received: "waiting", sending: "pending", applied: "done", refused: "denied", failed: "failed" };

@@ -115,26 +115,19 @@ export function meters(run, extend) {
       const reached = Number.isFinite(seconds) ? Math.min(limit, used + (used / spent) * first) : used;
       const share = limit ? Math.min(100, (used / limit) * 100) : 0;
       const text = `${value} of ${shownValue(budget, limit)}`;
+      const outlook = seconds === first ? `reached first, in about ${duration(Math.max(seconds, 1))}`
+        : `then at ${shownValue(budget, reached)}`;
       const extension = { class: "quiet small", "aria-label": `Extend ${label}`, title: `Extend ${label}` };
-      return h("div.meter", { class: share >= 100 ? "is-full"
-          : seconds === first && share > 75       ? "is-near"
-                                                  : "" },
+      return h("div.meter", { class: share >= 100 ? "is-full" : seconds === first && share > 75 ? "is-near" : "" },
         h("p", h("span", label), h("span.figure", h("b", value), text.slice(value.length)),
           mayExtend ? button("+", () => extend(name, limit), extension) : null),
         h("div.bar", {
-          role: "meter",
-          "aria-label": label,
-          "aria-valuemin": 0,
-          "aria-valuemax": limit,
-          "aria-valuenow": Math.min(used, limit),
-          "aria-valuetext": text,
+          role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": limit,
+          "aria-valuenow": Math.min(used, limit), "aria-valuetext": text,
         },
-          h("i.ahead", { style: { width: `${limit ? (reached / limit) * 100 : 0}%` } }),
-          h("i", { style: { width: `${share}%` } })),
-        Number.isFinite(seconds) ? h("p.faint.small",
-                                     seconds === first ? `reached first, in about ${duration(Math.max(seconds, 1))}`
-                                                       : `then at ${shownValue(budget, reached)}`)
-                                 : null);
+        h("i.ahead", { style: { width: `${limit ? (reached / limit) * 100 : 0}%` } }),
+        h("i", { style: { width: `${share}%` } })),
+        Number.isFinite(seconds) ? h("p.faint.small", outlook) : null);
     });
   });
 }
@@ -175,20 +168,15 @@ export function surroundings(run) {
   /** @template T @param {string} name @param {T[]} items @param {(one: T) => Child} row */
   const part = (name, items, row) =>
     items.length ? h("section", h("h3", name), h("ul.plain-list", items.map((one) => h("li", row(one))))) : null;
-  return () => [part("Delegates", found.value.children,
-                  ({ id, agent, state }) => [stateMark(state), h("a", { href: runPath(id) }, agent || id)]),
-           part("Circuits", found.value.circuits,
-             ({ name, state, failures }) => [glyph({ open: "failed", closed: "closed" }[state] ?? "stuck"),
-               h("b", name),
-               h("small", `${words(state)}, ${failures} failures`),
-  ]),
-           part("Dead letters", found.value.letters,
-             ({ id, tool, error }) => [glyph("failed"),
-               h("b", tool),
-               h("small", error),
-               found.value.mayRequeue
-                 ? button("Requeue", () => run.send("requeue", { letter: id }, tool), { class: "small" })
-                 : null,
-  ]),
+  const requeue = (/** @type {string} */ letter, /** @type {string} */ tool) => found.value.mayRequeue
+    ? button("Requeue", () => run.send("requeue", { letter }, tool), { class: "small" }) : null;
+  return () => [
+    part("Delegates", found.value.children, ({ id, agent, state }) =>
+      [stateMark(state), h("a", { href: runPath(id) }, agent || id)]),
+    part("Circuits", found.value.circuits, ({ name, state, failures }) => [
+      glyph({ open: "failed", closed: "closed" }[state] ?? "stuck"), h("b", name),
+      h("small", `${words(state)}, ${failures} failures`)]),
+    part("Dead letters", found.value.letters, ({ id, tool, error }) =>
+      [glyph("failed"), h("b", tool), h("small", error), requeue(id, tool)]),
   ];
 }

@@ -110,17 +110,16 @@ function node({ id, skill, status, goal, error, score: value }, place, isSelecte
 }
 
 /** @param {Step[]} steps @param {Selection} selection */
-export const planList = (steps, {selected, select}) => h("ol.plan-list",
-  steps.map(
-    ({id, skill, status, goal, error, score, depends_on}) => h(`li.step-${status}`,
-      h("button.plan-row", {type: "button", "aria-pressed": String(id === selected), onclick: () => select(id)},
+export const planList = (steps, { selected, select }) => h("ol.plan-list",
+  steps.map(({ id, skill, status, goal, error, score, depends_on }) => {
+    const notes = [skill, stepLabel(status), depends_on.length ? `after ${depends_on.join(", ")}` : ""];
+    return h(`li.step-${status}`,
+      h("button.plan-row", { type: "button", "aria-pressed": String(id === selected), onclick: () => select(id) },
         stepMark(status),
-        h("span", h("b", id), ` ${goal}`,
-          h("small",
-            [skill, stepLabel(status), depends_on.length ? `after ${depends_on.join(", ")}` : ""].filter(Boolean).join(
-              " · ")),
+        h("span", h("b", id), ` ${goal}`, h("small", notes.filter(Boolean).join(" · ")),
           error ? h("small.bad", error) : null),
-        score === null ? null : h("span.figure", {title: "score"}, scoreText(score))))));
+        score === null ? null : h("span.figure", { title: "score" }, scoreText(score))));
+  }));
 
 /** @param {number} score */
 export const scoreText = (score) => String(Number(score.toFixed(2)));

@@ -37,8 +37,8 @@ export function planPanel(run, jump) {
     h("div.row", choice(true, "Graph"), choice(false, "List"),
       () => {
         const { version = null, round = 0 } = plan.value ?? {};
-        const notes =
-          [version && `version ${version}`, round && `round ${round}`, trend.value && `scores: ${trend.value}`];
+        const scores = trend.value && `scores: ${trend.value}`;
+        const notes = [version && `version ${version}`, round && `round ${round}`, scores];
         return h("span.soft.small", notes.filter(Boolean).join(" · "));
       },
       () => {
@@ -61,11 +61,9 @@ export function planPanel(run, jump) {
       ];
     },
     h("section", h("h2", "Versions"),
-      view(versions,
-        ({ items }) => items.length
-          ? h("ol.versions", { reversed: true }, items.toReversed().map((version) => versionRow(version, jump)))
-          : h("p.faint", "The plan has not been adjusted."),
-        2)));
+      view(versions, ({ items }) => items.length
+        ? h("ol.versions", { reversed: true }, items.toReversed().map((version) => versionRow(version, jump)))
+        : h("p.faint", "The plan has not been adjusted."), 2)));
 }
 
 /** @param {Step} step @param {Jump} jump */

@@ -74,21 +74,19 @@ export function recordRow(record, { isOpen, toggle, excerpts = [], details = nul
   return h("li.it",
     { class: `${isOpen ? "is-open" : ""} ${ended ? "" : "is-current"}`, "data-number": number, onclick },
     button(number || "·", toggle, {
-      class: "it-number",
-      "aria-expanded": String(isOpen),
+      class: "it-number", "aria-expanded": String(isOpen),
       "aria-label": number === 0 ? "Before iteration 1" : `Iteration ${number}`,
     }),
     h("div.it-body", takeActs(record, acts).map((act) => h(`div.it-act.is-${act.state}`, actLine(act, actCourse(act)))),
       prompt ? h("span.tag", prompt) : null, reply?.head ? h("p.it-reply", reply.head.slice(0, 400)) : null,
       hasNoText ? h("p.it-reply.faint", ended ? "no text" : `${words(phase)}…`) : null,
       excerpts.map((excerpt) => h("p.it-excerpt", excerpt)), some(calls, 6, "calls", callLine),
-      some(events, 5, "it-events",
-        (event) => {
-          const { state, text } = eventLine(event, record.events);
-          const origin = event.event === "Started" && event.data.forked_from?.workflow_id;
-          return h("li.it-event", glyph(state), origin ? h("a", { href: runPath(origin), title: text }, text)
-                                                       : h("span", { title: text }, text));
-        }),
+      some(events, 5, "it-events", (event) => {
+        const { state, text: title } = eventLine(event, record.events);
+        const origin = event.event === "Started" && event.data.forked_from?.workflow_id;
+        const line = origin ? h("a", { href: runPath(origin), title }, title) : h("span", { title }, title);
+        return h("li.it-event", glyph(state), line);
+      }),
       details),
     h("p.it-figures", clock(started), h("span", took(started, ended)),
       tokens ? h("span", `${count(tokens)} tok`) : null, usage?.cost_usd ? h("span", money(usage.cost_usd)) : null));
@@ -104,17 +102,15 @@ export function recordDetails(run, number, controls) {
   const end = mount(element, () => {
     const whole = resource(`${runPath(run)}/iterations/${number}`);
     reload = whole.reload;
-    return view(whole,
-      (record) => [record.thinking ? thinking(run, record.thinking) : null,
-        prose(run, record.reply),
-        record.calls.map((call) => callDetails(run, call)),
-        record.events.length
-          ? h("details.events", h("summary", `Journal (${record.events.length})`), record.events.map(journal))
-          : null,
-        recordFacts(record),
-        controls(record),
-    ],
-      3);
+    return view(whole, (record) => [
+      record.thinking ? thinking(run, record.thinking) : null,
+      prose(run, record.reply),
+      record.calls.map((call) => callDetails(run, call)),
+      record.events.length
+        ? h("details.events", h("summary", `Journal (${record.events.length})`), record.events.map(journal)) : null,
+      recordFacts(record),
+      controls(record),
+    ], 3);
   });
   return { element, end, reload: () => reload() };
 }
@@ -151,8 +147,8 @@ function textOf(run, text, format = (plain) => plain) {
     shown.textContent = visible(format(await answer.text()));
     more.remove();
   }, { class: "small" });
-  return h(
-    "div.text", shown, h("p.row", more, h("a.small", { href: `${address}?download`, download: "" }, "Download")));
+  const download = h("a.small", { href: `${address}?download`, download: "" }, "Download");
+  return h("div.text", shown, h("p.row", more, download));
 }
 
 /** @param {string} text */
@@ -176,15 +172,13 @@ export function callDetails(run, call) {
   return h("section.call-details", { "aria-label": `Call ${id} of ${tool}` },
     h("header", stateMark(state), h("b.mono", tool), h("span.faint.small", id),
       copy(call.arguments.head, "Copy arguments")),
-    facts(
-      [
-        ["verdict", judged],
-        [state === "denied" ? "denied by" : "approved by", approver],
-        ["attempts", attempts > 1 ? attempts : null],
-        ["duration", took(started, ended)],
-        ["failure", failure && h("span.bad", failure)],
-      ],
-      { class: "small" }),
+    facts([
+      ["verdict", judged],
+      [state === "denied" ? "denied by" : "approved by", approver],
+      ["attempts", attempts > 1 ? attempts : null],
+      ["duration", took(started, ended)],
+      ["failure", failure && h("span.bad", failure)],
+    ], { class: "small" }),
     h("details", { open: call.arguments.size < 1500 }, h("summary", "Arguments"), textOf(run, call.arguments, pretty)),
     result ? h("details", { open: true }, h("summary", `Result (${bytes(result.size)})`), textOf(run, result)) : null,
     delegate ? delegated(delegate) : null);
@@ -193,14 +187,11 @@ export function callDetails(run, call) {
 /** @param {import("orga-api").TimelineDelegate} delegate */
 function delegated({ id, agent }) {
   const open = (/** @type {number} */ number) => void (location.href = `${runPath(id)}?open=${number}&at=${number}`);
+  const row = (/** @type {IterationRecord} */ record) =>
+    recordRow(record, { isOpen: false, toggle: () => open(record.number) });
   return unfold(["Delegated to ", h("b", agent), " ", h("a", { href: runPath(id) }, id)],
-    () => view(resource(`${runPath(id)}/timeline?limit=30`),
-      ({ items }) => items.length
-        ? h("ol.its.nested",
-            items.map((record) => recordRow(record, { isOpen: false, toggle: () => open(record.number) })))
-        : "It has not begun yet.",
-      3),
-    { class: "delegate" });
+    () => view(resource(`${runPath(id)}/timeline?limit=30`), ({ items }) =>
+      items.length ? h("ol.its.nested", items.map(row)) : "It has not begun yet.", 3), { class: "delegate" });
 }
 
 /** @param {import("orga-api").TimelineEvent} event */

@@ -16,15 +16,13 @@ const PAGE = 40;
 
 /** @param {Run} run @param {(number: number) => void} jump */
 export function seesPanel(run, jump) {
-  const place = (/** @type {number} */ number, /** @type {Child} */ more) => h(
-    "p.row", button(`iteration ${number}`, () => jump(number), { class: "quiet small" }), h("span.faint.small", more));
+  const place = (/** @type {number} */ number, /** @type {Child} */ more) => h("p.row",
+    button(`iteration ${number}`, () => jump(number), { class: "quiet small" }), h("span.faint.small", more));
   const memory = resource(`${runPath(run.id)}/memory`);
   const recalled = stable(() => {
     void run.records.version.value;
-    return run.records.loaded()
-      .flatMap(({ number, events }) => events.flatMap(
-                 ({ event, data }) => (event === "KnowledgeRecalled" && data.items?.length ? [{ number, data }] : [])))
-      .slice(-10);
+    const all = run.records.loaded().flatMap(({ number, events }) => events.map((one) => ({ number, ...one })));
+    return all.filter(({ event, data }) => event === "KnowledgeRecalled" && data.items?.length).slice(-10);
   });
   return h("div.sees.stack",
     h("section", h("h2", "Working memory"), view(memory, ({ items }) => items.length ? [
@@ -50,20 +48,19 @@ function conversationPart(run) {
   const { reload, more } = source;
   return h("section",
     h("h2.row", "Conversation as the model sees it", button("Read it again", reload, { class: "quiet small" })),
-    view(source,
-      ({ items, total, left_out }) => [left_out.length
-          ? h("ul.left-out",
-              left_out.map(({ how, from, to, why, at }) => h("li", glyph("stuck"),
-                             h("p", h("b", words(how)), from === null ? "" : ` from iteration ${from} to ${to}`,
-                               why ? `: ${why}` : "", " ", h("small", time(at))))))
-          : null,
-        items.length ? h("ol.messages", items.map(message))
-                     : empty("No message yet", "The model has not been asked anything so far."),
-        items.length < total ? button(`Show ${Math.min(PAGE, total - items.length)} more of ${count(total)}`,
-                                 () => more(`&offset=${items.length}`))
-                             : null,
-  ]));
+    view(source, ({ items, total, left_out }) => [
+      left_out.length ? h("ul.left-out", left_out.map(leftOut)) : null,
+      items.length ? h("ol.messages", items.map(message))
+        : empty("No message yet", "The model has not been asked anything so far."),
+      items.length < total ? button(`Show ${Math.min(PAGE, total - items.length)} more of ${count(total)}`,
+        () => more(`&offset=${items.length}`)) : null,
+    ]));
 }
+
+/** @param {import("orga-api").Answer<"/runs/x/conversation">["left_out"][number]} part */
+const leftOut = ({ how, from, to, why, at }) => h("li", glyph("stuck"),
+  h("p", h("b", words(how)), from === null ? "" : ` from iteration ${from} to ${to}`, why ? `: ${why}` : "", " ",
+    h("small", time(at))));
 
 /** @param {import("orga-api").SeenMessage} message */
 const message = ({ role, tool, at, text, calls }) => h(`li.message.is-${role}`,
@@ -116,6 +113,13 @@ function dataPart(run, data) {
   });
 }
 
+/** @param {string} name */
+const source = (name) => h("li", h("code", name));
+
+/** @param {any} delivery */
+const delivery = ({ status, name, kind, error }) =>
+  h("p.row", stateMark(status), `${name} (${kind})`, error ? h("span.bad", error) : null);
+
 /** @param {Run} run */
 export function resultPanel(run) {
   const shown = stable(() => {
@@ -124,17 +128,15 @@ export function resultPanel(run) {
   });
   return h("div.result.stack", () => {
     const { found, state, detail, ended } = shown.value;
-    if (!found && ended)
-      return [
-        stateMark(state),
-        empty(
-          "This run left no result", detail || "It ended before it could write one. Its timeline shows how far it got.")
-      ];
+    if (!found && ended) {
+      const why = detail || "It ended before it could write one. Its timeline shows how far it got.";
+      return [stateMark(state), empty("This run left no result", why)];
+    }
     if (!found)
       return empty("No result yet",
         "The answer appears here when the run has ended, with its data, its sources and its confidence.");
-    const { termination, output = "", data, confidence, sources = [], deliveries = [], usage, tool_calls: calls = {} } =
-      found;
+    const { termination, output = "", data, confidence, sources = [], deliveries = [], usage } = found;
+    const calls = Object.entries(found.tool_calls ?? {}).filter(([, n]) => n);
     return [
       h("div.row", stateMark(termination?.reason ?? state), h("span.soft", termination?.detail), h("span.grow"),
         copy(output, "Copy the answer"),
@@ -144,34 +146,18 @@ export function resultPanel(run) {
       h("h2", "Answer"),
       output ? h("article.card.answer", markdown(() => output)) : h("p.faint", "The run ended without an answer."),
       data === null || data === undefined ? null : dataPart(run, data),
-      facts(
-        [
-          ["confidence", typeof confidence === "number" ? `${Math.round(confidence * 100)} %` : null],
-          [
-            "sources",
-            sources.length
-              ? h("ul.plain-list", sources.map((/** @type {string} */ source) => h("li", h("code", source))))
-              : null
-          ],
-          [
-            "deliveries",
-            deliveries.length
-              ? deliveries.map((/** @type {any} */ { status, name, kind, error }) => h(
-                                 "p.row", stateMark(status), `${name} (${kind})`, error ? h("span.bad", error) : null))
-              : null
-          ],
-          ["iterations", count(found.iterations)],
-          ["rounds", found.rounds],
-          ["turns", found.turns],
-          ["time", duration(found.duration_s)],
-          ["tokens", count(usage?.total_tokens)],
-          ["cost", money(usage?.cost_usd)],
-          [
-            "calls",
-            Object.entries(calls).filter(([, n]) => n).map(([name, n]) => `${n} ${words(name)}`).join(", ") || "none"
-          ],
-        ],
-        { class: "card" }),
+      facts([
+        ["confidence", typeof confidence === "number" ? `${Math.round(confidence * 100)} %` : null],
+        ["sources", sources.length ? h("ul.plain-list", sources.map(source)) : null],
+        ["deliveries", deliveries.length ? deliveries.map(delivery) : null],
+        ["iterations", count(found.iterations)],
+        ["rounds", found.rounds],
+        ["turns", found.turns],
+        ["time", duration(found.duration_s)],
+        ["tokens", count(usage?.total_tokens)],
+        ["cost", money(usage?.cost_usd)],
+        ["calls", calls.map(([name, n]) => `${n} ${words(name)}`).join(", ") || "none"],
+      ], { class: "card" }),
     ];
   });
 }

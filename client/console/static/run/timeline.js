@@ -61,8 +61,8 @@ export function timelinePanel(run, controls) {
   const following = signal(!address.get("at"));
 
   const body = h("ol.its");
-  const live = h(
-    "div.in-flight", each(() => run.live.value, (one) => `${one.run} ${one.activity_id}`, (one) => inFlight(run, one)));
+  const live = h("div.in-flight",
+    each(() => run.live.value, (one) => `${one.run} ${one.activity_id}`, (one) => inFlight(run, one)));
   const scroller = h("div.timeline", { tabindex: 0, role: "region", "aria-label": "Timeline" }, body, live);
 
   /** @param {number} number */
@@ -116,9 +116,7 @@ export function timelinePanel(run, controls) {
     const row = list.scrollTo(wanted);
     /** @type {HTMLElement|null|undefined} */ (row?.querySelector(".it-number"))?.focus({ preventScroll: true });
   }
-  effect(() => {
-    if (following.value) address.set({ at: "" });
-  });
+  effect(() => void (following.value && address.set({ at: "" })));
   const at = Number(address.get("at"));
   const stopWaiting = effect(() => {
     if (!records.isLoaded.value) return;
