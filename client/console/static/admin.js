@@ -3,8 +3,7 @@
 import { address, runPath } from "./address.js";
 import { settingsView } from "./admin_settings.js";
 import { get, may, me, post, Problem, resource } from "./api.js";
-import { parse } from "./form.js";
-import { DASH, capital, time, words } from "./format.js";
+import { DASH, capital, parse, time, words } from "./format.js";
 import { glyph, stateMark } from "./marks.js";
 import { announce, ask, setTitle, show } from "./shell.js";
 import { computed, h, signal } from "./ui.js";

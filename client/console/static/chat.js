@@ -161,7 +161,10 @@ function thread(run, goals) {
       return record ? chatRow(id, record, isFirst(key), open, records.acts) : h("li.turn", skeleton(1));
     },
   });
-  records.watchers.add((number) => list.refresh(number));
+  records.watchers.add((number) => {
+    list.refresh(number);
+    list.refresh(number + 1); // whether it is the first of its turn depends on the record before
+  });
   const keys = stable(() => {
     const [first, last] = records.range.value;
     void records.isLoaded.value;

@@ -5,7 +5,7 @@
  *     fields(form, keysOf(form))     control(schema, attributes, read, write)     jsonView(value, label)
  * An empty field removes its key, so a default stays a default. A problem is shown at the field that it names.
  */
-import { DASH, bytes, capital, words } from "./format.js";
+import { DASH, bytes, capital, parse, words } from "./format.js";
 import { effect, h, signal } from "./ui.js";
 import { chip, chips, suggestions } from "./widgets.js";
 
@@ -161,16 +161,6 @@ function names(common, choices, read, write) {
     h("textarea", { ...common, rows: 2, placeholder: "one a line", value: () => chosen().join("\n"), onchange }),
     () => choices?.().length ? chips("all, unless some are chosen",
       choices().map((name) => chip(name, () => chosen().includes(name), () => toggle(name)))) : null);
-}
-
-/** @param {string} text @returns {{value: any, problem: string}} */
-export function parse(text) {
-  if (!text.trim()) return { value: undefined, problem: "" };
-  try {
-    return { value: JSON.parse(text), problem: "" };
-  } catch (error) {
-    return { value: undefined, problem: `this is no JSON: ${/** @type {Error} */ (error).message}` };
-  }
 }
 
 /**

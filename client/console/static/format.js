@@ -7,6 +7,7 @@
  *     elapsed(from, to|null)   the duration between two times; live while `to` is null
  *     took(from, to)           the same as a text; "" if one of them is absent
  *     words("max_cost")        "max cost"        capital("max_cost")   "Max cost"
+ *     parse(json)              {value, problem}
  * An absent value is shown as a dash.
  */
 import { h, signal } from "./ui.js";
@@ -54,6 +55,16 @@ export function duration(seconds) {
   ]);
   const first = Math.max(0, parts.findIndex(([n]) => n > 0));
   return parts.slice(first, first + 2).filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(" ") || "0 s";
+}
+
+/** Read JSON. No text has no value. @param {string} text @returns {{value: any, problem: string}} */
+export function parse(text) {
+  if (!text.trim()) return { value: undefined, problem: "" };
+  try {
+    return { value: JSON.parse(text), problem: "" };
+  } catch (error) {
+    return { value: undefined, problem: `this is no JSON: ${/** @type {Error} */ (error).message}` };
+  }
 }
 
 /** The present, for everything that counts on: it changes once a second while the page is seen. */

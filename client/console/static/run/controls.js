@@ -7,7 +7,7 @@
 import { runPath } from "../address.js";
 import { asProblem, post } from "../api.js";
 import { fields, keysOf } from "../form.js";
-import { words } from "../format.js";
+import { parse, words } from "../format.js";
 import { announce, dialog } from "../shell.js";
 import { computed, each, effect, h, signal, stable, untracked } from "../ui.js";
 import { button, copy } from "../widgets.js";
@@ -138,11 +138,7 @@ export function act(run, kind, given = {}) {
   const written = signal(given);
   const values = computed(() => {
     const { input } = written.value;
-    try {
-      return /^\s*[{[]/.test(input) ? { ...written.value, input: JSON.parse(input) } : written.value;
-    } catch {
-      return { ...written.value, input: undefined };
-    }
+    return /^\s*[{[]/.test(input) ? { ...written.value, input: parse(input).value } : written.value;
   });
   const problem = signal("");
   const lost = signal(/** @type {string[]} */ ([]));

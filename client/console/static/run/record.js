@@ -6,7 +6,7 @@
  */
 import { runPath } from "../address.js";
 import { resource } from "../api.js";
-import { bytes, clock, count, exact, money, took, words } from "../format.js";
+import { bytes, clock, count, exact, money, parse, took, words } from "../format.js";
 import { markdown } from "../markdown.js";
 import { glyph, stateMark } from "../marks.js";
 import { actCourse, actLine, eventLine, takeActs } from "./events.js";
@@ -20,13 +20,10 @@ import { asJson, button, copy, facts, unfold, view } from "../widgets.js";
 
 /** @param {string} text The JSON of an object. */
 function argumentLine(text) {
-  try {
-    const values = Object.entries(JSON.parse(text));
-    return values.map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
-      .join("  ");
-  } catch {
-    return text; // it is cut or malformed
-  }
+  const { value: values } = parse(text);
+  if (!values) return text; // it is cut or malformed
+  return Object.entries(values)
+    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`).join("  ");
 }
 
 /** @param {TimelineCall} call */
@@ -152,13 +149,7 @@ function textOf(run, text, format = (plain) => plain) {
 }
 
 /** @param {string} text */
-const pretty = (text) => {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
-};
+const pretty = (text) => JSON.stringify(parse(text).value, null, 2) ?? text;
 
 /** @param {string} run @param {TimelineCall} call */
 export function callDetails(run, call) {

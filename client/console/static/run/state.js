@@ -63,9 +63,7 @@ class Records {
     }
   }
 
-  loadNewest() {
-    return this.#load("");
-  }
+  loadNewest = () => this.#load("");
 
   /** Load what is missing of these numbers. @param {number} first @param {number} last */
   async need(first, last) {
@@ -101,14 +99,10 @@ class Records {
   }
 
   /** Read everything again, as after a rewind. */
-  reset() {
-    return this.#load("", true);
-  }
+  reset = () => this.#load("", true);
 
   /** The loaded records in their order. */
-  loaded() {
-    return [...this.byNumber.values()].sort((a, b) => a.number - b.number);
-  }
+  loaded = () => [...this.byNumber.values()].sort((a, b) => a.number - b.number);
 }
 
 /** @param {string} id */
@@ -130,20 +124,19 @@ export function runState(id) {
     const found = source.data.value?.live ?? [];
     if (!isStreamed) live.value = found;
   });
-  onEvent("state", (data) => {
-    if (data.run !== id) return;
+  /** @param {string} event @param {(data: any) => void} take */
+  const onRun = (event, take) => onEvent(event, (data) => void (data.run === id && take(data)));
+  onRun("state", (data) => {
     begin();
     const before = source.data.peek();
     if (before) source.data.value = { ...before, ...data };
     else void source.reload();
   });
-  onEvent("live", (data) => {
-    if (data.run !== id) return;
+  onRun("live", (data) => {
     begin();
     live.value = data.activities;
   });
-  onEvent("entry", (data) => {
-    if (data.run !== id) return;
+  onRun("entry", (data) => {
     if (data.record) records.put(data.record);
     if (data.entry.event === "InterventionReceived" && data.entry.data.kind === "rewind") void records.reset();
   });
