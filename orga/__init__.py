@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orga.client.runs.goals import GoalHandle, start_goal
     from orga.client.runs.sessions import SessionHandle, start_session
     from orga.client.schedules.create import create_schedule
-    from orga.client.workers.in_code import Agent
+    from orga.client.workers.in_code import ActivityTool, Agent
     from orga.client.workers.plugin import OrgaPlugin
     from orga.client.workers.script import worker
     from orga.workflows.agent import AgentWorkflow
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orga.workflows.types.status import AgentResult, JournalEntry
 
 __all__ = [
+    "ActivityTool",
     "Agent",
     "AgentHandle",
     "AgentInput",
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "ActivityTool": "orga.client.workers.in_code",
     "Agent": "orga.client.workers.in_code",
     "AgentHandle": "orga.client.runs.agents",
     "AgentInput": "orga.workflows.types.input",

@@ -124,6 +124,11 @@ def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
     for file in read_manifests(manifest_paths(held.tools.manifests))[0]:
         spec = manifest_spec(file.manifest)
         yield _tool_row(spec.name, f"manifest {Path(file.path).name}", held, spec)
+    for name, activity in held.tools.activities.items():
+        given = ToolSpec(
+            name=name, description=activity.description, parameters=activity.parameters, effect=activity.effect
+        )
+        yield _tool_row(name, f"activity {activity.activity or name} on queue {activity.task_queue}", held, given)
     for server, each in held.mcp.servers.items():
         for name, digest in each.pinned.items():
             yield _tool_row(name, f"MCP server {server}", held) | {"digest": digest}

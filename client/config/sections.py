@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self, cast
+from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -30,7 +30,7 @@ from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in_model_name
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.mcp import McpServer, Variable
 from orga.workflows.types.tool_calls.sandbox import ConfiguredPath, PathOrGlob, Sandbox
-from orga.workflows.types.tool_calls.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from orga.workflows.types.usage import ModelPrice
 
 Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
@@ -289,6 +289,26 @@ class CommandsConfig(CheckedInput):
     sandbox: Sandbox = Sandbox()
 
 
+class ActivityConfig(CheckedInput):
+    """`[tools.activities.NAME]`: an activity of another worker, in any language, as a tool."""
+
+    task_queue: str = Field(min_length=1, max_length=200)
+    """The queue of the worker that has the activity."""
+    activity: str | None = Field(default=None, min_length=1, max_length=200)
+    """The activity's type. Null: the tool's name."""
+    description: Annotated[str, Field(max_length=4_000)] = ""
+    """What the tool does, for the model."""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+    """JSON Schema (2020-12) of the arguments, an object. The activity gets them as one object."""
+    effect: Effect = "irreversible"
+    """The effect of repeating a call: `read_only`, `idempotent` or `irreversible`."""
+    heartbeat_timeout_s: float | None = Field(default=None, ge=0.1, le=3_600)
+    """Seconds of silence after which a call counts as lost. Only for an activity that sends heartbeats, by which an
+    abort reaches it, too. Null: only the time limit counts."""
+    pass_context: bool = False
+    """Give the activity a second argument: an object with `idempotency_key`, `workflow_id` and `call_id`."""
+
+
 class ToolsConfig(CheckedInput):
     """`[tools]`: what agents can be given."""
 
@@ -300,6 +320,8 @@ class ToolsConfig(CheckedInput):
     web: WebConfig = WebConfig()
     github: GitHubConfig = GitHubConfig()
     commands: CommandsConfig = CommandsConfig()
+    activities: dict[ToolName, ActivityConfig] = {}
+    """Activities of other workers that are tools, by the name of the tool."""
     options: dict[ToolName, ToolOptions] = {}
     """Activity options by tool."""
 

@@ -16,6 +16,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from orga.client.history.bounded_arguments import bound_activation
 from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
+from orga.workflows.activity_call import ActivityCallWorkflow
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.goal import GoalWorkflow
 from orga.workflows.session import SessionWorkflow
@@ -105,7 +106,13 @@ def _may_have_more_jobs(completion: WorkflowActivationCompletion) -> bool:
     return any("cancel" in name and name != "cancel_timer" for name in names)
 
 
-WORKFLOWS: list[type[Any]] = [AgentWorkflow, GoalWorkflow, SessionWorkflow, SettingsWorkflow]
+WORKFLOWS: list[type[Any]] = [
+    AgentWorkflow,
+    GoalWorkflow,
+    SessionWorkflow,
+    SettingsWorkflow,
+    ActivityCallWorkflow,
+]
 """Every worker runs these, and a history of any of them replays with them."""
 
 

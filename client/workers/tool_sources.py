@@ -11,13 +11,15 @@ from orga.activities.adapters.manifests.build import manifest_tool, secret_varia
 from orga.activities.adapters.mcp.mcp_settings import own_options, server_settings
 from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.adapters.rules import Rules
+from orga.activities.adapters.schemas.arguments import schema_problem
+from orga.activities.adapters.tools.activity_tool import ActivityTool
 from orga.activities.adapters.tools.catalog import RESERVED_NAMES, ToolCatalog, builtin_tools, with_options
 from orga.activities.adapters.tools.github import GitHubSettings
 from orga.activities.adapters.tools.python_function import load_function
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Tool, ToolContext
 from orga.client.config.manifests import ManifestFile, configured_manifests
-from orga.client.config.sections import OrgaConfig, tool_folders
+from orga.client.config.sections import ActivityConfig, OrgaConfig, tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.workers.knowledge_store import configured_store
 from orga.workflows.types.names import OWN_ACTIVITIES
@@ -95,6 +97,7 @@ def worker_tools(
         WorkerTool(_manifest_tool(file, config, root, env, rules), str(file.path))
         for file in configured_manifests(config)
     ]
+    found += [_activity_tool(name, each) for name, each in wanted.activities.items()]
     known = {each.tool.spec.name for each in found}
     found += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in known]
     options = own_options(wanted.options, config.mcp.servers, [each.tool.spec.name for each in found])
@@ -105,6 +108,13 @@ def worker_tools(
 def manifest_secrets(config: OrgaConfig) -> list[str]:
     """Return the environment variables that hold credentials, according to the configured manifests."""
     return [name for file in configured_manifests(config) for name in secret_variables(file.manifest)]
+
+
+def _activity_tool(name: str, config: ActivityConfig) -> WorkerTool:
+    if problem := schema_problem(config.parameters):
+        raise ValueError(f"tools.activities.{name}.parameters: {problem}")
+    tool = ActivityTool(name, **dict(config))
+    return WorkerTool(tool, f"activity {tool.activity} on queue {tool.task_queue}")
 
 
 def _manifest_tool(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapping[str, str], rules: Rules) -> Tool:

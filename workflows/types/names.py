@@ -23,6 +23,9 @@ AGENT_WORKFLOWS = (AGENT_WORKFLOW,)
 SETTINGS_WORKFLOW = "SettingsWorkflow"
 """Holds the settings of a task queue that people change at run time. It is no run."""
 
+ACTIVITY_CALL_WORKFLOW = "ActivityCallWorkflow"
+"""One call of a tool that is another worker's activity. It is no run."""
+
 CHECK_SETTINGS = "check_settings"
 """Checks a set of such settings on a worker, which knows its configuration."""
 

@@ -2,12 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
 from orga.activities.adapters.tools.python_function import load_function
+from orga.client.config.sections import OrgaConfig
+from orga.client.workers.tool_sources import worker_tools
 from orga.testing import FakeTool
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
@@ -124,3 +127,37 @@ def test_nested_options_keep_their_type(tmp_path: Path) -> None:
     recovery = Recovery(strategy="fallback", alternatives=("list_files",))
     (tool,) = with_options([FakeTool("read")], {"read": ToolOptions(recovery=recovery)})
     assert tool.spec.options.recovery == recovery
+
+
+def test_an_activity_of_another_worker_is_a_tool(tmp_path: Path) -> None:
+    config = OrgaConfig.model_validate(
+        {
+            "tools": {
+                "activities": {"refund": {"task_queue": "payments", "activity": "RefundOrder", "description": "Pay."}}
+            }
+        }
+    )
+    [refund] = [each for each in worker_tools(config, tmp_path, {}) if each.tool.spec.name == "refund"]
+    assert (refund.source, refund.tool.spec.effect) == ("activity RefundOrder on queue payments", "irreversible")
+    assert refund.tool.spec.parameters["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "reported"),
+    [
+        ("refund", {}, "task_queue"),
+        ("refund", {"task_queue": "q", "effect": "none"}, "effect"),
+        ("refund", {"task_queue": "q", "parameters": {"type": 7}}, "tools.activities.refund.parameters"),
+        ("read_file", {"task_queue": "q"}, "two tools are called 'read_file'"),
+        ("a b", {"task_queue": "q"}, "tools.activities"),
+    ],
+)
+def test_an_activity_that_is_no_tool_is_refused(
+    tmp_path: Path, name: str, settings: dict[str, Any], reported: str
+) -> None:
+    def catalog() -> ToolCatalog:
+        config = OrgaConfig.model_validate({"tools": {"activities": {name: settings}}})
+        return ToolCatalog(each.tool for each in worker_tools(config, tmp_path, {}))
+
+    with pytest.raises(ValueError, match=reported):
+        catalog()

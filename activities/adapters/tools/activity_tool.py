@@ -1,0 +1,153 @@
+"""Tools that are activities of other workers, in any language."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    TimeoutError,
+    TimeoutType,
+    WorkflowAlreadyStartedError,
+)
+
+from orga.activities.ports import Acted, ToolContext, ToolError
+from orga.workflows.types.names import ACTIVITY_CALL_WORKFLOW
+from orga.workflows.types.tool_calls.activity_call import ActivityCall
+from orga.workflows.types.tool_calls.tools import DONE, NOT_DONE, REPORT_S, TIME_LIMIT, Effect, ToolOutput, ToolSpec
+
+PICKUP_S = 60.0
+"""Seconds until a worker has to take a call."""
+
+MARGIN_S = 0.5
+"""Seconds by which the activity's time ends before that of the call, so that its failure is reported."""
+
+NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+class ActivityTool:
+    """A tool whose calls another worker carries out as an activity. They pass the gate like all others.
+
+    The activity gets the arguments as one JSON object, and returns any JSON.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        task_queue: str,
+        activity: str | None = None,
+        description: str = "",
+        parameters: Mapping[str, Any] = NO_ARGUMENTS,
+        effect: Effect = "irreversible",
+        heartbeat_timeout_s: float | None = None,
+        pass_context: bool = False,
+    ) -> None:
+        """Describe the tool.
+
+        Args:
+            name: The name that models and policies use.
+            task_queue: The queue of the worker that has the activity.
+            activity: The activity's type. None: the same as `name`.
+            description: What the tool does, for the model.
+            parameters: JSON Schema (2020-12) of the arguments, an object.
+            effect: The effect of repeating a call.
+            heartbeat_timeout_s: Seconds of silence after which a call counts as lost. Only for an activity that sends
+                heartbeats, by which an abort reaches it, too. None: only the time limit counts.
+            pass_context: Give the activity a second argument, an object with `idempotency_key`, `workflow_id` and
+                `call_id`.
+        """
+        self.spec = ToolSpec(name=name, description=description, parameters=dict(parameters), effect=effect)
+        self.activity = activity or name
+        self.task_queue = task_queue
+        self._heartbeat_timeout_s = heartbeat_timeout_s
+        self._passes_context = pass_context
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return what the activity returns, as text.
+
+        Raises:
+            ToolError: Its kind is the type of the activity's failure, TimeLimit, NoWorker or NotInRun.
+        """
+        if not activity.in_activity():
+            raise ToolError(f"{self.spec.name} is an activity of another worker: only runs call it", kind="NotInRun")
+        handle = await self._started(activity.client(), arguments, context)
+        try:
+            return ToolOutput.model_validate(await handle.result())
+        except asyncio.CancelledError:
+            details = activity.cancellation_details()
+            if details is not None and details.cancel_requested:  # else another attempt waits for the same call
+                await handle.cancel()
+            raise
+        except WorkflowFailureError as error:
+            raise self._failure(error) from None
+
+    async def _started(
+        self, client: Client, arguments: dict[str, Any], context: ToolContext
+    ) -> WorkflowHandle[Any, Any]:
+        """Start the call, or find the one that an earlier attempt with the same key has started."""
+        info = activity.info()
+        limit = info.start_to_close_timeout
+        limit_s = max((limit.total_seconds() if limit else PICKUP_S) - REPORT_S - MARGIN_S, MARGIN_S)
+        workflow_id = f"{context.workflow_id}/{self.spec.name}/{context.idempotency_key}"
+        call = ActivityCall(
+            activity=self.activity,
+            task_queue=self.task_queue,
+            arguments=arguments,
+            context=_call_facts(context) if self._passes_context else None,
+            timeout_s=limit_s,
+            pickup_s=min(PICKUP_S, limit_s),
+            heartbeat_timeout_s=self._heartbeat_timeout_s,
+        )
+        try:
+            return await client.start_workflow(
+                ACTIVITY_CALL_WORKFLOW,
+                call,
+                id=workflow_id,
+                task_queue=info.task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                static_summary=f"{self.spec.name} of {context.workflow_id}",
+            )
+        except WorkflowAlreadyStartedError:  # it has succeeded
+            return client.get_workflow_handle(workflow_id)
+
+    def _failure(self, error: WorkflowFailureError) -> ToolError:
+        cause: BaseException | None = error.cause
+        if isinstance(cause, ActivityError):
+            cause = cause.cause
+        if isinstance(cause, TimeoutError):
+            return self._timeout(cause)
+        if isinstance(cause, ApplicationError):
+            kind, is_final = cause.type or "ApplicationError", cause.non_retryable
+            return ToolError(cause.message, kind=kind, retryable=not is_final, acted=_stated_effect(cause, is_final))
+        message = cause.message if isinstance(cause, FailureError) else str(cause or error)
+        return ToolError(message, kind=type(cause).__name__, retryable=True)
+
+    def _timeout(self, timeout: TimeoutError) -> ToolError:
+        if timeout.type == TimeoutType.SCHEDULE_TO_START:
+            why = f"no worker took {self.activity} from the queue {self.task_queue}; tell the operator"
+            return ToolError(why, kind="NoWorker", retryable=True, acted="no")
+        return ToolError(f"{self.activity} took too long, or its worker is gone", kind=TIME_LIMIT, retryable=True)
+
+
+def _call_facts(context: ToolContext) -> dict[str, str]:
+    return {
+        "idempotency_key": context.idempotency_key,
+        "workflow_id": context.workflow_id,
+        "call_id": context.call_id,
+    }
+
+
+def _stated_effect(error: ApplicationError, is_final: bool) -> Acted | None:
+    """Return what the activity states about its effect in the details of its failure."""
+    if NOT_DONE in error.details:
+        return "no"
+    if DONE in error.details:
+        return "yes"
+    return "maybe" if is_final else None

@@ -1,0 +1,48 @@
+"""One call of a tool that is an activity of another worker, in any language.
+
+The id of the workflow holds the call's idempotency key. A worker that dies while it waits for such a call loses
+nothing: the next attempt finds the workflow under the same id.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
+
+from orga.workflows.phases.control.handlers import first_argument
+from orga.workflows.types.names import ACTIVITY_CALL_WORKFLOW
+from orga.workflows.types.record import parse_record
+from orga.workflows.types.tool_calls.activity_call import ActivityCall
+
+
+@workflow.defn(name=ACTIVITY_CALL_WORKFLOW, sandboxed=False)
+class ActivityCallWorkflow:
+    """Carries out one attempt. The tool's own activity waits for it, and decides whether there is another one."""
+
+    @workflow.run
+    async def run(self, *given: Any) -> Any:
+        """Return what the activity returns.
+
+        Raises:
+            ApplicationError: `InvalidInput`, not retryable, for input that is no such call.
+        """
+        try:
+            call = parse_record(ActivityCall, first_argument(given), long=frozenset({"arguments"}))
+        except ValueError as error:
+            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+        if call.task_queue == workflow.info().task_queue:  # it would pass by the gate of our own tools
+            raise ApplicationError("the queue is our own", type="InvalidInput", non_retryable=True)
+        silence_s = call.heartbeat_timeout_s
+        return await workflow.execute_activity(
+            call.activity,
+            args=[call.arguments] if call.context is None else [call.arguments, call.context],
+            task_queue=call.task_queue,
+            schedule_to_start_timeout=timedelta(seconds=call.pickup_s),
+            start_to_close_timeout=timedelta(seconds=call.timeout_s),
+            heartbeat_timeout=None if silence_s is None else timedelta(seconds=silence_s),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+        )
