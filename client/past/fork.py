@@ -162,6 +162,8 @@ async def fork(
     described = await AgentHandle(client, workflow_id).describe()
     is_goal = described.workflow_type == GOAL_WORKFLOW
     new_run_id = run_id_of(new_id, "goal" if is_goal else "agent")
+    if changes and "fork" in changes:  # the caller may have checked who may read the run in `workflow_id`
+        raise InvalidInput("fork: cannot be changed. It names the run whose past is shared")
     given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
     whole = {"fork": given, **(changes or {}), **({} if task is None else {"task": task})}
     fork_input = parse_goal_fork(whole) if is_goal else parse_fork(whole)

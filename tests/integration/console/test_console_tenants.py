@@ -127,6 +127,13 @@ async def test_actions_and_starts_stay_within_the_tenant(stage: Stage) -> None:
     assert (answer.status_code, "live" in answer.text) == (409, False)
 
 
+async def test_a_fork_shares_the_past_of_its_own_run_alone(stage: Stage) -> None:
+    foreign = {"workflow_id": stage.other.id, "iteration": 0}
+    body = {"id": "foreign-past", "kind": "fork", "to_iteration": 0, "changes": {"fork": foreign}}
+    forked = await stage.console.post(f"/runs/{stage.own.id}/actions", body, headers=stage.login)
+    assert (forked.status_code, forked.json()["errors"][0]["where"]) == (422, "fork")
+
+
 async def test_a_stream_has_nothing_of_others(stage: Stage) -> None:
     topics = {"topics": f"runs,inbox,run:{stage.other.id}"}
     received = ""
