@@ -1,8 +1,9 @@
 """Serves the console's application on a socket, until a block ends."""
 
 import asyncio
+import errno
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,29 +23,72 @@ class TlsFiles(NamedTuple):
     key: Path
 
 
+_OTHER_LOOPBACK = {"127.0.0.1": "::1", "localhost": "::1", "::1": "127.0.0.1"}
+LOOPBACK_NAMES = frozenset(_OTHER_LOOPBACK)
+"""The hosts that a browser may take a `.localhost` name for."""
+
+_NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
+
+
 def bound_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket. Port 0 takes any free one.
 
     Raises:
         OrgaError: The address cannot be used.
     """
+    try:
+        return _bound(host, port)
+    except (OSError, OverflowError) as error:
+        raise _unusable(host, port, error) from None
+
+
+def loopback_sockets(host: str, port: int) -> Sequence[socket.socket]:
+    """Return listening sockets for a host of this machine, with one port. Port 0 takes any free one.
+
+    A browser tries both 127.0.0.1 and ::1 for a `.localhost` name. If the console had only one of them, another user
+    of the machine could listen on the other one, and would get the token.
+
+    Raises:
+        OrgaError: An address cannot be used.
+    """
+    first, other = bound_socket(host, port), _OTHER_LOOPBACK.get(host)
+    if other is None:
+        return [first]
+    chosen = first.getsockname()[1]
+    try:
+        return [first, _bound(other, chosen)]
+    except OSError as error:
+        if error.errno in _NO_SUCH_FAMILY:
+            return [first]
+        first.close()
+        if not port:
+            return loopback_sockets(host, port)
+        raise _unusable(other, chosen, error) from None
+
+
+def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
         found.listen(256)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError):
         found.close()
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise OrgaError(f"--port: {host}:{port} cannot be used ({why}). Choose another, or --port 0") from None
+        raise
     found.setblocking(False)
     return found
 
 
+def _unusable(host: str, port: int, error: OSError | OverflowError) -> OrgaError:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    shown = f"[{host}]" if ":" in host else host
+    return OrgaError(f"--port: {shown}:{port} cannot be used ({why}). Choose another, or --port 0")
+
+
 @asynccontextmanager
-async def served(app: ASGIApp, at: socket.socket, tls: TlsFiles | None = None) -> AsyncGenerator[None]:
-    """Serve until the block ends. Then requests get `STOP_S` to end, and streams are cut."""
+async def served(app: ASGIApp, at: Sequence[socket.socket], tls: TlsFiles | None = None) -> AsyncGenerator[None]:
+    """Serve on these sockets until the block ends. Then requests get `STOP_S` to end, and streams are cut."""
     config = uvicorn.Config(
         app,
         log_level="critical",
@@ -58,7 +102,7 @@ async def served(app: ASGIApp, at: socket.socket, tls: TlsFiles | None = None) -
         ssl_keyfile=tls and tls.key,
     )
     server = uvicorn.Server(config)
-    task = asyncio.create_task(server._serve([at]))  # pyright: ignore[reportPrivateUsage] - `serve` takes Ctrl-C
+    task = asyncio.create_task(server._serve([*at]))  # pyright: ignore[reportPrivateUsage] - `serve` takes Ctrl-C
     try:
         while not server.started:
             if task.done():

@@ -73,7 +73,7 @@ async def a_console(
     headers, cookies = {CSRF_HEADER: "1"}, {cookie_name(base): console.doors.token}
     app = console_app(console)
     async with (
-        served(app, at),
+        served(app, [at]),
         httpx.AsyncClient(base_url=base, headers=headers, cookies=cookies, timeout=30) as http,
     ):
         yield Served(console, base, http)

@@ -262,14 +262,16 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[Console
     from orga.client.console.doors import Doors, Proxy, private_name
     from orga.client.console.events import hub_of
     from orga.client.console.routes import Console
-    from orga.client.console.serving import TlsFiles, bound_socket, served
+    from orga.client.console.serving import LOOPBACK_NAMES, TlsFiles, bound_socket, loopback_sockets, served
     from orga.client.console.visitors import TokenFile, owner_token
     from orga.client.frontends.mounted import mounted_adapters
 
-    at = bound_socket(options.host, options.port)
-    port = at.getsockname()[1]
+    host = options.host
+    at = [bound_socket(host, options.port)] if options.is_exposed else loopback_sockets(host, options.port)
+    port = at[0].getsockname()[1]
     token = "" if options.is_exposed else owner_token(server_home().console_token)
-    has_own_name = bool(token) and options.url is None and options.tls_cert is None  # a certificate has other names
+    is_found = host in LOOPBACK_NAMES and options.tls_cert is None  # a certificate has other names
+    has_own_name = bool(token) and options.url is None and is_found
     private = f"{private_name(token)}:{port}" if has_own_name else ""
     doors = Doors(
         options.hosts(port) | ({private} if private else set[str]()),

@@ -10,7 +10,7 @@ from orga.client.cli.workbench.console import (  # pyright: ignore[reportPrivate
     _open_in_browser,
     _Options,
 )
-from orga.client.console.serving import bound_socket
+from orga.client.console.serving import bound_socket, loopback_sockets
 from orga.client.errors import OrgaError
 
 TOKENS: dict[str, Any] = {"tokens": Path("tokens.json")}
@@ -64,6 +64,22 @@ def test_a_port_that_is_taken_is_a_clear_error() -> None:
     first = bound_socket("127.0.0.1", 0)
     with first, pytest.raises(OrgaError, match=r"--port: 127\.0\.0\.1:\d+ cannot be used .*Choose another"):
         bound_socket("127.0.0.1", first.getsockname()[1])
+
+
+def test_no_other_user_can_listen_where_a_browser_looks_for_the_console() -> None:
+    found = loopback_sockets("127.0.0.1", 0)
+    port = found[0].getsockname()[1]
+    try:
+        for host in ("127.0.0.1", "::1"):
+            with pytest.raises(OrgaError, match="cannot be used"):
+                bound_socket(host, port).close()
+    finally:
+        for each in found:
+            each.close()
+    if len(found) == 1:
+        pytest.skip("this machine has no IPv6")
+    with bound_socket("::1", port), pytest.raises(OrgaError, match=rf"--port: \[::1\]:{port} cannot be used"):
+        loopback_sockets("127.0.0.1", port)
 
 
 def test_no_process_has_the_token_among_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
