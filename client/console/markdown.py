@@ -1,5 +1,6 @@
 """Markdown as a tree of few kinds of elements, from which the pages make elements. HTML in it is text."""
 
+from asyncio import to_thread
 from typing import Annotated, Any, TypeAlias
 
 from markdown_it import MarkdownIt
@@ -43,7 +44,8 @@ class Texts(CheckedInput):
 @ROUTES.post("/markdown", {"type": "object", "properties": {"trees": {"type": "array"}}}, is_write=False)
 async def _markdown(call: Call[Texts]) -> dict[str, Any]:
     """Return the elements of texts in Markdown, in their order. It changes nothing."""
-    return {"trees": [markdown_tree(text) for text in call.given.texts]}
+    # in a thread, because the parser takes seconds for some texts, and everybody else would wait
+    return {"trees": [await to_thread(markdown_tree, text) for text in call.given.texts]}
 
 
 def _nodes(tokens: list[Token]) -> list[Node]:

@@ -1,9 +1,11 @@
 """The shell and the files of the console's pages, and Markdown as a tree."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from starlette.applications import Starlette
@@ -13,9 +15,10 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from orga.client.console.doors import SECURITY_HEADERS
-from orga.client.console.markdown import MAX_TEXT, Node, markdown_tree
+from orga.client.console.markdown import MAX_TEXT, ROUTES, Node, Texts, markdown_tree
 from orga.client.console.pages import STATIC, page_routes
 from orga.client.console.problems import Problem, handle_problem
+from orga.client.console.routes import Call
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \u2028"
 
@@ -162,3 +165,13 @@ def test_deep_text_has_a_bounded_tree(text: str) -> None:
 def test_the_rest_of_a_long_text_is_plain() -> None:
     tree = markdown_tree("a" * MAX_TEXT + "*b*")
     assert text_of(tree) == "a" * MAX_TEXT + "*b*"
+
+
+async def test_a_text_that_takes_long_to_parse_delays_nobody() -> None:
+    [route] = ROUTES
+    call = cast("Call[Texts]", SimpleNamespace(given=Texts(texts=["[a\n" * 4_000])))
+    answering, turns = asyncio.ensure_future(route.answer(call)), 0
+    while not answering.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 10
