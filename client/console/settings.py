@@ -99,6 +99,8 @@ async def _show(call: Call[NoParameters]) -> SettingsView:
 @ROUTES.put("/settings", role="admin", more_statuses=(409, 422, 503))
 async def _save(call: Call[SettingsToSave]) -> SettingsView:
     """Save a whole set for runs that start later."""
+    if call.visitor.tenants is not None:
+        raise Problem(403, "settings count for runs of all tenants. Ask an admin who is not limited to some")
     queue, by = call.console.connection.task_queue, call.visitor.name
     try:
         await save_settings(call.client, call.given.values, version=call.given.version, by=by, task_queue=queue)

@@ -127,6 +127,11 @@ async def test_actions_and_starts_stay_within_the_tenant(stage: Stage) -> None:
     assert (answer.status_code, "live" in answer.text) == (409, False)
 
 
+async def test_an_admin_of_a_tenant_changes_no_settings_of_others(stage: Stage) -> None:
+    saved = await stage.console.http.put("/api/v1/settings", json={"version": 0, "values": {}}, headers=stage.login)
+    assert saved.status_code == 403
+
+
 async def test_a_fork_shares_the_past_of_its_own_run_alone(stage: Stage) -> None:
     foreign = {"workflow_id": stage.other.id, "iteration": 0}
     body = {"id": "foreign-past", "kind": "fork", "to_iteration": 0, "changes": {"fork": foreign}}
