@@ -1,6 +1,6 @@
 """The stream of events, `GET /api/v1/events`: any number of topics over one connection."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from urllib.parse import parse_qsl
@@ -51,7 +51,12 @@ async def _open(call: Call[EventsQuery]) -> Response:
         raise invalid([f"topics: there are {len(topics)}. At most {MAX_TOPICS} are possible"])
     given = call.request.headers.get("last-event-id") or call.given.after
     hub = hub_of(call.request.app, call.console)
-    return _StreamResponse(hub, Stream(hub, call.visitor, topics, dict(parse_qsl(given))), call.visitor.name)
+    stream = Stream(hub, call.visitor, topics, dict(parse_qsl(given)))
+
+    def is_admitted() -> bool:
+        return call.console.doors.visitor(call.request) == call.visitor
+
+    return _StreamResponse(hub, stream, call.visitor.name, is_admitted)
 
 
 def _topics(text: str) -> list[str]:
@@ -77,10 +82,10 @@ def hub_of(app: Starlette, console: Console) -> Hub:
 
 
 class _StreamResponse(EventSourceResponse):
-    def __init__(self, hub: Hub, stream: Stream, name: str) -> None:
+    def __init__(self, hub: Hub, stream: Stream, name: str, is_admitted: Callable[[], bool]) -> None:
         """Count the stream of this name, or raise the problem that there are too many."""
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            _encoded_frames(stream),
+            encoded_frames(stream, is_admitted),
             ping=PING_S,
             send_timeout=STALLED_S,
             ping_message_factory=lambda: ServerSentEvent("{}", event="ping", id=stream.id, sep="\n"),
@@ -95,8 +100,11 @@ class _StreamResponse(EventSourceResponse):
             self._end()
 
 
-async def _encoded_frames(stream: Stream) -> AsyncGenerator[bytes]:
+async def encoded_frames(stream: Stream, is_admitted: Callable[[], bool]) -> AsyncGenerator[bytes]:
+    """Yield the events of a stream. Once its viewer may not enter any more, it ends before the next one."""
     yield b"retry: %d\n\n" % RETRY_MS
     async with aclosing(stream.frames()) as frames:
         async for frame in frames:
+            if not is_admitted():
+                return
             yield b"id: %b\nevent: %b\ndata: %b\n\n" % (stream.id.encode(), frame.event.encode(), frame.data)

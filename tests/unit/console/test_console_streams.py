@@ -15,6 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.console.doors import Visitor
+from orga.client.console.events import encoded_frames
 from orga.client.console.problems import Problem
 from orga.client.console.stream import run_feed
 from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
@@ -487,6 +488,21 @@ async def test_the_id_of_an_event_has_the_positions_of_all_topics() -> None:
         assert positions.keys() == {"runs", "inbox", "run:a&b=c"}
         assert positions["run:a&b=c"] == "4-abc"
         assert await first_events(Stream(hub, OWNER, ["runs", "inbox"], positions)) == ["offline"]
+
+
+async def test_a_stream_ends_once_its_viewer_may_not_enter_any_more() -> None:
+    admitted = [True]
+    async with a_hub() as (hub, sources, time):
+        frames = encoded_frames(Stream(hub, OWNER, ["inbox"], {}), lambda: admitted[0])
+        async with aclosing(frames):
+            received = b"".join([await anext(frames) for _ in range(3)])
+            assert b"event: inbox" in received
+            admitted[0] = False
+            upcoming = asyncio.ensure_future(anext(frames, None))
+            await settled()
+            sources.waiting = ["a"]
+            await time.pass_by(1)
+            assert await upcoming is None
 
 
 async def test_a_run_of_another_tenant_gives_a_resync_and_nothing_else() -> None:
