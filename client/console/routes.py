@@ -187,7 +187,7 @@ class ApiRoute(Generic[M]):
             raise Problem(
                 422, "a request that writes has no query. Give everything in its body", errors=_unknown(query)
             )
-        given = query if self.method == "GET" else await json_body(request)
+        given = query if self.method == "GET" else _valid_text(await json_body(request))
         return checked(self.takes if self.by_kind is None else _kind_in(given, self.by_kind), given)
 
 
@@ -266,6 +266,15 @@ async def json_body(request: Request) -> Any:
         return json.loads(body, parse_constant=_refuse_constant) if body else {}
     except (ValueError, RecursionError) as error:
         raise Problem(400, f"body: is no JSON ({str(error)[:100]}). Send one JSON object") from None
+
+
+def _valid_text(given: Any) -> Any:
+    """Return a body. Half a character, which JSON can write and UTF-8 cannot, would fail later."""
+    try:
+        json.dumps(given, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise Problem(422, "body: must be valid Unicode, and not nested too deeply") from None
+    return given
 
 
 def _refuse_constant(name: str) -> None:

@@ -65,6 +65,14 @@ REFUSED: dict[str, tuple[dict[str, Any], int]] = {
         415,
     ),
     "a form": ({"method": "POST", "headers": WRITE, "data": {"a": "b"}}, 415),
+    "half a character": (
+        {
+            "method": "POST",
+            "headers": {**WRITE, "Content-Type": "application/json"},
+            "content": b'{"texts": ["\\ud800"]}',
+        },
+        422,
+    ),
     "a long body": ({"method": "POST", "headers": WRITE, "json": {"texts": ["a" * 1_000_001]}}, 413),
 }
 
