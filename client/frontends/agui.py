@@ -7,27 +7,28 @@ What waits for a person ends a run of the protocol with an interrupt for each qu
 """
 
 import importlib.util
-import logging
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from temporalio.service import RPCError
 
 from orga.activities.adapters.problem import extra_remedy
-from orga.client.console.doors import Visitor, visitor_of
+from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Adapter, Console, console_of, invalid, json_body
-from orga.client.errors import OrgaError, RunEnded
+from orga.client.console.routes import Adapter, Console, invalid, json_body
+from orga.client.errors import OrgaError
 from orga.client.frontends.interrupts import decide, interrupt_of
 from orga.client.frontends.reach import open_waits
 from orga.client.frontends.threads import (
     TurnStream,
+    admitted,
     asked_turn,
     console_address,
     current_turn,
@@ -41,7 +42,7 @@ from orga.client.frontends.turns import Over, Progress, TurnFold, Waiting, read_
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object
-from orga.workflows.types.record import InvalidInput, validation_problems
+from orga.workflows.types.record import validation_problems
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 from orga.workflows.types.usage import UsageTotals
@@ -50,38 +51,41 @@ if TYPE_CHECKING:
     from ag_ui.core import BaseEvent, RunAgentInput
 
 
+_STATE_KEYS = {"phase", "iteration", "plan", "budgets", "usage"}
+
+
 def agui_adapter() -> Adapter:
     return Adapter("agui", (Route("/agui/{agent}", _respond, methods=["POST"], name="agui"),))
 
 
 async def _respond(request: Request) -> Response:
-    visitor, console = visitor_of(request), console_of(request)
-    console.doors.require(visitor, "operator", is_write=True)
-    console.doors.count_write(visitor)
+    console, visitor = admitted(request, "operator", is_write=True)
     if importlib.util.find_spec("ag_ui") is None:
         raise Problem(501, f"AG-UI needs the extra agui. Install it: {extra_remedy('agui')}")
-    given = _checked_input(clean_json(await json_body(request)))
-    run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, console_address(request))
-    return TurnStream(run.stream(), console, visitor)
-
-
-def _checked_input(body: Any) -> "RunAgentInput":
     from ag_ui.core import RunAgentInput
-    from pydantic import ValidationError
 
     try:
-        return RunAgentInput.model_validate(body)
+        given = RunAgentInput.model_validate(clean_json(await json_body(request)))
     except ValidationError as error:
         raise invalid(validation_problems(error)) from None
+    run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, console_address(request))
+    return TurnStream(run.events(), _failed, _fields, console, visitor)
 
 
-def _new_message(given: "RunAgentInput") -> tuple[str, str] | None:
-    """Return the id and text of the message that the client sends last. The ids of our own messages have a slash."""
-    message = next((each for each in reversed(given.messages) if each.role == "user"), None)
+def _failed(message: str, code: str) -> "BaseEvent":
+    from ag_ui.core import RunErrorEvent
+
+    return RunErrorEvent(message=message, code=code)
+
+
+def _new_message(given: "RunAgentInput", *, only_last: bool = False) -> tuple[str, str] | None:
+    """Return the id and text of the user's last message. With `only_last`, nothing may come after it."""
+    messages = given.messages[-1:] if only_last else given.messages
+    message = next((each for each in reversed(messages) if each.role == "user"), None)
     if message is None:
         return None
-    content = [message.content] if isinstance(message.content, str) else [part.model_dump() for part in message.content]
-    parts = [part if isinstance(part, str) else part.get("text") for part in content]
+    content = message.content
+    parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
     if any(not isinstance(part, str) for part in parts):
         raise Problem(422, f"messages: {message.id!r} has parts that are no text. Send only text")
     context = [f"{each.description}: {each.value}" for each in given.context or ()]
@@ -97,26 +101,14 @@ class _ProtocolRun:
     given: "RunAgentInput"
     base: str
 
-    async def stream(self) -> AsyncGenerator[dict[str, str]]:
-        from ag_ui.core import RunErrorEvent, RunStartedEvent
+    async def events(self) -> "AsyncGenerator[BaseEvent]":
+        from orga.client.frontends.agui_events import Shown
 
-        ids: dict[str, Any] = {"thread_id": self.given.thread_id, "run_id": self.given.run_id}
-        yield _data(RunStartedEvent(**ids, protocol_version="1.0"))
-        try:
-            async for event in self._events():
-                yield _data(event)
-        except (OrgaError, InvalidInput, Problem, RPCError) as error:
-            yield _data(RunErrorEvent(message=str(error), code=type(error).__name__))
-        except Exception:  # the stream has begun, so the console's handler of errors cannot answer
-            logging.getLogger(__name__).exception("a run of AG-UI failed")
-            yield _data(RunErrorEvent(message="the console has a defect; its log has the cause", code="Defect"))
-
-    async def _events(self) -> "AsyncGenerator[BaseEvent]":
+        shown = Shown(self.given, self.base)
+        yield shown.started()
         run = await self._find()
         past = await read_past(run) if run else []
         seen, last = 0, None
-        from orga.client.frontends.agui_events import Shown
-
         if self.given.resume:
             if run is None:
                 raise Problem(404, "resume: this thread has no interrupts. Send a message instead")
@@ -124,12 +116,11 @@ class _ProtocolRun:
             seen = 0 if any(each.id.startswith(f"{run.id}/") for each in self.given.messages) else _last_question(past)
         else:
             run, turn = await self._send(run, past)
-        shown = Shown(self.given, run.id if run else "", self.base)
         if run is None or turn == 0:
             yield shown.finished(Over("completed", "", "", UsageTotals()))
             return
         yield await self._state(run)
-        fold, newest = TurnFold(run.id, turn, last), past[-1].sequence if past else -1
+        shown.run_id, fold, newest = run.id, TurnFold(run.id, turn, last), past[-1].sequence if past else -1
         for entry in past[:seen]:
             for step in fold.take(entry):
                 list(shown.take(step))
@@ -152,18 +143,15 @@ class _ProtocolRun:
         if not isinstance(run, SessionHandle):
             return None, None
         turn = asked_turn(past, run.id, {each.interrupt_id for each in answers})
-        is_new = any(each.role == "user" for each in self.given.messages[-1:])
-        message = _new_message(self.given) if is_new else None
+        message = _new_message(self.given, only_last=True)
         if message is None or any(entry.data.get("message") == message[1] for entry in past):
             return turn, None
-        is_left = all(each.status == "cancelled" for each in answers)
-        when_busy = "interrupt" if is_left else "enqueue"
+        when_busy = "interrupt" if all(each.status == "cancelled" for each in answers) else "enqueue"
         return turn, await post_message(run, message[1], self.visitor.name, message[0], when_busy)
 
     async def _find(self) -> AgentHandle | None:
         """Return the run of the thread. The thread may also be the id of a run that was started elsewhere."""
-        names = (self.given.thread_id, *(self._own_id(kind) for kind in ("session", "goal")))
-        for name in names:
+        for name in (self.given.thread_id, self._own_id("session"), self._own_id("goal")):
             if found := await find_run(self.console, self.visitor, name, self.agent):
                 return found
         return None
@@ -189,13 +177,10 @@ class _ProtocolRun:
         if not isinstance(run, SessionHandle):
             if not past or past[0].data.get("task") == text:  # the same request again
                 return run, None
-            if any(entry.event == "Terminated" and not entry.run for entry in past[-1:]):
-                raise RunEnded(run.id)
             await run.steer(text, by=self.visitor.name, intervention_id=message_id)
             return run, None
         if (turn := known_turn(past, message_id)) is None:
-            waits = await open_waits(run) if current_turn(past) else []
-            if waits:
+            if current_turn(past) and (waits := await open_waits(run)):
                 ids = ", ".join(interrupt_of(wait, run.id, self.base).id for wait in waits)
                 raise Problem(409, f"this thread waits for a person. Resume its interrupts first: {ids}")
             turn = await post_message(run, text, self.visitor.name, message_id)
@@ -205,15 +190,12 @@ class _ProtocolRun:
         from ag_ui.core import StateSnapshotEvent
 
         state: dict[str, Any] = {"run": run.id, "url": f"{self.base}runs/{run.id}"}
-        try:
-            keys = {"phase", "iteration", "plan", "budgets", "usage"}
-            state |= (await run.status()).model_dump(mode="json", include=keys)
-        except OrgaError:  # without a worker, the journal goes on
-            pass
+        with suppress(OrgaError):  # without a worker, the journal goes on
+            state |= (await run.status()).model_dump(mode="json", include=_STATE_KEYS)
         return StateSnapshotEvent(snapshot=state)
 
 
-def _data(event: "BaseEvent") -> dict[str, str]:
+def _fields(event: "BaseEvent") -> dict[str, str]:
     return {"data": event.model_dump_json(by_alias=True)}
 
 

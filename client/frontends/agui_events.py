@@ -5,30 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ag_ui.core import (
-    ActivitySnapshotEvent,
-    BaseEvent,
-    MessagesSnapshotEvent,
-    ReasoningEndEvent,
-    ReasoningMessageContentEvent,
-    ReasoningMessageEndEvent,
-    ReasoningMessageStartEvent,
-    ReasoningStartEvent,
-    RunAgentInput,
-    RunErrorEvent,
-    RunFinishedEvent,
-    SubagentErrorEvent,
-    SubagentFinishedEvent,
-    SubagentStartedEvent,
-    TextMessageContentEvent,
-    TextMessageEndEvent,
-    TextMessageStartEvent,
-    TokenUsage,
-    ToolCallArgsEvent,
-    ToolCallEndEvent,
-    ToolCallResultEvent,
-    ToolCallStartEvent,
-)
+from ag_ui import core
 from pydantic_core import to_json
 
 from orga.client.frontends.interrupts import interrupt_of
@@ -43,9 +20,9 @@ FAILED = {"error", "failed", "terminated"}
 class Shown:
     """The messages of a client, and the events that it lacks. Reading a turn again repeats the ids of its messages."""
 
-    given: RunAgentInput
-    run_id: str
+    given: core.RunAgentInput
     base: str
+    run_id: str = ""
     _open: set[str] = field(default_factory=set[str])
     """Messages whose text streams."""
     _subagents: dict[str, Delegated] = field(default_factory=dict[str, Delegated])
@@ -56,7 +33,14 @@ class Shown:
         """The client's messages by id. Those of this run are added as they are sent."""
         return {each.id: each.model_dump(by_alias=True) for each in self.given.messages}
 
-    def take(self, step: Step) -> Iterator[BaseEvent]:
+    @property
+    def _ids(self) -> dict[str, str]:
+        return {"thread_id": self.given.thread_id, "run_id": self.given.run_id}
+
+    def started(self) -> core.BaseEvent:
+        return core.RunStartedEvent.model_validate({**self._ids, "protocol_version": "1.0"})
+
+    def take(self, step: Step) -> Iterator[core.BaseEvent]:
         match step:
             case Text():
                 yield from self._text(step)
@@ -75,28 +59,29 @@ class Shown:
             case _:
                 pass
 
-    def open_subagents(self) -> Iterator[BaseEvent]:
+    def open_subagents(self) -> Iterator[core.BaseEvent]:
         """Announce the delegates at work whose start the client has seen in an earlier run of the protocol."""
-        for started in self._subagents.values():
-            yield self._started(started)
+        for started in [*self._subagents.values()]:
+            yield from self._delegation(started)
 
-    def plan(self, fold: TurnFold) -> BaseEvent:
+    def plan(self, fold: TurnFold) -> core.BaseEvent:
         plan = fold.view.plan.as_status() or {}
-        return ActivitySnapshotEvent(message_id=f"{self.run_id}/plan", activity_type="plan", content=plan)
+        return core.ActivitySnapshotEvent(message_id=f"{self.run_id}/plan", activity_type="plan", content=plan)
 
-    def finished(self, over: Over) -> BaseEvent:
-        ids = {"thread_id": self.given.thread_id, "run_id": self.given.run_id}
-        usage = TokenUsage(input_tokens=over.usage.input_tokens, output_tokens=over.usage.output_tokens)
+    def finished(self, over: Over) -> core.BaseEvent:
+        usage = core.TokenUsage(input_tokens=over.usage.input_tokens, output_tokens=over.usage.output_tokens)
         if over.reason in FAILED:
-            return RunErrorEvent(message=over.detail or over.reason, code=over.reason, usage=[usage])
+            return core.RunErrorEvent(message=over.detail or over.reason, code=over.reason, usage=[usage])
         outcome = {"type": "cancelled" if over.reason in CANCELLED else "success"}
         result = {"output": over.output, "reason": over.reason, "detail": over.detail}
-        return RunFinishedEvent.model_validate({**ids, "result": result, "outcome": outcome, "usage": [usage]})
+        return core.RunFinishedEvent.model_validate(
+            {**self._ids, "result": result, "outcome": outcome, "usage": [usage]}
+        )
 
     def _id(self, run: str, part: object) -> str:
         return f"{run or self.run_id}/{part}"
 
-    def _text(self, step: Text) -> Iterator[BaseEvent]:
+    def _text(self, step: Text) -> Iterator[core.BaseEvent]:
         """Send what is new of a text. After a failed attempt, one that does not continue is replaced at its end."""
         message_id = self._id(step.run, f"{step.iteration}{'/thinking' if step.is_thinking else ''}")
         role = "reasoning" if step.is_thinking else "assistant"
@@ -120,7 +105,7 @@ class Shown:
         if step.is_answer and not step.run:
             self._answer = step.text
 
-    def _call(self, step: CallMade) -> Iterator[BaseEvent]:
+    def _call(self, step: CallMade) -> Iterator[core.BaseEvent]:
         parent, call_id = self._id(step.run, step.iteration), self._id(step.run, step.place)
         message = self._messages.setdefault(parent, {"id": parent, "role": "assistant", **_of(step.run)})
         calls = [*(message.get("toolCalls") or ())]
@@ -129,64 +114,58 @@ class Shown:
         function = {"name": step.tool, "arguments": step.arguments}
         message["toolCalls"] = [*calls, {"id": call_id, "type": "function", "function": function}]
         own: dict[str, Any] = {"tool_call_id": call_id, **_of(step.run)}
-        yield ToolCallStartEvent(**own, tool_call_name=step.tool, parent_message_id=parent)
-        yield ToolCallArgsEvent(**own, delta=step.arguments)
-        yield ToolCallEndEvent(**own)
+        yield core.ToolCallStartEvent(**own, tool_call_name=step.tool, parent_message_id=parent)
+        yield core.ToolCallArgsEvent(**own, delta=step.arguments)
+        yield core.ToolCallEndEvent(**own)
 
-    def _result(self, step: CallEnded) -> Iterator[BaseEvent]:
+    def _result(self, step: CallEnded) -> Iterator[core.BaseEvent]:
         call_id = self._id(step.run, step.place)
         if (message_id := f"{call_id}/result") not in self._messages:
             content = {"id": message_id, "role": "tool", "toolCallId": call_id, "content": step.text}
             self._messages[message_id] = content | _of(step.run)
             own: dict[str, Any] = {"message_id": message_id, "tool_call_id": call_id, **_of(step.run)}
-            yield ToolCallResultEvent(**own, content=step.text, metadata={"orga": {"outcome": step.outcome}})
+            yield core.ToolCallResultEvent(**own, content=step.text, metadata={"orga": {"outcome": step.outcome}})
 
-    def _delegation(self, step: Delegated) -> Iterator[BaseEvent]:
+    def _delegation(self, step: Delegated) -> Iterator[core.BaseEvent]:
         if not step.reason:
             self._subagents[step.child] = step
-            yield self._started(step)
+            yield core.SubagentStartedEvent(
+                subagent_run_id=step.child,
+                name=step.agent,
+                parent_tool_call_id=self._id(step.run, step.place),
+                parent_subagent_run_id=step.run or None,
+            )
         elif self._subagents.pop(step.child, None):
             if step.reason == "completed":
-                yield SubagentFinishedEvent(subagent_run_id=step.child)
+                yield core.SubagentFinishedEvent(subagent_run_id=step.child)
             else:
-                yield SubagentErrorEvent(subagent_run_id=step.child, message=step.reason)
+                yield core.SubagentErrorEvent(subagent_run_id=step.child, message=step.reason)
 
-    def _started(self, step: Delegated) -> BaseEvent:
-        return SubagentStartedEvent(
-            subagent_run_id=step.child,
-            name=step.agent,
-            parent_tool_call_id=self._id(step.run, step.place),
-            parent_subagent_run_id=step.run or None,
-        )
-
-    def _interrupted(self, waits: list[OpenWait]) -> Iterator[BaseEvent]:
+    def _interrupted(self, waits: list[OpenWait]) -> Iterator[core.BaseEvent]:
         """End the run of the protocol with all that waits. Calls of delegates are not in the journal yet."""
         for asked in waits:
             for item in asked.calls if asked.run.id != self.run_id else ():
                 arguments = to_json(item.call.get("arguments") or {}, inf_nan_mode="strings").decode()
-                iteration = int(item.place.partition(".")[0] or 0)
-                yield from self._call(
-                    CallMade(asked.run.id, iteration, item.place, item.call.get("name", ""), arguments)
-                )
+                tool, iteration = item.call.get("name", ""), int(item.place.partition(".")[0] or 0)
+                yield from self._call(CallMade(asked.run.id, iteration, item.place, tool, arguments))
         interrupts = [interrupt_of(asked, self.run_id, self.base) for asked in waits]
         for child in self._subagents:
             own = [each.id for each in interrupts if each.subagent_run_id == child]
             outcome = {"type": "suspended", "interruptIds": own}
-            yield SubagentFinishedEvent.model_validate({"subagent_run_id": child, "outcome": outcome})
+            yield core.SubagentFinishedEvent.model_validate({"subagent_run_id": child, "outcome": outcome})
         yield self._snapshot()
         outcome = {"type": "interrupt", "interrupts": interrupts}
-        ids = {"thread_id": self.given.thread_id, "run_id": self.given.run_id}
-        yield RunFinishedEvent.model_validate({**ids, "outcome": outcome})
+        yield core.RunFinishedEvent.model_validate({**self._ids, "outcome": outcome})
 
-    def _snapshot(self) -> BaseEvent:
-        return MessagesSnapshotEvent.model_validate({"messages": [*self._messages.values()]})
+    def _snapshot(self) -> core.BaseEvent:
+        return core.MessagesSnapshotEvent.model_validate({"messages": [*self._messages.values()]})
 
 
-_TEXT: Any = (TextMessageStartEvent,), TextMessageContentEvent, (TextMessageEndEvent,)
+_TEXT: Any = (core.TextMessageStartEvent,), core.TextMessageContentEvent, (core.TextMessageEndEvent,)
 _REASONING: Any = (
-    (ReasoningStartEvent, ReasoningMessageStartEvent),
-    ReasoningMessageContentEvent,
-    (ReasoningMessageEndEvent, ReasoningEndEvent),
+    (core.ReasoningStartEvent, core.ReasoningMessageStartEvent),
+    core.ReasoningMessageContentEvent,
+    (core.ReasoningMessageEndEvent, core.ReasoningEndEvent),
 )
 
 

@@ -5,19 +5,20 @@ held calls. Only a console that was started for it offers the tool `decide`, to 
 holds their token.
 """
 
+from functools import partial
+
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
-from temporalio.client import WorkflowExecution
 
-from orga.client.console.doors import Visitor, visitor_of
+from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Adapter, Console, console_of, may_see
+from orga.client.console.routes import Adapter, Console, may_see
 from orga.client.frontends.mcp_server import build_server
 from orga.client.frontends.reach import Reach
-from orga.client.frontends.threads import open_stream, require_room
+from orga.client.frontends.threads import admitted, open_stream, require_room
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
@@ -41,9 +42,7 @@ class _Endpoint:
         self._servers: dict[Visitor, MCPServer] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
-        visitor, console = visitor_of(request), console_of(request)
-        console.doors.require(visitor, "viewer", is_write=False)
+        console, visitor = admitted(Request(scope), "viewer", is_write=False)
         server = self._servers.get(visitor)
         if server is None:
             server = self._servers[visitor] = _server_for(console, visitor, may_decide=self._may_decide)
@@ -57,9 +56,6 @@ class _Endpoint:
 
 
 def _server_for(console: Console, visitor: Visitor, *, may_decide: bool) -> MCPServer:
-    async def serve(_: WorkflowExecution) -> None:
-        """Start no worker: the console has none."""
-
     def count_write(*, is_start: bool = False) -> None:
         try:
             console.doors.count_write(visitor, is_start=is_start)
@@ -73,15 +69,8 @@ def _server_for(console: Console, visitor: Visitor, *, may_decide: bool) -> MCPS
         count_write(is_start=True)
 
     tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
+    may_write = visitor.may("operator") and not console.doors.read_only
     reach = Reach(
-        console.client,
-        visitor.name,
-        "",
-        lambda run: may_see(visitor, run),
-        serve,
-        tenant,
-        check,
-        count_write,
-        may_write=visitor.may("operator") and not console.doors.read_only,
+        console.client, visitor.name, "", partial(may_see, visitor), None, tenant, check, count_write, may_write
     )
     return build_server(reach, may_decide=may_decide and visitor.may("approver"))

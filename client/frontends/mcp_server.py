@@ -105,9 +105,7 @@ class Runs:
                     return asked
                 continue
             state.waits, state.state = [_wait_view(wait) for wait in waits], "waiting" if waits else "running"
-            keys = frozenset(
-                key for wait in state.waits for key in (wait.id, *(call.approval_id for call in wait.calls))
-            )
+            keys = frozenset(key for wait in waits for key in wait.ids)
             is_news = not keys <= self._reported.get(run.id, frozenset())
             if clock() >= until or is_news:
                 self._reported[run.id] = keys
@@ -121,27 +119,20 @@ class Runs:
     async def find_wait(self, run: AgentHandle, wanted: str, kinds: frozenset[str]) -> OpenWait:
         """Return what waits in a run under this id, or the only one of these kinds if the id is empty."""
         waits = [wait for wait in await open_waits(run) if wait.wait.kind in kinds]
-        ids = [{wait.wait.wait_id, *(item.approval_id for item in wait.calls)} for wait in waits]
-        found = [
-            wait for wait, own in zip(waits, ids, strict=True) if wanted in own or (not wanted and len(waits) == 1)
-        ]
-        if not found:
-            known = ", ".join(sorted(set[str]().union(*ids))) or "nothing"
+        is_clear = not wanted and len(waits) == 1
+        found = next((wait for wait in waits if wanted in wait.ids or is_clear), None)
+        if found is None:
+            known = ", ".join(sorted(key for wait in waits for key in wait.ids)) or "nothing"
             raise ToolError(f"{one_line(wanted)!r} does not wait in this run. What waits there: {known}")
-        return found[0]
+        return found
 
     async def _ended(self, run: AgentHandle) -> RunState:
         self._reported.pop(run.id, None)
         ended = await run.result()
-        return RunState(
-            run_id=run.id,
-            state=ended.termination.reason,
-            phase="ended",
-            iteration=ended.iterations,
-            output=ended.output,
-            data=ended.data,
-            detail=ended.termination.detail,
-        )
+        how = ended.termination
+        state = RunState(run_id=run.id, state=how.reason, phase="ended", iteration=ended.iterations)
+        state.output, state.data, state.detail = ended.output, ended.data, how.detail
+        return state
 
     async def _elicited(
         self, ctx: Context, run: AgentHandle, waits: list[OpenWait], within_s: float
@@ -151,13 +142,16 @@ class Runs:
         A client of a later revision gets the question as the result of its call, and calls again with the answer.
         """
         offered = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
-        asked = [wait for wait in waits if wait.wait.kind == "answer" and self._key(wait) not in self._declined]
+        asked = [
+            wait
+            for wait in waits
+            if wait.wait.kind == "answer" and (wait.run.id, wait.wait.wait_id) not in self._declined
+        ]
         if offered is None or not asked or within_s <= 0 or not self.reach.may_write:
             return None
         wait = asked[0]
-        answer: dict[str, Any] = {"type": "string", "title": "Answer", "maxLength": MAX_ANSWER_CHARS}
-        if wait.options:
-            answer = {"type": "string", "title": "Answer", "enum": wait.options}
+        limit = {"enum": wait.options} if wait.options else {"maxLength": MAX_ANSWER_CHARS}
+        answer = {"type": "string", "title": "Answer", **limit}
         schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
         message, session = escaped_text(wait.wait.question), ctx.request_context.session
         if not session.can_send_request:
@@ -169,7 +163,7 @@ class Runs:
                 result = await session.elicit_form(message, schema, ctx.request_id)
             await self._take_answer(wait.run, wait.wait.wait_id, result)
         except TimeoutError:
-            self._declined.add(self._key(wait))
+            self._declined.add((wait.run.id, wait.wait.wait_id))
         return True
 
     async def continued(self, ctx: Context) -> AgentHandle | None:
@@ -177,10 +171,9 @@ class Runs:
         if not ctx.request_state:
             return None
         state = json.loads(ctx.request_state)
-        answer = (ctx.input_responses or {}).get("answer")
-        asker = AgentHandle(self.reach.client, state["asker"])
-        if isinstance(answer, ElicitResult) and (state["asker"], state["question"]) not in self._declined:
-            await self._take_answer(asker, state["question"], answer)
+        answer, asked = (ctx.input_responses or {}).get("answer"), (state["asker"], state["question"])
+        if isinstance(answer, ElicitResult) and asked not in self._declined:
+            await self._take_answer(AgentHandle(self.reach.client, asked[0]), asked[1], answer)
         return AgentHandle(self.reach.client, state["run"])
 
     async def _take_answer(self, asker: AgentHandle, question: str, result: ElicitResult) -> None:
@@ -191,9 +184,6 @@ class Runs:
             self.reach.count_write()
             with suppress(Refused):  # somebody else was first, or it is none of the options: then it still waits
                 await asker.answer(text, question, self.reach.by)
-
-    def _key(self, wait: OpenWait) -> tuple[str, str]:
-        return wait.run.id, wait.wait.wait_id
 
 
 def _wait_view(wait: OpenWait) -> Wait:
@@ -315,8 +305,9 @@ def build_server(
         for function in (start_run, answer, steer, abort, *([decide] if may_decide else [])):
             tool(function)
     for name, purpose in (agent_tools or {}).items():
-        asks = _with_errors(_agent_tool(start_run, name))
-        server.add_tool(asks, name=_tool_name(name), description=f"Give a task to the agent {name}. {purpose}".strip())
+        about = f"Give a task to the agent {name}. {purpose}".strip()
+        tool_name = f"ask_{re.sub('[^A-Za-z0-9_-]', '_', name)}"[:64]
+        server.add_tool(_with_errors(_agent_tool(start_run, name)), name=tool_name, description=about)
     return server
 
 
@@ -332,7 +323,3 @@ def _agent_tool(start_run: Callable[..., Any], agent: str) -> Callable[..., Any]
         return await start_run(ctx, task, agent=agent, wait_s=wait_s)
 
     return ask
-
-
-def _tool_name(agent: str) -> str:
-    return f"ask_{re.sub('[^A-Za-z0-9_-]', '_', agent)}"[:64]

@@ -36,7 +36,7 @@ class Reach:
     """A visibility query for these runs."""
     has: Callable[[WorkflowExecution], bool]
     """Returns whether a run belongs to them."""
-    serve: Callable[[WorkflowExecution], Awaitable[None]]
+    serve: Callable[[WorkflowExecution], Awaitable[None]] | None = None
     """Makes sure that a worker polls for a run, if this process may start one."""
     tenant: str | None = None
     """The tenant of all runs that are started here. Runs of other tenants do not exist. None: no limit."""
@@ -62,7 +62,7 @@ class Reach:
         is_theirs = self.tenant is not None and found.typed_search_attributes.get(TENANT) != self.tenant
         if found.workflow_type not in RUN_WORKFLOWS or is_theirs or not self.has(found):
             raise RunNotFound(run_id)
-        if found.status == WorkflowExecutionStatus.RUNNING:
+        if self.serve and found.status == WorkflowExecutionStatus.RUNNING:
             await self.serve(found)
         return (SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle)(self.client, run_id)
 
@@ -124,6 +124,10 @@ class OpenWait:
     wait: ShownQuestion
     calls: tuple[Item, ...]
     """The held calls that nobody has decided."""
+
+    @property
+    def ids(self) -> set[str]:
+        return {self.wait.wait_id, *(item.approval_id for item in self.calls)}
 
     @property
     def options(self) -> list[str]:

@@ -18,9 +18,8 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from temporalio.service import RPCError
 
-from orga.client.console.doors import Role, Visitor, visitor_of
+from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Adapter, Console, console_of, json_body
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused
@@ -28,6 +27,7 @@ from orga.client.frontends.openai_errors import OpenAIErrors
 from orga.client.frontends.response_items import ResponseFold
 from orga.client.frontends.threads import (
     TurnStream,
+    admitted,
     console_address,
     find_run,
     open_stream,
@@ -116,38 +116,31 @@ class _Asked:
 
     async def stream(self, after: int = -1) -> Response:
         """Return the response as a stream of the events after this number."""
-        events = self._events(*await self.read(after))
-        return TurnStream(events, console_of(self.request), self.visitor)
+        shown, fold, past = await self.read(after)
+
+        def failed(message: str, _: str) -> dict[str, Any]:
+            return {"type": "error", "code": "server_error", "message": message, "param": None} | shown.number
+
+        return TurnStream(self._events(shown, fold, past), failed, _fields, console_of(self.request), self.visitor)
 
     async def _events(
         self, shown: ResponseFold, fold: TurnFold, past: list[JournalEntry]
-    ) -> AsyncGenerator[dict[str, str]]:
-        try:
-            for event in shown.begin():
-                yield _data(event)
-            asked: set[str] = set()
-            async for step in turn_steps(self.session, fold, past):
-                if isinstance(step, Waiting):
-                    ids = {wait.wait.wait_id for wait in step.waits}
-                    if ids == asked:  # nobody has decided it for a while, so the client asks again later
-                        return
-                    asked = ids
-                for event in shown.take(step, fold):
-                    yield _data(event)
-        except (OrgaError, RPCError) as error:
-            yield _data({"type": "error", "code": "server_error", "message": str(error), "param": None} | shown.number)
+    ) -> AsyncGenerator[dict[str, Any]]:
+        for event in shown.begin():
+            yield event
+        asked: set[str] = set()
+        async for step in turn_steps(self.session, fold, past):
+            if isinstance(step, Waiting):
+                ids = {wait.wait.wait_id for wait in step.waits}
+                if ids == asked:  # nobody has decided it for a while, so the client asks again later
+                    return
+                asked = ids
+            for event in shown.take(step, fold):
+                yield event
 
 
-def _data(event: dict[str, Any]) -> dict[str, str]:
+def _fields(event: dict[str, Any]) -> dict[str, str]:
     return {"event": event["type"], "data": json.dumps(event)}
-
-
-def _admitted(request: Request, role: Role, *, is_write: bool) -> tuple[Console, Visitor]:
-    console, visitor = console_of(request), visitor_of(request)
-    console.doors.require(visitor, role, is_write=is_write)
-    if is_write:
-        console.doors.count_write(visitor)
-    return console, visitor
 
 
 async def _session_of(console: Console, visitor: Visitor, response_id: str) -> tuple[SessionHandle, int]:
@@ -159,7 +152,7 @@ async def _session_of(console: Console, visitor: Visitor, response_id: str) -> t
 
 
 async def _create(request: Request) -> Response:
-    console, visitor = _admitted(request, "operator", is_write=True)
+    console, visitor = admitted(request, "operator", is_write=True)
     body = as_object(clean_json(await json_body(request)))
     for key in ("model", "previous_response_id"):
         if not isinstance(body.get(key, ""), str | None):
@@ -203,7 +196,7 @@ async def _begun(console: Console, visitor: Visitor, agent: str, body: dict[str,
 
 
 async def _retrieve(request: Request) -> Response:
-    console, visitor = _admitted(request, "viewer", is_write=False)
+    console, visitor = admitted(request, "viewer", is_write=False)
     session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
     asked, query = _Asked(session, turn, visitor, request, {}), request.query_params
     if query.get("stream") in {"true", "1"}:
@@ -215,7 +208,7 @@ async def _retrieve(request: Request) -> Response:
 
 
 async def _cancel(request: Request) -> Response:
-    console, visitor = _admitted(request, "operator", is_write=True)
+    console, visitor = admitted(request, "operator", is_write=True)
     session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
     asked = _Asked(session, turn, visitor, request, {})
     try:

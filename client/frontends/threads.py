@@ -1,14 +1,16 @@
 """Conversations of HTTP front ends: sessions, found and started for a visitor of the console."""
 
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, Literal, TypeVar
 
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
+from temporalio.service import RPCError
 
-from orga.client.console.doors import Visitor
+from orga.client.console.doors import Role, Visitor, visitor_of
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Console, console_of, derived_id, visible_run
 from orga.client.console.start import START_KINDS, begin_run, checked_input
@@ -24,6 +26,8 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session_input import WhenBusy
 from orga.workflows.types.status import JournalEntry
 
+E = TypeVar("E")
+
 PING_S = 15
 SEND_TIMEOUT_S = 60.0
 """Seconds until a client that reads nothing is left. Its run goes on."""
@@ -35,6 +39,15 @@ MAX_STREAMS = 50
 def console_address(request: Request) -> str:
     """Return the address of the console's pages, as browsers see it."""
     return f"{console_of(request).doors.scheme}://{request.headers['host']}/"
+
+
+def admitted(request: Request, role: Role, *, is_write: bool) -> tuple[Console, Visitor]:
+    """Return the console and the visitor. Raise Problem if the visitor may not do this."""
+    console, visitor = console_of(request), visitor_of(request)
+    console.doors.require(visitor, role, is_write=is_write)
+    if is_write:
+        console.doors.count_write(visitor)
+    return console, visitor
 
 
 def require_room(console: Console, visitor: Visitor) -> None:
@@ -56,14 +69,43 @@ def open_stream(console: Console, visitor: Visitor) -> Generator[None]:
 class TurnStream(EventSourceResponse):
     """The events of a turn for a front end. Raise Problem if its name has too many streams open."""
 
-    def __init__(self, events: AsyncGenerator[dict[str, str]], console: Console, visitor: Visitor) -> None:
+    def __init__(
+        self,
+        events: AsyncGenerator[E],
+        failed: Callable[[str, str], E],
+        fields: Callable[[E], dict[str, str]],
+        console: Console,
+        visitor: Visitor,
+    ) -> None:
+        """Serve the events of a generator.
+
+        Args:
+            failed: Returns the event of a failure, given its message and its code.
+            fields: Returns the fields of an event in the stream, such as its `data`.
+        """
         require_room(console, visitor)
         self._console, self._visitor = console, visitor
-        super().__init__(events, ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
+        shown = _fields_of(events, failed, fields)
+        super().__init__(shown, ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with open_stream(self._console, self._visitor):
             await super().__call__(scope, receive, send)
+
+
+async def _fields_of(
+    events: AsyncGenerator[E], failed: Callable[[str, str], E], fields: Callable[[E], dict[str, str]]
+) -> AsyncGenerator[dict[str, str]]:
+    """Yield the events, and the failure that ends them: the answer has begun, so nobody else can report it."""
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield fields(event)
+    except (OrgaError, InvalidInput, Problem, RPCError) as error:
+        yield fields(failed(str(error), type(error).__name__))
+    except Exception:
+        logging.getLogger(__name__).exception("a stream failed")
+        yield fields(failed("the console has a defect; its log has the cause", "Defect"))
 
 
 def own_id(kind: str, visitor: Visitor, *parts: str) -> str:

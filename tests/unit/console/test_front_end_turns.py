@@ -152,7 +152,7 @@ def agui_events(
 
 def shown_events(taken: Iterable[Step], messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     given_input = RunAgentInput.model_validate({"threadId": "t", "runId": "r", "messages": messages})
-    shown = Shown(given_input, ID, "http://x/")
+    shown = Shown(given_input, "http://x/", ID)
     found: list[BaseEvent] = [event for step in taken for event in shown.take(step)]
     return [event.model_dump(mode="json", by_alias=True) for event in found]
 
