@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pydantic import ValidationError
@@ -34,6 +34,7 @@ from orga.client.frontends.threads import (
     current_turn,
     find_run,
     known_turn,
+    message_text,
     own_id,
     post_message,
     start_thread,
@@ -84,12 +85,8 @@ def _new_message(given: "RunAgentInput", *, only_last: bool = False) -> tuple[st
     message = next((each for each in reversed(messages) if each.role == "user"), None)
     if message is None:
         return None
-    content = message.content
-    parts = [content] if isinstance(content, str) else [getattr(part, "text", None) for part in content]
-    if any(not isinstance(part, str) for part in parts):
-        raise Problem(422, f"messages: {message.id!r} has parts that are no text. Send only text")
     context = [f"{each.description}: {each.value}" for each in given.context or ()]
-    text = "\n\n".join([*cast("list[str]", parts), *context])
+    text = "\n\n".join([message_text(message.model_dump()["content"], "messages"), *context])
     return f"agui-{sha256(f'{message.id} {text}'.encode()).hexdigest()[:32]}", text
 
 

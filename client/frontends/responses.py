@@ -30,6 +30,7 @@ from orga.client.frontends.threads import (
     admitted,
     console_address,
     find_run,
+    message_text,
     open_stream,
     post_message,
     require_room,
@@ -87,9 +88,7 @@ class _Asked:
 
     async def read(self, after: int = -1) -> tuple[ResponseFold, TurnFold, list[JournalEntry]]:
         """Return the empty response, the empty turn, and the journal. Raise Problem if there is no such turn."""
-        past, number = await read_past(self.session), {"turn": self.turn}
-        if sum(entry.data.get("kind") == "send" for entry in past) < self.turn:
-            raise Problem(404, f"there is no response resp_{self.session.id}.{self.turn}")
+        past, number = await _past_of(self.session, self.turn), {"turn": self.turn}
         begun = (entry.timestamp for entry in past if number.items() <= entry.data.items())
         fold = ResponseFold(
             id=f"resp_{self.session.id}.{self.turn}",
@@ -151,6 +150,14 @@ async def _session_of(console: Console, visitor: Visitor, response_id: str) -> t
     return found, int(turn)
 
 
+async def _past_of(session: SessionHandle, turn: int) -> list[JournalEntry]:
+    """Return the journal of a session. Raise Problem if it never got the message of this turn."""
+    past = await read_past(session)
+    if sum(entry.data.get("kind") == "send" for entry in past) < turn:
+        raise Problem(404, f"there is no response resp_{session.id}.{turn}")
+    return past
+
+
 async def _create(request: Request) -> Response:
     console, visitor = admitted(request, "operator", is_write=True)
     body = as_object(clean_json(await json_body(request)))
@@ -166,7 +173,7 @@ async def _create(request: Request) -> Response:
     require_room(console, visitor)
     if previous:
         session, turn = await _session_of(console, visitor, previous)
-        begun = [entry.data.get("turn") for entry in await read_past(session) if entry.event == "TurnStarted"]
+        begun = [entry.data.get("turn") for entry in await _past_of(session, turn) if entry.event == "TurnStarted"]
         if any(cast("int", each) > turn for each in begun):
             raise Problem(409, _TOO_OLD.format(previous))
         text = _checked_length("\n\n".join(text for role, text in messages if role != "assistant"))
@@ -223,22 +230,13 @@ def _messages(body: dict[str, Any]) -> list[tuple[str, str]]:
     given = body.get("input")
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
-    found = [(as_text(each.get("role")) or "user", _content(each)) for each in as_objects(given) if "content" in each]
+    written = [each for each in as_objects(given) if "content" in each]
+    found = [(as_text(each.get("role")) or "user", message_text(each["content"], "input")) for each in written]
     if instructions := as_text(body.get("instructions")):
         found.insert(0, ("system", instructions))
     if not any(role == "user" and text.strip() for role, text in found):
         raise Problem(422, "input: must have the text of a user")
     return found
-
-
-def _content(item: dict[str, Any]) -> str:
-    content = item["content"]
-    if isinstance(content, str):
-        return content
-    texts = [part.get("text", part.get("refusal")) for part in as_objects(content)]
-    if any(not isinstance(text, str) for text in texts):
-        raise Problem(422, "input: has parts that are no text. Send only text")
-    return "\n".join(cast("list[str]", texts))
 
 
 def _checked_length(text: str) -> str:

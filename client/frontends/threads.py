@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.ids import MAX_ID_BYTES
 from orga.client.runs.sessions import SessionHandle
-from orga.workflows.types.json_text import as_object, as_text
+from orga.workflows.types.json_text import as_object, as_objects, as_text
 from orga.workflows.types.names import AGENT, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session_input import WhenBusy
@@ -162,6 +162,16 @@ async def post_message(
         if last.event == "Terminated" and last.data.get("reason") == "error":
             raise InvalidInput(as_text(last.data.get("detail")).removeprefix("InvalidInput: ")) from None
         raise
+
+
+def message_text(content: Any, where: str) -> str:
+    """Return the text of a message that may have parts. Raise Problem if one of them is no text."""
+    if isinstance(content, str):
+        return content
+    texts = [part.get("text", part.get("refusal")) for part in as_objects(content)]
+    if any(not isinstance(text, str) for text in texts):
+        raise Problem(422, f"{where}: has parts that are no text. Send only text")
+    return "\n".join(cast("list[str]", texts))
 
 
 def asked_turn(past: Sequence[JournalEntry], run_id: str, interrupts: Collection[str]) -> int | None:

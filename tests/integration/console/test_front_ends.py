@@ -564,6 +564,8 @@ async def test_a_turn_that_was_never_sent_does_not_exist(stage: Stage) -> None:
     for stream in (False, True):
         with pytest.raises(openai.NotFoundError):
             await sdk.responses.retrieve(later, stream=cast("Any", stream))
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.create(input="hello", previous_response_id=later)
 
 
 async def test_a_repeated_decision_counts_once_and_its_run_is_shown_again(stage: Stage) -> None:
