@@ -65,6 +65,11 @@ def private_name(token: str) -> str:
     return f"orga-{sha256(token.encode()).hexdigest()[:16]}.localhost"
 
 
+_OTHER_SITES = {"same-site", "cross-site"}
+"""Values of `Sec-Fetch-Site` of a request that another page sends. The time of its answer would tell which runs exist.
+"""
+
+
 class Limits(NamedTuple):
     """The writes that one name may do in a minute."""
 
@@ -175,7 +180,10 @@ class Doors:
     def is_own_host(self, headers: Headers) -> bool:
         """Return whether a request is meant for this console and does not come from another page."""
         host, origin = headers.get("host", "").lower(), headers.get("origin")
-        return host in self.hosts and (origin is None or origin.lower() in self.origins)
+        is_embedded = (
+            headers.get("sec-fetch-site") in _OTHER_SITES and headers.get("sec-fetch-mode", "navigate") != "navigate"
+        )
+        return host in self.hosts and not is_embedded and (origin is None or origin.lower() in self.origins)
 
     @property
     def origins(self) -> Iterable[str]:

@@ -50,6 +50,10 @@ REFUSED: dict[str, tuple[dict[str, Any], int]] = {
     "an address without the port": ({"headers": {**BEARER, "Host": "127.0.0.1"}}, 403),
     "a page of another origin": ({"headers": {**BEARER, "Origin": "http://evil.example"}}, 403),
     "a page of this host over another scheme": ({"headers": {**BEARER, "Origin": f"https://{HOST}"}}, 403),
+    "an image or a fetch of a page on another port": (
+        {"headers": {**BEARER, "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}},
+        403,
+    ),
     "a page of no origin": ({"headers": {**BEARER, "Origin": "null"}}, 403),
     "nobody": ({}, 401),
     "a wrong token": ({"headers": {"Authorization": "Bearer other"}}, 401),
