@@ -70,7 +70,7 @@ async def _respond(request: Request) -> Response:
     except ValidationError as error:
         raise invalid(validation_problems(error)) from None
     run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, console_address(request))
-    return TurnStream(run.events(), _failed, _fields, console, visitor)
+    return TurnStream(run.events(), _failed, _fields, request)
 
 
 def _failed(message: str, code: str) -> "BaseEvent":

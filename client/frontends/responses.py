@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Adapter, Console, console_of, json_body
+from orga.client.console.routes import Adapter, Console, json_body
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused
 from orga.client.frontends.openai_errors import OpenAIErrors
 from orga.client.frontends.response_items import ResponseFold
@@ -82,7 +82,6 @@ class _Asked:
 
     session: SessionHandle
     turn: int
-    visitor: Visitor
     request: Request
     body: dict[str, Any]
 
@@ -120,7 +119,7 @@ class _Asked:
         def failed(message: str, _: str) -> dict[str, Any]:
             return {"type": "error", "code": "server_error", "message": message, "param": None} | shown.number
 
-        return TurnStream(self._events(shown, fold, past), failed, _fields, console_of(self.request), self.visitor)
+        return TurnStream(self._events(shown, fold, past), failed, _fields, self.request)
 
     async def _events(
         self, shown: ResponseFold, fold: TurnFold, past: list[JournalEntry]
@@ -188,7 +187,7 @@ async def _create(request: Request) -> Response:
                 with suppress(OrgaError):
                     await session.close(by=visitor.name)
             raise
-    asked = _Asked(session, turn, visitor, request, body)
+    asked = _Asked(session, turn, request, body)
     if body.get("stream"):
         return await asked.stream()
     with open_stream(console, visitor):
@@ -205,7 +204,7 @@ async def _begun(console: Console, visitor: Visitor, agent: str, body: dict[str,
 async def _retrieve(request: Request) -> Response:
     console, visitor = admitted(request, "viewer", is_write=False)
     session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
-    asked, query = _Asked(session, turn, visitor, request, {}), request.query_params
+    asked, query = _Asked(session, turn, request, {}), request.query_params
     if query.get("stream") in {"true", "1"}:
         after = query.get("starting_after", "-1")
         if not after.removeprefix("-").isdecimal():
@@ -217,7 +216,7 @@ async def _retrieve(request: Request) -> Response:
 async def _cancel(request: Request) -> Response:
     console, visitor = admitted(request, "operator", is_write=True)
     session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
-    asked = _Asked(session, turn, visitor, request, {})
+    asked = _Asked(session, turn, request, {})
     try:
         await session.interrupt("the response was cancelled", turn=turn, by=visitor.name)
     except Refused:  # it is over already, or has not begun

@@ -74,18 +74,17 @@ class TurnStream(EventSourceResponse):
         events: AsyncGenerator[E],
         failed: Callable[[str, str], E],
         fields: Callable[[E], dict[str, str]],
-        console: Console,
-        visitor: Visitor,
+        request: Request,
     ) -> None:
-        """Serve the events of a generator.
+        """Serve the events of a generator, as long as the token of the request is valid.
 
         Args:
             failed: Returns the event of a failure, given its message and its code.
             fields: Returns the fields of an event in the stream, such as its `data`.
         """
-        require_room(console, visitor)
-        self._console, self._visitor = console, visitor
-        shown = _fields_of(events, failed, fields)
+        self._console, self._visitor = console_of(request), visitor_of(request)
+        require_room(self._console, self._visitor)
+        shown = _fields_of(events, failed, fields, request)
         super().__init__(shown, ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,12 +93,17 @@ class TurnStream(EventSourceResponse):
 
 
 async def _fields_of(
-    events: AsyncGenerator[E], failed: Callable[[str, str], E], fields: Callable[[E], dict[str, str]]
+    events: AsyncGenerator[E],
+    failed: Callable[[str, str], E],
+    fields: Callable[[E], dict[str, str]],
+    request: Request,
 ) -> AsyncGenerator[dict[str, str]]:
     """Yield the events, and the failure that ends them: the answer has begun, so nobody else can report it."""
     try:
         async with aclosing(events):
             async for event in events:
+                if console_of(request).doors.visitor(request) != visitor_of(request):
+                    return
                 yield fields(event)
     except (OrgaError, InvalidInput, Problem, RPCError) as error:
         yield fields(failed(str(error), type(error).__name__))

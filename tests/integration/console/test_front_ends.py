@@ -90,12 +90,18 @@ AGENTS = {
 }
 
 
+REMOVED = set[str]()
+"""Names whose tokens were removed."""
+
+
 class Tenants(Doors):
     """Doors for people of several tenants and roles: a bearer token is a name, and what the name may do."""
 
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
         name, _, rest = connection.headers.get("authorization", "").removeprefix("Bearer ").partition("-")
         role, _, tenant = rest.partition("-")
+        if name in REMOVED:
+            return None
         if role not in ROLES:
             return super().visitor(connection)
         roles = ROLES[: ROLES.index(cast("Any", role)) + 1]
@@ -555,6 +561,16 @@ async def test_a_tenant_that_is_not_the_visitors_starts_nothing(stage: Stage, te
     async with stage.agui("ann-operator-north") as client:
         refused = await client.run(say="hi", forwarded={"tenant": tenant})
     assert refused.events[-1]["message"].startswith("tenant: must be")
+
+
+async def test_a_stream_ends_with_its_token(stage: Stage) -> None:
+    stream = await stage.openai("fred-operator").responses.create(model="default", input="slow", stream=True)
+    types = list[str]()
+    async for event in stream:
+        types.append(event.type)
+        REMOVED.add("fred")
+    assert types
+    assert "response.completed" not in types
 
 
 async def test_a_turn_that_was_never_sent_does_not_exist(stage: Stage) -> None:
