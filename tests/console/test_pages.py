@@ -110,6 +110,25 @@ async def test_a_call_is_approved_by_click_and_denied_by_key(scene: Scene) -> No
     assert await decisions(scene.client, second) == [(False, OWNER, "not this month")]
 
 
+async def test_a_call_is_approved_with_other_arguments(scene: Scene) -> None:
+    run = await held_run(scene)
+    async with a_visit(scene.browser, scene.console) as visit:
+        page = await visit.open("/inbox")
+        await card(page, run).get_by_role("button", name="Change the arguments").click()
+        field = card(page, run).get_by_role("textbox", name="Arguments as JSON")
+        await expect(field).to_be_focused()
+        assert "\\u202e" in await field.input_value(), "a person sees each character"
+        await field.fill('{"cents": 1')
+        await card(page, run).get_by_role("button", name="Approve").click()
+        assert "no JSON" in await field.evaluate("field => field.validationMessage")
+        await field.fill('{"cents": 1, "by": "hand"}')
+        await card(page, run).get_by_role("button", name="Approve").click()
+        await expect(card(page, run)).to_contain_text(f"approved by {OWNER}")
+    assert await decisions(scene.client, run) == [(True, OWNER, "")]
+    approved = [entry.data.get("arguments", "") async for entry in read_journal(scene.client, run)]
+    assert '{"cents": 1, "by": "hand"}' in approved
+
+
 async def test_a_call_is_approved_by_key_and_another_tab_says_by_whom(scene: Scene) -> None:
     run = await held_run(scene)
     async with a_visit(scene.browser, scene.console) as visit:

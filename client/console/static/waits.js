@@ -190,15 +190,29 @@ function controls(wait, send, unfolded, busy) {
     send("resolve", { escalation_id: id, choice, ...more });
   };
   if (wait.kind === "approval") {
-    const decide = (/** @type {string} */ kind) => () =>
-      send(kind, { approval_id: id, ...(text.value ? { reason: text.value } : {}) });
+    const decide = (/** @type {string} */ kind, more = {}) =>
+      send(kind, { approval_id: id, ...(text.value ? { reason: text.value } : {}), ...more });
+    const deny = () => decide("deny");
+    const changed = argumentsField(wait.arguments, busy);
+    const approve = () => {
+      const values = changed.hidden ? null : jsonObject(changed);
+      if (changed.hidden || values) decide("approve", values ? { arguments: values } : {});
+    };
+    const canChange = wait.arguments && wait.tool !== ANSWER;
     return [
-      control("Approve", decide("approve"), {
+      control("Approve", approve, {
         class: "primary", "data-key": "a", disabled: () => busy.value || !unfolded.value,
         title: () => (unfolded.value ? null : "Unfold the arguments first"),
       }),
-      control("Deny", decide("deny"), danger),
-      entry("Reason, which the agent reads", decide("deny")),
+      control("Deny", deny, danger),
+      entry("Reason, which the agent reads", deny),
+      canChange
+        ? control("Change the arguments", () => {
+            changed.hidden = !changed.hidden;
+            if (!changed.hidden) changed.focus();
+          })
+        : null,
+      changed,
     ];
   }
   if (wait.kind === "answer") {
@@ -226,6 +240,35 @@ function controls(wait, send, unfolded, busy) {
     choices.map((choice) => control(capital(choice), () => resolve(choice), choice === "abort" ? danger : {})),
     entry(choices.includes("result") ? "Reason, or the result to go on with" : "Reason"),
   ];
+}
+
+/** What policy holds in place of a tool if it is the final answer. */
+const ANSWER = "(answer)";
+
+/** JSON whose invisible characters are escapes, so that it looks like what it is. @param {unknown} value */
+const escapedJson = (value) =>
+  (JSON.stringify(value, null, 2) ?? "").replace(/\p{Cf}|[\u0080-\u009f\u2028\u2029]/gu, (found) =>
+    [...Array(found.length).keys()].map((at) => `\\u${found.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
+
+/** @param {unknown} values @param {Signal<boolean>} busy */
+const argumentsField = (values, busy) =>
+  h("textarea.code", {
+    hidden: true, disabled: busy, rows: 6, spellcheck: "false", "aria-label": "Arguments as JSON",
+    value: escapedJson(values),
+    oninput: (/** @type {any} */ event) => event.target.setCustomValidity(""),
+  });
+
+/** The object in a field, or null after a word about what is wrong. @param {any} field */
+function jsonObject(field) {
+  try {
+    const value = JSON.parse(field.value);
+    if (value && typeof value === "object" && !Array.isArray(value)) return value;
+    field.setCustomValidity("Give an object with all arguments");
+  } catch (error) {
+    field.setCustomValidity(`This is no JSON: ${/** @type {Error} */ (error).message}`);
+  }
+  field.reportValidity();
+  return null;
 }
 
 const ABORT = {
