@@ -99,7 +99,7 @@ async def _start(call: Call[Start]) -> Any:
 def _run_id(call: Call[Start], key: str) -> str:
     """Return the id of the run: the given one, or one that follows from the key, so that it is found again."""
     if key and call.given.id is None:
-        return f"run-{derived_id(call.visitor.name, key)}"
+        return f"run-{derived_id(call.visitor.name, *sorted(call.visitor.tenants or ()), key)}"
     return run_id_of(call.given.id, call.given.kind)
 
 
@@ -138,7 +138,7 @@ def checked_input(console: Console, visitor: Visitor, kind: StartKind, fields: M
     if tenants is not None:
         if given.get("tenant") is None and len(tenants) == 1:
             given["tenant"] = next(iter(tenants))
-        if given.get("tenant") not in tenants:
+        if not isinstance(given.get("tenant"), str) or given["tenant"] not in tenants:
             raise invalid([f"tenant: must be one of {', '.join(sorted(tenants)) or 'none'}"])
     try:
         checked = kind.parse(given)

@@ -120,8 +120,9 @@ async def test_actions_and_starts_stay_within_the_tenant(stage: Stage) -> None:
     path = f"/runs/{stage.other.id}/actions"
     acted = await stage.console.post(path, {"id": "a", "kind": "abort"}, headers=stage.login)
     assert acted.status_code == 404
-    foreign = {"kind": "agent", "input": {"task": "a", "tenant": "door-south"}}
-    assert (await stage.console.post("/runs", foreign, headers=stage.login)).status_code == 422
+    for tenant in ("door-south", ["door-north"], {"door-north": 1}, 7):
+        foreign = {"kind": "agent", "input": {"task": "a", "tenant": tenant}}
+        assert (await stage.console.post("/runs", foreign, headers=stage.login)).status_code == 422
     taken = {"kind": "agent", "input": {"task": "a"}, "id": stage.other.id}
     answer = await stage.console.post("/runs", taken, headers=stage.login)
     assert (answer.status_code, "live" in answer.text) == (409, False)
