@@ -7,7 +7,7 @@ from orga.workflows.types.text import similar_name_hint
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """An error and its remedy. `place` is a key, `file:line`, or a folder."""
 
     place: str
@@ -30,7 +30,7 @@ MAX_PROBLEMS_SHOWN = 20
 class BrokenPolicies(ValueError):
     """A set of policies cannot be used. One broken policy makes all invalid, because it may be the one that forbids."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[FileProblem]) -> None:
         more = len(problems) - MAX_PROBLEMS_SHOWN
         lines = [*map(str, problems[:MAX_PROBLEMS_SHOWN]), *([f"and {more:,} more problems"] if more > 0 else [])]
         super().__init__("\n".join(lines))

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from orga.activities.adapters.manifests.flaws import manifest_flaws
 from orga.activities.adapters.manifests.manifest import Manifest
-from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.problem import FileProblem
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.client.config.file import line_of
@@ -31,7 +31,7 @@ class ManifestFile:
 class BrokenManifests(ValueError):
     """Manifests that cannot be used. The text has one line per problem."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[FileProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
 
@@ -58,10 +58,10 @@ def _relative_path(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[Problem]]:
+def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[FileProblem]]:
     """Return the valid manifests, and the problems of the others."""
     files: list[ManifestFile] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     places = dict.fromkeys(builtin_specs(), "a built-in tool")
     for path in paths:
         read = _read_manifest(path)
@@ -69,10 +69,12 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[Prob
             problems += sorted(read, key=_line_number)
         elif other := places.get(read.manifest.name):
             problem = f"the name {read.manifest.name!r} is taken by {other}"
-            problems.append(Problem(read.place(("name",)), problem, "choose another"))
+            problems.append(FileProblem(read.place(("name",)), problem, "choose another"))
         else:
             places[read.manifest.name] = str(path)
-            found = [Problem(read.place(flaw.key), flaw.problem, flaw.remedy) for flaw in manifest_flaws(read.manifest)]
+            found = [
+                FileProblem(read.place(flaw.key), flaw.problem, flaw.remedy) for flaw in manifest_flaws(read.manifest)
+            ]
             problems += sorted(found, key=_line_number)
             files += [] if found else [ManifestFile(path, read.manifest)]
     return files, problems
@@ -90,15 +92,15 @@ class _ParsedManifest:
         return _place(self.path, self.text, key)
 
 
-def _read_manifest(path: Path) -> _ParsedManifest | list[Problem]:
+def _read_manifest(path: Path) -> _ParsedManifest | list[FileProblem]:
     try:
         if path.stat().st_size > MAX_BYTES:
-            return [Problem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
+            return [FileProblem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        return [Problem(str(path), f"cannot be read ({error.strerror})", "correct the path in [tools] manifests")]
+        return [FileProblem(str(path), f"cannot be read ({error.strerror})", "correct the path in [tools] manifests")]
     except UnicodeDecodeError as error:
-        return [Problem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
+        return [FileProblem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
     try:
         given = read_toml(text)
     except ValueError as error:
@@ -109,25 +111,25 @@ def _read_manifest(path: Path) -> _ParsedManifest | list[Problem]:
         return list(_key_problems(path, text, error))
 
 
-def _toml_problem(path: Path, error: ValueError) -> Problem:
+def _toml_problem(path: Path, error: ValueError) -> FileProblem:
     message = str(error)
     _, at, place = message.partition(" (at line ")
     line = place.split(",")[0]
-    return Problem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {message}", EXAMPLE_HINT)
+    return FileProblem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {message}", EXAMPLE_HINT)
 
 
-def _key_problems(path: Path, text: str, error: ValidationError) -> Iterator[Problem]:
+def _key_problems(path: Path, text: str, error: ValidationError) -> Iterator[FileProblem]:
     for details in error.errors(include_url=False):
         key = tuple(str(part) for part in details["loc"] if part != "[key]")
         problem, _, remedy = validation_problem_text(details, Manifest, key).partition("; ")
         named = f"{'.'.join(key)}: {problem}" if key else problem
-        yield Problem(_place(path, text, key), named, remedy or EXAMPLE_HINT)
+        yield FileProblem(_place(path, text, key), named, remedy or EXAMPLE_HINT)
 
 
 def _place(path: Path, text: str, key: tuple[str, ...]) -> str:
     return f"{path}:{line_of(text, key) or 1}"
 
 
-def _line_number(problem: Problem) -> int:
+def _line_number(problem: FileProblem) -> int:
     _, _, line = problem.place.rpartition(":")
     return int(line) if line.isdecimal() else 0

@@ -65,7 +65,7 @@ class ActionAnswer(Record):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ActionOutcome:
     state: State
     detail: str = ""
     is_pending: bool = False
@@ -105,15 +105,15 @@ class Target:
         """Return the id of a run that the action starts. It is the same whenever the action is sent."""
         return f"{kind}-{derived_id(self.run_id, self.by, self.action_id)}"
 
-    async def signal(self, name: str, argument: Mapping[str, Any] = MappingProxyType({})) -> Outcome:
+    async def signal(self, name: str, argument: Mapping[str, Any] = MappingProxyType({})) -> ActionOutcome:
         """Send a signal, and wait until the run has taken it."""
         sender = {"id": self.action_id} if "approver" in argument else self.sender
         await self.exchange.signal(name, {**sender, **argument})
         if not await may_be_polled(self.client, self.task_queue):
-            return Outcome("received", "no worker is running; it counts when one starts", is_pending=True)
+            return ActionOutcome("received", "no worker is running; it counts when one starts", is_pending=True)
         return await _taken(self)
 
-    async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> Outcome:
+    async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> ActionOutcome:
         """Send an update, which the run answers once it has taken it."""
         update_id = derived_id(name, self.by, self.action_id)
         try:
@@ -121,9 +121,11 @@ class Target:
         except (Refused, RunEnded):
             if not await self.exchange.is_accepted(update_id):
                 raise
-        return Outcome(done, detail)
+        return ActionOutcome(done, detail)
 
-    async def decide(self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = "") -> Outcome:
+    async def decide(
+        self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
+    ) -> ActionOutcome:
         """Decide by an update, which is checked before it is recorded. Without a worker it is a signal."""
         if await self.takes_updates():
             return await self.update(name, argument, done, detail)
@@ -138,15 +140,15 @@ class Target:
 
     async def decide_by_signal(
         self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
-    ) -> Outcome:
+    ) -> ActionOutcome:
         """Decide by a signal, which counts when a worker takes it."""
         outcome = await self.signal(name, argument)
         if outcome.state == "refused":
             raise Refused(outcome.detail)
-        return outcome if outcome.is_pending else Outcome(done, detail)
+        return outcome if outcome.is_pending else ActionOutcome(done, detail)
 
 
-class Action(CheckedInput):
+class RunAction(CheckedInput):
     """The fields of every action."""
 
     wait_key: ClassVar[str] = ""
@@ -157,50 +159,50 @@ class Action(CheckedInput):
     that is sent again under the same id has no second effect."""
     kind: str
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         """Carry it out."""
         raise NotImplementedError
 
 
-class PauseOrResume(Action):
+class PauseOrResume(RunAction):
     """Stop before the next phase, or continue after a pause."""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         return await to.signal(self.kind)
 
 
-class Guide(Action):
+class Guide(RunAction):
     """Guide the next reasoning step, or add information that the agent keeps."""
 
     text: Text
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         return await to.signal(self.kind, {"text": self.text})
 
 
-class Abort(Action):
+class Abort(RunAction):
     """Cancel running calls and end the run."""
 
     reason: Reason = ""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         return await to.signal("abort", {"text": self.reason})
 
 
-class OverrideStep(Action):
+class OverrideStep(RunAction):
     """Replace the next step of a goal's plan."""
 
     skill: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(clean_text)]
     input: dict[str, Any] | str
     """The arguments of the call, or a text that says what to do."""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         to.require_type(GOAL_WORKFLOW)
         given = clean_text(self.input) if isinstance(self.input, str) else self.input
         return await to.signal("override_step", {"skill": self.skill, "input": given})
 
 
-class Answer(Action):
+class AnswerQuestion(RunAction):
     """Answer a question."""
 
     wait_key = "question_id"
@@ -208,12 +210,12 @@ class Answer(Action):
     """Empty: the only open question."""
     text: Text
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         named = {"question_id": self.question_id} if self.question_id else {}
         return await to.decide("answer", {"text": self.text, "by": to.by, **named})
 
 
-class ApproveOrDeny(Action):
+class ApproveOrDeny(RunAction):
     """Approve one held call, or deny it. The model reads the reason of a denial."""
 
     wait_key = "approval_id"
@@ -223,14 +225,14 @@ class ApproveOrDeny(Action):
     arguments: dict[str, Any] | None = None
     """All arguments of the call, if the approval changes them."""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         decision: dict[str, Any] = {"approval_id": self.approval_id, "approver": to.by, "reason": self.reason}
         if self.arguments is not None:
             decision["arguments"] = self.arguments
         return await to.decide(self.kind, decision)
 
 
-class Resolve(Action):
+class Resolve(RunAction):
     """Decide an escalation, or end a run at its budget."""
 
     wait_key = "escalation_id"
@@ -241,27 +243,27 @@ class Resolve(Action):
     """The result to continue with, for the choice `result`."""
     reason: Reason = ""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         decision = {"escalation_id": self.escalation_id, "choice": self.choice, "result": self.result}
         return await to.decide("resolve_escalation", {**decision, "by": to.by, "reason": self.reason})
 
 
-class Extend(BudgetExtension, Action):
+class Extend(BudgetExtension, RunAction):
     """Raise limits. The numbers are new totals."""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         limits = self.model_dump(include=set(BudgetExtension.model_fields), exclude_none=True)
         if not limits:
             raise invalid([f"{next(iter(BudgetExtension.model_fields))}: give the new total of this or another limit"])
         return await to.decide("extend_budget", {**limits, "by": to.by})
 
 
-class Requeue(Action):
+class Requeue(RunAction):
     """Send a dead letter again. An ended run does so in a fork."""
 
     letter: str = Field(min_length=1, max_length=200)
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         if to.is_live:
             detail = "it is sent again before the next reasoning step"
             return await to.decide("requeue", {"letter_id": self.letter, "by": to.by}, "received", detail)
@@ -272,10 +274,10 @@ class Requeue(Action):
         if not await _exists(to.client, new_id):
             ended = await read_ended_run(to.client, to.run_id)
             await requeue_in_fork(to.client, ended, [self.letter], new_id=new_id, by=to.by)
-        return Outcome("applied", "a fork of the run sends it again", run=new_id)
+        return ActionOutcome("applied", "a fork of the run sends it again", run=new_id)
 
 
-class RewindRun(Action):
+class RewindRun(RunAction):
     """Continue from the end of an earlier iteration."""
 
     to_iteration: int = Field(ge=0, le=10**9)
@@ -286,9 +288,9 @@ class RewindRun(Action):
     sure: bool = False
     """Rewind even if later calls had effects that nothing undoes."""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         if await has_rewound(to.client, to.run_id, to.sender):
-            return Outcome("applied")
+            return ActionOutcome("applied")
         plan = await plan_rewind(to.client, to.run_id, self.to_iteration)
         if plan.irreversible_calls and not self.sure:
             errors = [{"where": "to_iteration", "detail": line} for line in plan.irreversible_calls]
@@ -296,10 +298,10 @@ class RewindRun(Action):
             raise Problem(409, f'{why}. To rewind anyway, send it with "sure": true', errors=errors)
         keep = self.keep_interventions
         await execute_rewind(to.client, plan, steer=self.steer or None, keep_interventions=keep, sender=to.sender)
-        return Outcome("applied", f"the run goes on from the end of iteration {self.to_iteration}")
+        return ActionOutcome("applied", f"the run goes on from the end of iteration {self.to_iteration}")
 
 
-class ForkRun(Action):
+class ForkRun(RunAction):
     """Start another run with the same past."""
 
     to_iteration: int = Field(ge=0, le=10**9)
@@ -308,7 +310,7 @@ class ForkRun(Action):
     changes: dict[str, Any] = {}
     """Keys of the input that differ, such as `model`, and `config` with the settings that differ."""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         to.require_type(AGENT_WORKFLOW, GOAL_WORKFLOW)
         new_id = to.new_run_id("goal" if to.workflow_type == GOAL_WORKFLOW else "agent")
         if not await _exists(to.client, new_id):
@@ -321,51 +323,51 @@ class ForkRun(Action):
                 new_id=new_id,
                 by=to.by,
             )
-        return Outcome("applied", f"{new_id} shares its past", run=new_id)
+        return ActionOutcome("applied", f"{new_id} shares its past", run=new_id)
 
 
-class Send(Action):
+class Send(RunAction):
     """Send a message to a session."""
 
     text: Text
     when_busy: WhenBusy = "enqueue"
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         to.require_type(SESSION_WORKFLOW)
         session = SessionHandle(to.client, to.run_id)
         message_id = derived_id(to.by, to.action_id)
         if await to.takes_updates():
             turn = await session.post(self.text, when_busy=self.when_busy, message_id=message_id, by=to.by)
-            return Outcome("received", f"turn {turn}")
+            return ActionOutcome("received", f"turn {turn}")
         message = {"text": self.text, "when_busy": self.when_busy, "message_id": message_id, "by": to.by}
         return await to.decide_by_signal("send", message, done="received")
 
 
-class Interrupt(Action):
+class Interrupt(RunAction):
     """Cut the current turn of a session short."""
 
     reason: Reason = ""
     turn: int | None = Field(default=None, ge=1)
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         to.require_type(SESSION_WORKFLOW)
         return await to.decide("interrupt", {"why": self.reason, "turn": self.turn, "by": to.by})
 
 
-class Close(Action):
+class Close(RunAction):
     """End a session after the current turn."""
 
-    async def send(self, to: Target) -> Outcome:
+    async def send(self, to: Target) -> ActionOutcome:
         to.require_type(SESSION_WORKFLOW)
         return await to.signal("close")
 
 
-ACTIONS: Mapping[str, type[Action]] = {
+ACTIONS: Mapping[str, type[RunAction]] = {
     "pause": PauseOrResume,
     "resume": PauseOrResume,
     "steer": Guide,
     "add_context": Guide,
-    "answer": Answer,
+    "answer": AnswerQuestion,
     "approve": ApproveOrDeny,
     "deny": ApproveOrDeny,
     "resolve": Resolve,
@@ -389,16 +391,16 @@ async def _exists(client: Client, run_id: str) -> bool:
     return True
 
 
-async def _taken(to: Target) -> Outcome:
+async def _taken(to: Target) -> ActionOutcome:
     """Wait until a worker has seen the signal, and return what the run recorded about it by then."""
     until, pause_s = monotonic() + TAKEN_S, FIRST_LOOK_S
     while monotonic() < until:
         found = await _latest(to)
         if found.is_taken:
-            return found.noted or Outcome("received")
+            return found.noted or ActionOutcome("received")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 1.5, LAST_LOOK_S)
-    return Outcome("received", "no worker has taken it yet; it counts when one does", is_pending=True)
+    return ActionOutcome("received", "no worker has taken it yet; it counts when one does", is_pending=True)
 
 
 class _Latest(NamedTuple):
@@ -408,7 +410,7 @@ class _Latest(NamedTuple):
     """True if there is its signal."""
     is_taken: bool = False
     """True if a worker has seen the latest such signal."""
-    noted: Outcome | None = None
+    noted: ActionOutcome | None = None
 
 
 async def _latest(to: Target) -> _Latest:
@@ -444,7 +446,7 @@ async def _is_sent(event: HistoryEvent, values: RunValues, to: Target) -> bool:
     return any(to.sender.items() <= {"by": each.get("approver"), **each}.items() for each in sent)
 
 
-async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> Outcome | None:
+async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> ActionOutcome | None:
     """Return what the run notes about an action in this event, if it does."""
     fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
     if NOTES_MEMO not in fields:
@@ -455,14 +457,14 @@ async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> Outcome 
         if (data.get("id"), data.get("by")) != (to.action_id, to.by):
             continue
         if note.get("event") == "InterventionRefused":
-            return Outcome("refused", str(data.get("reason") or ""))
+            return ActionOutcome("refused", str(data.get("reason") or ""))
         if note.get("event") == "InterventionApplied":
-            return Outcome("applied", f"in {data.get('phase')} of iteration {data.get('iteration')}")
+            return ActionOutcome("applied", f"in {data.get('phase')} of iteration {data.get('iteration')}")
     return None
 
 
 @ROUTES.post("/runs/{id}/actions", ActionAnswer, role="operator", more_statuses=(202, 409), by_kind=ACTIONS)
-async def _act(call: Call[Action]) -> Any:
+async def _act(call: Call[RunAction]) -> Any:
     """Act on a run: decide, steer, pause, abort, rewind, fork, send a message."""
     action, described = call.given, call.described
     call.console.doors.require(call.visitor, ACTION_ROLES[cast("ActionKind", action.kind)], is_write=True)
@@ -480,12 +482,12 @@ async def _act(call: Call[Action]) -> Any:
     except Refused as error:
         if await _is_too_late(to, action):
             raise
-        outcome = Outcome("refused", error_text(error))
+        outcome = ActionOutcome("refused", error_text(error))
     answer = ActionAnswer(id=action.id, state=outcome.state, detail=outcome.detail, run=outcome.run)
     return json_response(answer, 202 if outcome.is_pending else 200)
 
 
-async def _is_too_late(to: Target, action: Action) -> bool:
+async def _is_too_late(to: Target, action: RunAction) -> bool:
     """Return whether a refused decision came too late: the run no longer waits for it."""
     if not action.wait_key:
         return False

@@ -59,7 +59,7 @@ _OUTCOME: Mapping[str, Any] = {
 }
 
 
-class KnowledgeSearch(CheckedInput):
+class KnowledgeQuery(CheckedInput):
     """The parameters of a search: the words, and whose knowledge is searched."""
 
     text: str = Field(default="", max_length=2_000)
@@ -330,7 +330,7 @@ async def _retention_days(client: Client) -> float | None:
 
 
 @ROUTES.get("/knowledge", _LIST, role="admin")
-async def _knowledge(call: Call[KnowledgeSearch]) -> dict[str, Any]:
+async def _knowledge(call: Call[KnowledgeQuery]) -> dict[str, Any]:
     """Search the knowledge of a reader."""
     given, tenants = call.given, call.visitor.tenants
     if tenants is not None and given.tenant not in tenants:

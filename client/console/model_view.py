@@ -63,7 +63,7 @@ class LeftOut(Record):
     why: str
 
 
-class Conversation(Record):
+class ConversationPage(Record):
     items: tuple[SeenMessage, ...]
     total: int
     left_out: tuple[LeftOut, ...]
@@ -142,7 +142,7 @@ def _indexes(ranges: Ranges) -> Iterator[int]:
         yield from range(start, stop)
 
 
-@ROUTES.get("/runs/{id}/conversation", Conversation)
+@ROUTES.get("/runs/{id}/conversation", ConversationPage)
 async def _conversation(call: Call[ConversationQuery]) -> dict[str, Any]:
     """Return the messages as the model sees them, and what was left out."""
     fold, given = await _read_conversation(call.client, call.run_id), call.given
@@ -159,7 +159,7 @@ async def _conversation(call: Call[ConversationQuery]) -> dict[str, Any]:
         room -= len(items[-1].text.encode("utf-8", "replace"))
         if room < 0:
             break
-    found = Conversation(items=tuple(items), total=len(messages), left_out=tuple(left_out))
+    found = ConversationPage(items=tuple(items), total=len(messages), left_out=tuple(left_out))
     return found.model_dump(mode="json", by_alias=True)
 
 

@@ -44,7 +44,7 @@ _CUT = "\0"
 
 
 @dataclass(frozen=True)
-class Page:
+class ConsolePage:
     """One kind of page."""
 
     address: str
@@ -58,13 +58,13 @@ class Page:
 
 
 PAGES = (
-    Page("/", "runs", "Runs", ("/runs{query}",), in_navigation=True),
-    Page("/inbox", "inbox", "Inbox", ("/inbox",), in_navigation=True),
-    Page("/start", "start", "Start", in_navigation=True),
-    Page("/admin", "admin", "Admin", in_navigation=True),
-    Page("/runs/{id}", "run", "Run", ("/runs/{id}", "/runs/{id}/timeline")),
-    Page("/chat/{id}", "chat", "Chat", ("/runs/{id}", "/runs/{id}/timeline"), styles=("run.css",)),
-    Page("/compare", "compare", "Compare", ("/compare{query}",), styles=("run.css",)),
+    ConsolePage("/", "runs", "Runs", ("/runs{query}",), in_navigation=True),
+    ConsolePage("/inbox", "inbox", "Inbox", ("/inbox",), in_navigation=True),
+    ConsolePage("/start", "start", "Start", in_navigation=True),
+    ConsolePage("/admin", "admin", "Admin", in_navigation=True),
+    ConsolePage("/runs/{id}", "run", "Run", ("/runs/{id}", "/runs/{id}/timeline")),
+    ConsolePage("/chat/{id}", "chat", "Chat", ("/runs/{id}", "/runs/{id}/timeline"), styles=("run.css",)),
+    ConsolePage("/compare", "compare", "Compare", ("/compare{query}",), styles=("run.css",)),
 )
 
 
@@ -138,7 +138,7 @@ def page_routes() -> Sequence[BaseRoute]:
         kept = request.path_params["version"] == files.version
         return _file_response(request, file, "public, max-age=31536000, immutable" if kept else "no-cache")
 
-    def page_route(page: Page) -> Route:
+    def page_route(page: ConsolePage) -> Route:
         async def show(request: Request) -> Response:
             def html(name: str) -> list[str]:
                 """Return the head, the body up to the data, and what follows them."""
@@ -221,7 +221,7 @@ async def _name_of_run(request: Request) -> str:
         return ""  # the page shows what is wrong, from the answer to its own request
 
 
-async def _first_answers(request: Request, page: Page) -> str:
+async def _first_answers(request: Request, page: ConsolePage) -> str:
     """Return a JSON object of paths and answers. It is safe within a script element."""
     query = f"?{request.url.query}" if request.url.query else ""
     paths = ["/me", *(path.format(query=query, **request.path_params) for path in page.first)]

@@ -64,14 +64,14 @@ ACTION_ROLES: Mapping[ActionKind, Role] = {
 """The role that each kind needs."""
 
 
-class Budget(Record):
+class BudgetUse(Record):
     name: str
     used: float
     limit: float | None
     unit: str
 
 
-class PlanStep(Record):
+class StepRow(Record):
     id: str
     skill: str
     goal: str
@@ -87,7 +87,7 @@ class PlanStep(Record):
 class PlanView(Record):
     version: int | None = None
     round: int
-    steps: tuple[PlanStep, ...]
+    steps: tuple[StepRow, ...]
 
 
 class ChildRun(Record):
@@ -141,7 +141,7 @@ class Links(Record):
     temporal_ui: str | None
 
 
-class Control(Record):
+class AvailableAction(Record):
     """An action that makes sense now, or why it does not."""
 
     kind: ActionKind
@@ -160,7 +160,7 @@ class Snapshot(Row):
     phase: str
     paused: bool
     started_by: str | None
-    budgets: tuple[Budget, ...]
+    budgets: tuple[BudgetUse, ...]
     usage: UsageTotals | None
     waits: tuple[Wait, ...]
     plan: PlanView | None
@@ -172,7 +172,7 @@ class Snapshot(Row):
     worker: Worker
     links: Links
     result: dict[str, Any] | None
-    controls: tuple[Control, ...]
+    controls: tuple[AvailableAction, ...]
     guidance: str
     """The guidance that a fork was started with."""
     cursor: str
@@ -332,14 +332,14 @@ _UNITS = {
 }
 
 
-def _budgets(budgets: Budgets) -> list[Budget]:
+def _budgets(budgets: Budgets) -> list[BudgetUse]:
     """Return each limit with what is used of it. A limit that is not set, and whose use is unknown, is left out."""
-    found: list[Budget] = []
+    found: list[BudgetUse] = []
     for limit in LIMITS:
         most, rest = getattr(budgets, limit.key), getattr(budgets, limit.rest)
         if most is not None and rest is not None:
             used = max(round(most - rest, 6), 0)
-            found.append(Budget(name=limit.key, used=used, limit=most, unit=_UNITS[limit.key]))
+            found.append(BudgetUse(name=limit.key, used=used, limit=most, unit=_UNITS[limit.key]))
     return found
 
 
@@ -360,10 +360,10 @@ def _plan(data: Any, children: Sequence[Any]) -> PlanView | None:
     return PlanView(round=int(fields.get("rounds") or 0), steps=tuple(_step(step, children) for step in steps))
 
 
-def _step(step: Mapping[str, Any], children: Sequence[Any]) -> PlanStep:
+def _step(step: Mapping[str, Any], children: Sequence[Any]) -> StepRow:
     place = str(step.get("output") or "")
     delegate = next((each.workflow_id for each in children if place and each.workflow_id.endswith(f".{place}")), None)
-    return PlanStep(
+    return StepRow(
         id=str(step.get("id")),
         skill=str(step.get("skill") or ""),
         goal=str(step.get("goal") or ""),
@@ -408,13 +408,13 @@ class _Situation:
         )
 
 
-def controls(now: _Situation) -> tuple[Control, ...]:
+def controls(now: _Situation) -> tuple[AvailableAction, ...]:
     """Return for each action whether it makes sense in a situation, and why not."""
     return tuple(_control(kind, _obstacle(kind, now)) for kind in ACTION_KINDS)
 
 
-def _control(kind: ActionKind, why: str) -> Control:
-    return Control(kind=kind, enabled=not why, why=why)
+def _control(kind: ActionKind, why: str) -> AvailableAction:
+    return AvailableAction(kind=kind, enabled=not why, why=why)
 
 
 def _unless(holds: bool, why: str) -> str:

@@ -62,7 +62,7 @@ class Start(CheckedInput):
     """The run's id. Default: a new one, or one that follows from the `Idempotency-Key`."""
 
 
-class Started(Record):
+class StartedRun(Record):
     """The run that was started."""
 
     id: str
@@ -71,7 +71,7 @@ class Started(Record):
 
 @ROUTES.post(
     "/runs",
-    Started,
+    StartedRun,
     role="operator",
     status=201,
     more_statuses=(409,),
@@ -122,7 +122,7 @@ async def begin_run(console: Console, visitor: Visitor, kind: StartKind, checked
 
 def _started(run_id: str, kind: Kind) -> Any:
     location = {"Location": f"{API}/runs/{quote(run_id, safe='')}"}
-    return json_response(Started(id=run_id, kind=kind), 201, **location)
+    return json_response(StartedRun(id=run_id, kind=kind), 201, **location)
 
 
 def _idempotency_key(call: Call[Start]) -> str:

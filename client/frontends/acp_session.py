@@ -24,10 +24,10 @@ from orga.client.frontends.turns import (
     CallEnded,
     CallMade,
     Over,
-    Progress,
     Step,
     Text,
     TurnFold,
+    TurnProgress,
     Waiting,
     completed,
     read_past,
@@ -74,7 +74,7 @@ def content(text: str) -> list[schema.ContentToolCallContent]:
 
 
 @dataclass(eq=False)
-class Prompt:
+class EditorPrompt:
     """A prompt that the client waits for."""
 
     text: str
@@ -116,7 +116,7 @@ class AcpSession:
         """The part that the client has of a text whose end is not known, by iteration and whether it is thinking."""
         self._answer = ""
         self._ended = dict[int, schema.StopReason]()
-        self._prompts = set[Prompt]()
+        self._prompts = set[EditorPrompt]()
         self._sending = asyncio.Lock()
         self._asked = dict[str, asyncio.Task[None]]()
         """By the id of what the client is asked. Without a decision it is asked again with the next prompt."""
@@ -144,7 +144,7 @@ class AcpSession:
         """Send a message, or answer the question that was shown as text, and wait until the turn has ended."""
         if self._has_ended:
             raise self._end_error()
-        prompt = Prompt(text)
+        prompt = EditorPrompt(text)
         self._prompts.add(prompt)
         try:
             async with self._sending:  # prompts keep their order
@@ -249,7 +249,7 @@ class AcpSession:
                 status = "completed" if step.outcome == "ok" else "failed"
                 shown = content(harmless(step.text)) or None
                 await self._send(helpers.update_tool_call(step.place, status=status, content=shown))
-            case Progress(is_plan=True):
+            case TurnProgress(is_plan=True):
                 await self._send(helpers.update_plan(plan_entries(self._fold.view.plan)))
             case Waiting():
                 self._ask(step.waits)
@@ -396,7 +396,7 @@ class AcpSession:
         given = (answer.content or {}) if isinstance(answer, schema.AcceptElicitationResponse) else {}
         return str(given.get("answer") or "").strip()
 
-    async def _answer_question(self, prompt: Prompt) -> bool:
+    async def _answer_question(self, prompt: EditorPrompt) -> bool:
         """Take a prompt as the answer to the question that was shown as text. Return False if there is none."""
         if (wait := self._question) is None:
             return False

@@ -39,7 +39,7 @@ from orga.client.frontends.threads import (
     post_message,
     start_thread,
 )
-from orga.client.frontends.turns import Over, Progress, TurnFold, Waiting, read_past, turn_steps
+from orga.client.frontends.turns import Over, TurnFold, TurnProgress, Waiting, read_past, turn_steps
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object
@@ -124,9 +124,9 @@ class _ProtocolRun:
         for event in shown.open_subagents():
             yield event
         async for step in turn_steps(run, fold, past[seen:]):
-            if isinstance(step, Progress) and step.is_plan:
+            if isinstance(step, TurnProgress) and step.is_plan:
                 yield shown.plan(fold)
-            elif isinstance(step, Waiting | Over) or (isinstance(step, Progress) and step.entry.sequence > newest):
+            elif isinstance(step, Waiting | Over) or (isinstance(step, TurnProgress) and step.entry.sequence > newest):
                 yield await self._state(run)
             for event in shown.take(step):
                 yield event

@@ -49,7 +49,7 @@ class HeldCall(BaseModel):
     approvers: list[str]
 
 
-class Wait(BaseModel):
+class WaitingItem(BaseModel):
     """Something that waits for a person."""
 
     id: str
@@ -66,7 +66,7 @@ class RunState(BaseModel):
     state: str = Field(description="running, waiting, or how it ended: completed, aborted, max_iterations, …")
     phase: str = ""
     iteration: int = 0
-    waits: list[Wait] = []
+    waits: list[WaitingItem] = []
     output: str = Field(default="", description="The answer, once the run has ended.")
     data: Any = None
     detail: str = Field(default="", description="Why it ended.")
@@ -186,7 +186,7 @@ class Runs:
                 await asker.answer(text, question, self.reach.by)
 
 
-def _wait_view(wait: OpenWait) -> Wait:
+def _wait_view(wait: OpenWait) -> WaitingItem:
     calls = [
         HeldCall(
             approval_id=item.approval_id,
@@ -198,7 +198,9 @@ def _wait_view(wait: OpenWait) -> Wait:
         for item in wait.calls
     ]
     options = wait.options or [choice for choice in wait.wait.choices if choice != "result"]
-    return Wait(id=wait.wait.wait_id, kind=wait.wait.kind, question=wait.wait.question, options=options, calls=calls)
+    return WaitingItem(
+        id=wait.wait.wait_id, kind=wait.wait.kind, question=wait.wait.question, options=options, calls=calls
+    )
 
 
 def build_server(

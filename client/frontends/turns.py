@@ -93,7 +93,7 @@ class Delegated:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TurnProgress:
     """An iteration of the run itself, or its plan, has changed."""
 
     entry: JournalEntry
@@ -119,7 +119,7 @@ class Over:
     """0 if the run has ended outside of a turn."""
 
 
-Step = Begun | Text | CallMade | CallBegun | CallEnded | Delegated | Progress | Waiting | Over
+Step = Begun | Text | CallMade | CallBegun | CallEnded | Delegated | TurnProgress | Waiting | Over
 
 _PLAN_EVENTS = (on.PlanMade, on.PlanAdjusted, on.StepExecuted, on.StepEvaluated, on.StepOverridden)
 _TEXTS_FOR_PEOPLE = {"reason", ANSWER_PROMPT}
@@ -177,7 +177,7 @@ class TurnFold:
         yield from self._steps(entry, event)
         is_plan = isinstance(event, _PLAN_EVENTS)
         if not run and (is_plan or isinstance(event, on.ObservationsCollected)):
-            yield Progress(entry, is_plan)
+            yield TurnProgress(entry, is_plan)
 
     def _steps(self, entry: JournalEntry, event: on.JournalEvent) -> Iterator[Step]:
         run = entry.run

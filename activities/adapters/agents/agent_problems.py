@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from orga.activities.adapters.agents.named_tools import acting_lookup_faults, config_tools, option_tools
 from orga.activities.adapters.agents.tiers import ChosenModels
 from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING
-from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.problem import FileProblem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY, Channel
 from orga.workflows.types.input import LoopConfig
@@ -21,7 +21,7 @@ def agent_problems(
     agents: Mapping[str, AgentConfig],
     tools: Mapping[str, ToolSpec] | None,
     is_elsewhere: Callable[[str], bool] = lambda tool: False,
-) -> Iterator[Problem]:
+) -> Iterator[FileProblem]:
     """Yield the problems of all agents. `agents` includes `default`.
 
     Args:
@@ -36,72 +36,72 @@ def agent_problems(
     if tools is not None:
         for named in option_tools(tools.values()):
             if named.tool not in tools and not is_elsewhere(named.tool):
-                yield Problem(named.key, f"no such tool: {named.tool}", known_names_hint(named.tool, tools))
+                yield FileProblem(named.key, f"no such tool: {named.tool}", known_names_hint(named.tool, tools))
 
 
 def _tool_problems(
     name: str, agent: AgentConfig, tools: Mapping[str, ToolSpec], is_elsewhere: Callable[[str], bool]
-) -> Iterator[Problem]:
+) -> Iterator[FileProblem]:
     absent = [tool for tool in agent.tools if not _is_known_tool(tool, tools) and not is_elsewhere(tool)]
     if absent:
-        yield Problem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
+        yield FileProblem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
     for tool in LOOP_TOOLS.values():
         need = tool.need
         if need is not None and tool.name in agent.tools and not getattr(agent, need.key):
             remedy = f"{need.remedy} agents.{name}.{need.key}"
-            yield Problem(f"agents.{name}.tools", f"there is {need.lacking}", remedy)
+            yield FileProblem(f"agents.{name}.tools", f"there is {need.lacking}", remedy)
     if not agent.config.uses_knowledge and (idle := [tool for tool in KNOWLEDGE_TOOLS if tool in agent.tools]):
         text = f"there is no knowledge for {', '.join(idle)}"
-        yield Problem(f"agents.{name}.tools", text, f"set agents.{name}.config.knowledge")
+        yield FileProblem(f"agents.{name}.tools", text, f"set agents.{name}.config.knowledge")
     for named in config_tools(agent.config):
         if named.tool not in tools and not is_elsewhere(named.tool):
             text = f"no such tool: {named.tool}"
-            yield Problem(f"agents.{name}.{named.key}", text, known_names_hint(named.tool, tools))
+            yield FileProblem(f"agents.{name}.{named.key}", text, known_names_hint(named.tool, tools))
     for key, fault in acting_lookup_faults(agent.config, tools):
-        yield Problem(f"agents.{name}.{key}", fault, "name another tool, or state its effect in tools.options")
+        yield FileProblem(f"agents.{name}.{key}", fault, "name another tool, or state its effect in tools.options")
 
 
 def _is_known_tool(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
     return listed in LOOP_TOOLS or any(matches_any_glob(tool, [listed]) for tool in tools)
 
 
-def agent_own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+def agent_own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[FileProblem]:
     """Yield the problems of one agent that do not depend on the worker's tools."""
     yield from _delegate_problems(name, agent, agents)
     yield from _review_problems(name, agent)
 
 
-def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[FileProblem]:
     for index, delegate in enumerate(agent.delegates):
         key = f"agents.{name}.delegates.{index}"
         if delegate.agent == name:
-            yield Problem(key, "an agent cannot delegate to itself", "leave it out")
+            yield FileProblem(key, "an agent cannot delegate to itself", "leave it out")
         elif delegate.agent not in agents:
-            yield Problem(key, f"no such agent: {delegate.agent}", known_names_hint(delegate.agent, agents))
+            yield FileProblem(key, f"no such agent: {delegate.agent}", known_names_hint(delegate.agent, agents))
         else:
             yield from _idle_tool_problems(key, delegate, agents[delegate.agent])
 
 
-def _review_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
+def _review_problems(name: str, agent: AgentConfig) -> Iterator[FileProblem]:
     """Yield reviewed tools that the agent does not list. A typing error would leave the real tool without review."""
     listed = agent_tool_names(agent)
     for key, tool in agent.reviewed_tools:
         if not any(matches_any_glob(own, [tool]) or matches_any_glob(tool, [own]) for own in listed):
             text = f"the agent does not list the tool {tool}"
-            yield Problem(f"agents.{name}.{key}", text, known_names_hint(tool, listed))
+            yield FileProblem(f"agents.{name}.{key}", text, known_names_hint(tool, listed))
 
 
-def _idle_tool_problems(key: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:
+def _idle_tool_problems(key: str, delegate: Delegate, target: AgentConfig) -> Iterator[FileProblem]:
     """Yield tools that a delegation allows, but that the other agent does not have."""
     own = agent_tool_names(target)
     for tool in delegate.tools or ():
         if not matches_any_glob(tool, own):
             text = f"agent {delegate.agent} does not list the tool {tool}"
-            yield Problem(f"{key}.tools", text, known_names_hint(tool, own))
+            yield FileProblem(f"{key}.tools", text, known_names_hint(tool, own))
     has_to_decide = any(decision.required for decision in target.decisions.values())
     decide = tool_needing("decisions")
     if has_to_decide and delegate.tools is not None and not matches_any_glob(decide, delegate.tools):
-        yield Problem(f"{key}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
+        yield FileProblem(f"{key}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
 
 
 def agent_tool_names(agent: AgentConfig) -> list[str]:

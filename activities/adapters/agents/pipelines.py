@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from orga.activities.adapters.agents.offered_tools import OfferedTools
-from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.problem import FileProblem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.record import InvalidInput
@@ -14,13 +14,13 @@ from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 NO_PIPELINES: Mapping[str, Pipeline] = {}
 
 
-def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, AgentConfig]) -> Iterator[FileProblem]:
     """Yield a problem for each step without an existing agent. `agents` includes `default`."""
     for name, pipeline in pipelines.items():
         for key, step in pipeline.parts.items():
             if step.agent not in agents:
                 place = f"pipelines.{name}.{key}"
-                yield Problem(place, f"no such agent: {step.agent}", known_names_hint(step.agent, agents))
+                yield FileProblem(place, f"no such agent: {step.agent}", known_names_hint(step.agent, agents))
 
 
 def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -> Pipeline:

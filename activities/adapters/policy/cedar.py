@@ -27,7 +27,7 @@ from orga.activities.adapters.policy.cedar_values import (
     cedar_record,
     wanted_value,
 )
-from orga.activities.adapters.problem import BrokenPolicies, Problem
+from orga.activities.adapters.problem import BrokenPolicies, FileProblem
 from orga.activities.threads import Threads
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
@@ -139,21 +139,24 @@ def compile_policies(files: tuple[PolicyFile, ...]) -> CedarSet:
     )
 
 
-def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], list[Problem]]:
+def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], list[FileProblem]]:
     """Return the active policies and all problems."""
     policies: list[CedarPolicy] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     until = time.thread_time() + MAX_READ_S
     for file in files:
         try:
             text = file.content.decode()
         except UnicodeDecodeError as error:
-            problems.append(Problem(file.shown, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
+            problems.append(FileProblem(file.shown, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
             continue
         for statement in split_statements(text, file.shown):
             if time.thread_time() > until:
                 problem = f"reading the policies up to here took {MAX_READ_S:g} s of processor time"
-                return policies, [*problems, Problem(statement.place, problem, "remove policies, or make them simpler")]
+                return policies, [
+                    *problems,
+                    FileProblem(statement.place, problem, "remove policies, or make them simpler"),
+                ]
             try:
                 found = parse_policy(statement)
             except BrokenPolicies as error:
@@ -172,13 +175,13 @@ def _policy_set(policies: Iterable[CedarPolicy]) -> cedarpy.PolicySet:
     return cedarpy.PolicySet.from_json_str(json.dumps({"staticPolicies": nodes, "templates": {}, "templateLinks": []}))
 
 
-def _duplicate_problems(policies: Iterable[CedarPolicy]) -> Iterator[Problem]:
+def _duplicate_problems(policies: Iterable[CedarPolicy]) -> Iterator[FileProblem]:
     seen: dict[str, CedarPolicy] = {}
     for policy in policies:
         first = seen.setdefault(policy.policy_id, policy)
         if first is not policy:
             problem = f"the id {policy.policy_id!r} is taken by {first.statement.place}"
-            yield Problem(policy.statement.place_of_text("@id"), problem, "give each policy an id of its own")
+            yield FileProblem(policy.statement.place_of_text("@id"), problem, "give each policy an id of its own")
 
 
 class UndecidedError(ValueError):
@@ -373,7 +376,7 @@ class CedarPolicies:
             if files == before:
                 return files
         problem = "its files change again and again"
-        raise BrokenPolicies([Problem(str(self._folder), problem, "write them elsewhere and rename them")])
+        raise BrokenPolicies([FileProblem(str(self._folder), problem, "write them elsewhere and rename them")])
 
     def _adopt(self, found: CedarSet | BrokenPolicies, version: str) -> None:
         is_known = isinstance(found, BrokenPolicies) and str(found) == str(self._current)

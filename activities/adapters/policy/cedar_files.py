@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from orga.activities.adapters.problem import BrokenPolicies, Problem
+from orga.activities.adapters.problem import BrokenPolicies, FileProblem
 
 SUFFIX = ".cedar"
 VERSION_CHARS = 12
@@ -38,7 +38,7 @@ def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, 
     found = [path for there in (folder, *([folder / surface] if surface else [])) for path in _policy_paths(there)]
     if len(found) > MAX_FILES:
         problem = f"there are {len(found):,} policy files; at most {MAX_FILES:,} are allowed"
-        raise BrokenPolicies([Problem(str(folder), problem, "put several policies into one file")])
+        raise BrokenPolicies([FileProblem(str(folder), problem, "put several policies into one file")])
     files: list[PolicyFile] = []
     left = MAX_BYTES
     for path in found:
@@ -57,7 +57,7 @@ def files_version(files: tuple[PolicyFile, ...]) -> str:
 
 def _policy_paths(there: Path) -> list[Path]:
     if not there.is_dir():
-        raise BrokenPolicies([Problem(str(there), "there is no such folder", "create it, or correct [policy]")])
+        raise BrokenPolicies([FileProblem(str(there), "there is no such folder", "create it, or correct [policy]")])
     try:
         return sorted(
             path for path in there.iterdir() if path.name.lower().endswith(SUFFIX) and not path.name.startswith(".")
@@ -76,11 +76,11 @@ def _read_file(path: Path, root: Path, most: int) -> PolicyFile:
         raise _unreadable_error(path, error.strerror) from error
     if len(content) > most:
         problem = f"the policy files have more than {MAX_BYTES:,} bytes together"
-        raise BrokenPolicies([Problem(str(path), problem, "remove policies, or write them shorter")])
+        raise BrokenPolicies([FileProblem(str(path), problem, "remove policies, or write them shorter")])
     name = path.relative_to(root)
     return PolicyFile(str(name), str(root.name / name), content)
 
 
 def _unreadable_error(path: Path, why: str | None) -> BrokenPolicies:
     remedy = "make it a readable file, or remove it"
-    return BrokenPolicies([Problem(str(path), f"cannot be read ({why})", remedy)])
+    return BrokenPolicies([FileProblem(str(path), f"cannot be read ({why})", remedy)])

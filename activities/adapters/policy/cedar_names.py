@@ -9,7 +9,7 @@ from typing import Any, cast
 from orga.activities.adapters.policy.actions import THIS_RUN
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
 from orga.activities.adapters.policy.cedar_types import Node, Path, expression_path, operands
-from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.problem import FileProblem
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS
@@ -70,7 +70,7 @@ class PolicyVocabulary:
         return {tag for spec in self.tools.values() for tag in spec.options.tags}
 
 
-def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
+def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[FileProblem]:
     names = [*_mentioned_names(policy.node), *(("tool", name) for name in policy.annotations.tools or ())]
     skills = (*known.tools, *known.agents)
     every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}
@@ -85,14 +85,14 @@ def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Itera
     yield from _unknown_argument_problems(policy, known)
 
 
-def _action_as_resource_problems(policy: CedarPolicy) -> Iterator[Problem]:
+def _action_as_resource_problems(policy: CedarPolicy) -> Iterator[FileProblem]:
     for name in dict.fromkeys(_entity_ids([policy.node["resource"], policy.node["conditions"]], "Tool")):
         if action := _OTHER_ACTIONS.get(name):
             remedy = f'write action == Action::"{action}"'
             yield _name_problem(policy, name, f"{name} is an action of its own, never a resource", remedy)
 
 
-def _unmatched_pattern_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
+def _unmatched_pattern_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[FileProblem]:
     for node in _nodes(policy.node["conditions"]):
         pattern = node.get("like", {}).get("pattern")
         if pattern and expression_path(node["like"]["left"]) == _RESOURCE_NAME and not known.unseen:
@@ -101,7 +101,7 @@ def _unmatched_pattern_problems(policy: CedarPolicy, known: PolicyVocabulary) ->
                 yield _name_problem(policy, glob, f"no tool is like {glob!r}", known_names_hint(glob, known.tools))
 
 
-def _unknown_argument_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
+def _unknown_argument_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[FileProblem]:
     about = _governed_tools(policy, known, _named_tools(policy.node))
     if about is None:
         return
@@ -212,5 +212,5 @@ def _entity_ids(node: Any, kind: str) -> list[str]:
     return [found["id"] for found in _nodes(node) if found.get("type") == kind and isinstance(found.get("id"), str)]
 
 
-def _name_problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> Problem:
-    return Problem(policy.statement.place_of_text(words), f"{problem}, so it protects nothing", remedy)
+def _name_problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> FileProblem:
+    return FileProblem(policy.statement.place_of_text(words), f"{problem}, so it protects nothing", remedy)

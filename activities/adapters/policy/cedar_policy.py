@@ -19,7 +19,7 @@ from orga.activities.adapters.policy.cedar_types import (
     operands,
     schema_problems,
 )
-from orga.activities.adapters.problem import BrokenPolicies, Problem, nearest_name_remedy
+from orga.activities.adapters.problem import BrokenPolicies, FileProblem, nearest_name_remedy
 from orga.workflows.types.limits import LIMITS
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Purpose
 from orga.workflows.types.tool_calls.tools import Effect
@@ -322,7 +322,7 @@ def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
         annotations = parse_annotations(node.get("annotations", {}), node["effect"], _only_action(node))
     except BadAnnotation as error:
         place = statement.place_of_text(f"@{error.name}")
-        raise BrokenPolicies([Problem(place, str(error), error.remedy)]) from None
+        raise BrokenPolicies([FileProblem(place, str(error), error.remedy)]) from None
     if annotations.is_inactive:
         return None
     types = inferred_types(node)
@@ -332,15 +332,15 @@ def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
     return CedarPolicy(policy_id, statement, node, node["effect"] == "forbid", annotations, types)
 
 
-def _size_problem(statement: PolicyStatement) -> Problem | None:
+def _size_problem(statement: PolicyStatement) -> FileProblem | None:
     """Return why a policy is too large to be parsed, or None."""
     if (size := len(statement.text.encode())) > MAX_BYTES:
         problem = f"it has {size:,} bytes; at most {MAX_BYTES:,} are allowed in one policy"
-        return Problem(statement.place, problem, "split it into several policies")
+        return FileProblem(statement.place, problem, "split it into several policies")
     if (depth := nesting_depth(statement.text)) > MAX_DEPTH:
         problem = f"its conditions nest {depth:,} levels deep, chains of && and || included; at most {MAX_DEPTH} may be"
         remedy = 'compare with a list, as in ["a", "b"].contains(...), or split it into several policies'
-        return Problem(statement.place, problem, remedy)
+        return FileProblem(statement.place, problem, remedy)
     return None
 
 
@@ -349,10 +349,10 @@ def _policy_node(statement: PolicyStatement) -> Node:
         found: dict[str, Any] = json.loads(cedarpy.policies_to_json_str(statement.text))
     except ValueError as error:
         place = f"{statement.file}:{_error_line(statement)}"
-        raise BrokenPolicies([Problem(place, f"cannot be parsed: {error}", "correct it there or before")]) from None
+        raise BrokenPolicies([FileProblem(place, f"cannot be parsed: {error}", "correct it there or before")]) from None
     if found["templates"]:
         remedy = "write the principal or resource out"
-        raise BrokenPolicies([Problem(statement.place, "templates cannot be used here", remedy)])
+        raise BrokenPolicies([FileProblem(statement.place, "templates cannot be used here", remedy)])
     (node,) = found["staticPolicies"].values()
     return node
 
@@ -371,12 +371,12 @@ def _error_line(statement: PolicyStatement) -> int:
     return statement.line + bisect_left(range(1, len(lines)), True, key=is_wrong)
 
 
-def _policy_problems(statement: PolicyStatement, node: Node, types: Types) -> Iterator[Problem]:
+def _policy_problems(statement: PolicyStatement, node: Node, types: Types) -> Iterator[FileProblem]:
     for condition in node["conditions"]:
         for found in _node_findings(condition["body"]):
-            yield Problem(statement.place_of_text(found.words), found.problem, found.remedy)
+            yield FileProblem(statement.place_of_text(found.words), found.problem, found.remedy)
     for words, problem, remedy in schema_problems(statement.text, types):
-        yield Problem(statement.place_of_text(words), problem, remedy)
+        yield FileProblem(statement.place_of_text(words), problem, remedy)
 
 
 def _only_action(node: Node) -> str:

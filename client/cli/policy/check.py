@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.problem import FileProblem
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_policy_settings
@@ -92,7 +92,7 @@ def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabul
     return known if folder is None else with_tests(known, folder)
 
 
-def _unknown_name_problems(policies: "Sequence[CedarPolicy]", known: "PolicyVocabulary") -> "list[Problem]":
+def _unknown_name_problems(policies: "Sequence[CedarPolicy]", known: "PolicyVocabulary") -> "list[FileProblem]":
     from orga.activities.adapters.policy.cedar_names import unknown_name_problems
 
     return [problem for policy in policies for problem in unknown_name_problems(policy, known)]
@@ -107,14 +107,14 @@ def _surfaces(folder: Path) -> list[str]:
     return sorted(there.name for there in folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
 
 
-def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[Problem], str]":
+def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[FileProblem], str]":
     """Return the policies of all surfaces (each once), their problems, and the version of the first set."""
     from orga.activities.adapters.policy.cedar import read_policies
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.problem import BrokenPolicies
 
     policies: dict[str, CedarPolicy] = {}
-    problems: dict[Problem, None] = {}
+    problems: dict[FileProblem, None] = {}
     version = ""
     for surface in surfaces:
         try:
@@ -146,14 +146,14 @@ def _policy_line(policy: "CedarPolicy") -> str:
     return f"✓ {policy.policy_id}: {effect}{asks} ({policy.statement.place})"
 
 
-def _problem_lines(problem: "Problem") -> list[str]:
+def _problem_lines(problem: "FileProblem") -> list[str]:
     return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]
 
 
 def _summary(
     policies: "Sequence[CedarPolicy]",
-    problems: "Sequence[Problem]",
-    strange: "Sequence[Problem]",
+    problems: "Sequence[FileProblem]",
+    strange: "Sequence[FileProblem]",
     version: str,
 ) -> str:
     if problems:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.problem import FileProblem
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
@@ -20,7 +20,7 @@ from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 
 if TYPE_CHECKING:
-    from orga.client.config.manifests import ManifestFile, Problem
+    from orga.client.config.manifests import FileProblem, ManifestFile
     from orga.client.workers.tool_sources import WorkerTool
 
 
@@ -200,5 +200,5 @@ def _manifest_line(file: "ManifestFile") -> str:
     return f"✓ {manifest.name}: {manifest.effect} {kind}{asks} ({file.path})"
 
 
-def _problem_lines(problem: "Problem") -> list[str]:
+def _problem_lines(problem: "FileProblem") -> list[str]:
     return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]

@@ -9,7 +9,7 @@ import { computed, h, stable } from "../ui.js";
 import { button, copy } from "../widgets.js";
 
 /** @typedef {import("./state.js").Run} Run */
-/** @typedef {import("orga-api").Budget} Budget */
+/** @typedef {import("orga-api").BudgetUse} Budget */
 /** @typedef {import("../ui.js").Child} Child */
 
 /** @param {Run} run @param {Child} controls */

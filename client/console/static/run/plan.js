@@ -4,7 +4,7 @@ import { words } from "../format.js";
 import { glyph } from "../marks.js";
 import { h, s } from "../ui.js";
 
-/** @typedef {import("orga-api").PlanStep} Step */
+/** @typedef {import("orga-api").StepRow} Step */
 /** @typedef {{x: number, y: number}} Place */
 /** @typedef {{selected: string | null, select: (id: string) => void}} Selection */
 
