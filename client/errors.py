@@ -112,6 +112,10 @@ class TooLong(Refused):
         )
 
 
+class PastRefused(OrgaError):
+    """The run's past allows no such rewind or fork."""
+
+
 class NotAnAgent(OrgaError):
     """The id belongs to a workflow of another type."""
 

@@ -8,12 +8,17 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orga.client.errors import OrgaError
 
 START_LOOK_S = 0.01
+HEAD_S = 20.0
+"""Seconds within which the head of a request has to be complete."""
+
 STOP_S = 0.5
 """Seconds for open requests to end. Streams never end by themselves."""
 
@@ -86,11 +91,42 @@ def _unusable(host: str, port: int, error: OSError | OverflowError) -> OrgaError
     return OrgaError(f"--port: {shown}:{port} cannot be used ({why}). Choose another, or --port 0")
 
 
+class _BoundedHeads(H11Protocol):
+    """Closes a connection whose request has not begun in time. uvicorn itself waits for the end of a head for ever."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        self._limit_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._limit_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._forget_limit()
+
+    def _limit_head(self) -> None:
+        """Count from the first byte of a head, or from the connection, until the head is complete."""
+        if self.conn.their_state is not h11.IDLE:
+            self._forget_limit()
+        elif self._late is None:
+            self._late = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _forget_limit(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
 @asynccontextmanager
 async def served(app: ASGIApp, at: Sequence[socket.socket], tls: TlsFiles | None = None) -> AsyncGenerator[None]:
     """Serve on these sockets until the block ends. Then requests get `STOP_S` to end, and streams are cut."""
     config = uvicorn.Config(
         app,
+        http=_BoundedHeads,
         log_level="critical",
         access_log=False,
         lifespan="off",

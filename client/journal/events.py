@@ -44,7 +44,7 @@ AGAIN_S = 1.0
 FIRST_LOOK_S, LAST_LOOK_S = 0.3, 1.0
 """Seconds between two queries of activities. The pause grows while nothing changes."""
 
-KEPT_ENTRIES = 1_000
+KEPT_ENTRIES, KEPT_BYTES = 1_000, 4_000_000
 """The newest entries, kept for readers. A reader that is further back reads the history."""
 
 
@@ -246,6 +246,8 @@ class Watcher:
         """The number of entries read so far."""
         self.kept: list[JournalEntry] = []
         """The newest entries. The first of them is `first_kept`."""
+        self._kept_sizes: list[int] = []
+        self._kept_bytes = 0
         self.rewinds: list[int] = []
         """The sequences from which on a rewind replaced the journal."""
         self.is_at_end = False
@@ -336,13 +338,18 @@ class Watcher:
         """Keep the next entry. After a rewind, it replaces an earlier entry and all later ones."""
         if (replaced := self.total - entry.sequence) > 0:
             self.rewinds.append(entry.sequence)
-            del self.kept[-replaced:]
+            self._kept_bytes -= sum(self._kept_sizes[-replaced:])
+            del self.kept[-replaced:], self._kept_sizes[-replaced:]
         self.total = entry.sequence + 1
         if entry.event == "Terminated" and not entry.run:
             self._end_all()
         self.kept.append(entry)
-        if len(self.kept) >= 2 * KEPT_ENTRIES:
-            del self.kept[:-KEPT_ENTRIES]
+        self._kept_sizes.append(len(repr(entry.data)))
+        self._kept_bytes += self._kept_sizes[-1]
+        while len(self.kept) >= 2 * KEPT_ENTRIES or (len(self.kept) > 1 and self._kept_bytes > 2 * KEPT_BYTES):
+            half = len(self.kept) // 2
+            self._kept_bytes -= sum(self._kept_sizes[:half])
+            del self.kept[:half], self._kept_sizes[:half]
         self._notify()
 
     def _observe(self, observed: ObservedEvent) -> None:

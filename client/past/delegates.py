@@ -11,7 +11,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import OrgaError, RunEnded, RunNotFound
+from orga.client.errors import PastRefused, RunEnded, RunNotFound
 from orga.client.history.chain import histories, run_chain
 from orga.client.runs.exchange import Exchange
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
@@ -56,7 +56,7 @@ async def abort_delegates(client: Client, delegates: Sequence[LiveDelegate], why
                     await run.workflow.result()
     except TimeoutError:
         ids = ", ".join(delegate.workflow_id for delegate in await _find_live(client, delegates))
-        raise OrgaError(
+        raise PastRefused(
             f"a delegate has not ended {GRACE_S:g} s after its abort: {ids}; `orga status` shows what it does, "
             "try again once it has ended"
         ) from None

@@ -14,7 +14,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import recorded_policy, recorded_workplace
-from orga.client.errors import OrgaError
+from orga.client.errors import OrgaError, PastRefused, ServerLost
 from orga.client.history.chain import NoSuchIteration, RunHistory, boundary_of, histories, run_chain
 from orga.client.history.events import folded_context
 from orga.client.history.values import values_of
@@ -22,6 +22,7 @@ from orga.client.past.replayed_state import history_until_task, replayed_state
 from orga.client.runs.agents import STARTED_BY_MEMO, SUMMARY_CHARS, AgentHandle, run_id_of
 from orga.client.runs.goals import GoalHandle
 from orga.client.runs.ids import id_taken_error, reuse_policy
+from orga.client.server.server_errors import is_lost
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.fork import fork_state
 from orga.workflows.decisions.goals.begin import goal_fork_state
@@ -75,11 +76,12 @@ async def shared_past(client: Client, fork_input: ForkInput | GoalForkInput) -> 
         raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1, first)
     await _check_messages(client, history, state)
     if state.stop is not None and state.stop[0] == "completed" and fork_input.task is None and not fork.requeue:
-        raise OrgaError(f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}: give the fork a --task")
+        answer = f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}"
+        raise PastRefused(f"{answer}: give the fork a --task")
     source = ForkedFrom(workflow_id=fork.workflow_id, run_id=run.run_id, iteration=fork.iteration)
     past = _build_past(state, source, fork_input, at)
     if len(past.model_dump_json().encode()) > MAX_CARRIED_BYTES:
-        raise OrgaError(f"the past of {fork.workflow_id!r} is too large to share; fork it at an earlier iteration")
+        raise PastRefused(f"the past of {fork.workflow_id!r} is too large to share; fork it at an earlier iteration")
     return past
 
 
@@ -89,7 +91,7 @@ def _build_past(
     if isinstance(fork_input, ForkInput):
         return fork_state(state, source, fork_input, at)
     if not isinstance(state, GoalState):
-        raise OrgaError(f"run {source.workflow_id!r} is no goal")
+        raise PastRefused(f"run {source.workflow_id!r} is no goal")
     return goal_fork_state(state, source, fork_input, at)
 
 
@@ -116,11 +118,11 @@ async def _check_messages(client: Client, history: WorkflowHistory, state: Agent
     try:
         recorded = await folded_context(client, history, state.iteration)
     except DigestMismatch as error:
-        raise OrgaError(f"the history of {history.workflow_id!r} is inconsistent: {error}") from None
+        raise PastRefused(f"the history of {history.workflow_id!r} is inconsistent: {error}") from None
     if state.conversation.forget:  # the messages no longer include what was recalled for that call
         recorded = tuple(message for message in recorded if not message.knowledge)
     if state.conversation.sent and messages_digest(recorded) != state.conversation.digest:
-        raise OrgaError(f"the messages of {history.workflow_id!r} are not those that its history recorded")
+        raise PastRefused(f"the messages of {history.workflow_id!r} are not those that its history recorded")
 
 
 async def fork(
@@ -202,7 +204,8 @@ async def _start_fork(
     except WorkflowAlreadyStartedError:
         raise await id_taken_error(client, workflow_id, "leave it out") from None
     except RPCError as error:
-        raise OrgaError(f"the server refuses {workflow_id!r}: {error.message}") from error
+        problem = f"the server refuses {workflow_id!r}: {error.message}"
+        raise (ServerLost(problem) if is_lost(error) else OrgaError(problem)) from error
     return (
         GoalHandle(client, workflow_id) if isinstance(fork_input, GoalForkInput) else AgentHandle(client, workflow_id)
     )

@@ -19,7 +19,7 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-from orga.client.errors import OrgaError
+from orga.client.errors import PastRefused
 from orga.client.history.chain import RunChain, histories, run_chain
 from orga.client.history.events import happenings
 from orga.client.history.values import RunValues, values_of
@@ -60,7 +60,7 @@ async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentSt
     replayed = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if replayed.replay_failure is not None or seen.state is None:
         run_id = history.workflow_id
-        raise OrgaError(
+        raise PastRefused(
             f"today's code does not replay {run_id!r}; see: orga verify {quote(run_id)}"
         ) from replayed.replay_failure
     return seen.state

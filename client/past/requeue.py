@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from orga.activities.deliver import MAY_HAVE_ARRIVED
 from orga.activities.ports import RunKey
-from orga.client.errors import OrgaError
+from orga.client.errors import PastRefused
 from orga.client.history.chain import NoSuchIteration, histories, run_chain
 from orga.client.history.events import happenings
 from orga.client.history.values import values_of
@@ -61,7 +61,7 @@ async def requeue_in_fork(
     state, changes = ended.state, changes or {}
     if state.stop is not None and state.stop[0] in LIMIT_REASONS and not changes.get("config"):
         what = f"run {ended.workflow_id!r} ended at its limit ({': '.join(state.stop)})"
-        raise OrgaError(f"{what}; raise it for the fork, with --set")
+        raise PastRefused(f"{what}; raise it for the fork, with --set")
     fork_at = partial(fork, client, ended.workflow_id, changes=changes, requeue=letter_ids, new_id=new_id, by=by)
     try:
         return await fork_at(state.iteration)

@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest, Upd
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import OrgaError
+from orga.client.errors import OrgaError, PastRefused, ServerLost
 from orga.client.history.chain import (
     Boundary,
     NoSuchIteration,
@@ -34,7 +34,7 @@ from orga.client.past.delegates import LiveDelegate
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.exchange import check_length
 from orga.client.runs.ids import kind_of
-from orga.client.server.server_errors import error_reason
+from orga.client.server.server_errors import error_reason, is_lost
 from orga.workflows.types.control import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
 from orga.workflows.types.goals.goal_result import GoalResult
 from orga.workflows.types.names import REWINDABLE_WORKFLOWS
@@ -276,7 +276,7 @@ async def execute_rewind(
     boundary, guidance = plan.boundary, clean_text(steer or "").strip()
     check_length(guidance)
     if plan.is_at_the_answer and not guidance:
-        raise OrgaError(
+        raise PastRefused(
             f"iteration {boundary.iteration} is the answer of run {boundary.workflow_id!r}: say with --steer what is "
             "wrong with it, or choose an earlier iteration"
         )
@@ -296,7 +296,8 @@ async def execute_rewind(
                 client, boundary, REWOUND, argument, keeps_interventions=keep_interventions, sender=sender
             )
     except RPCError as error:
-        raise OrgaError(f"the server cannot rewind {boundary.workflow_id!r}: {error_reason(error)}") from error
+        problem = f"the server cannot rewind {boundary.workflow_id!r}: {error_reason(error)}"
+        raise (ServerLost(problem) if is_lost(error) else OrgaError(problem)) from error
 
 
 async def rewind(

@@ -12,6 +12,7 @@ import httpx2 as httpx
 import pytest
 from temporalio.client import Client
 
+from orga.client.console import serving
 from orga.client.console.actions import ACTIONS
 from orga.client.console.doors import MAX_BODY_BYTES, Limits
 from orga.client.console.routes import API
@@ -106,6 +107,18 @@ async def test_slow_heads_and_bodies_delay_nobody(scene: Scene) -> None:
     slow_bodies = [scene.head("POST", f"{API}/markdown", "Content-Type: application/json", "X-Orga-Console: 1", length)]
     async with connections(scene, *slow_heads, *(slow_bodies * 100)):
         assert await slowest_answer(scene) < DELAY_S
+
+
+async def test_a_connection_without_a_whole_head_is_closed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HEAD_S", 0.5)
+    slow_body = scene.head("POST", f"{API}/markdown", *WRITE, "Content-Length: 100")
+    stream = scene.head("GET", f"{API}/events?topics=runs")
+    async with connections(scene, b"", b"GET /api", slow_body, stream) as opened:
+        for late in opened[:2]:
+            assert await asyncio.wait_for(late.read(), PATIENCE_S) == b""
+        assert (await asyncio.wait_for(opened[3].readline(), PATIENCE_S)).endswith(b" 200 OK\r\n")
+        await asyncio.sleep(1.0)  # twice the limit
+        assert [reader.at_eof() for reader in opened] == [True, True, False, False]
 
 
 async def answer_to(scene: Scene, request: bytes) -> bytes:

@@ -221,10 +221,10 @@ const bulk = () => (!selected.value.size && !outcome.value) ? null
   : h("div.bulk.row", { role: "region", "aria-label": "Selected runs" },
     selected.value.size ? [
       h("strong", `${selected.value.size} selected`), compareLink(),
-      ["pause", "resume", "abort"].map((verb) => button(capital(verb), () => actOnSelected(verb), {
+      may("admin") ? ["pause", "resume", "abort"].map((verb) => button(capital(verb), () => actOnSelected(verb), {
         class: verb === "abort" ? "danger" : "", disabled: !liveChosen.value.length,
-      })),
-      liveNote(),
+      })) : null,
+      may("admin") ? liveNote() : null,
       button("Select none", () => (selected.value = new Set()), { class: "quiet" }),
     ] : null,
     outcome.value ? h("span.small", { role: "status" }, outcome.value) : null);
@@ -244,8 +244,7 @@ function line(row) {
   const mark = (/** @type {Row} */ { stuck, state }) =>
     stuck ? h("span.mark.tone-fail", { title: stuck }, glyph("failed"), "stuck") : stateMark(state);
   return h("tr",
-    may("admin")
-      ? h("td.pick", h("input", { type: "checkbox", "aria-label": `Select ${name}`, checked, onchange })) : null,
+    h("td.pick", h("input", { type: "checkbox", "aria-label": `Select ${name}`, checked, onchange })),
     h("td.state-cell", () => [mark(row.value),
       row.value.waiting ? h("span.small.tone-wait", ` ${words(row.value.waiting)}`) : null]),
     h("td.task", h("a", { href, title: `${one.task}\n${one.id}` }, name),
@@ -268,7 +267,7 @@ const all = h("input", {
 });
 const table = h("table.runs", { onmouseleave: () => setTimeout(() => isPointedAt() || takeArrived(), 400) },
   h("thead",
-    h("tr", may("admin") ? h("th.pick", all) : null, h("th", "State"), h("th", "Task"), h("th", "Agent"),
+    h("tr", h("th.pick", all), h("th", "State"), h("th", "Task"), h("th", "Agent"),
       ["Started", "Took", "Iterations", "Cost"].map((name) => h("th.num", name)),
       () => (hasTenants.value ? h("th.wide", "Tenant") : null),
       () => (hasFolders.value ? h("th.wide", "Folder") : null))),

@@ -243,6 +243,9 @@ async def test_a_fork_and_a_rewind_are_made_once_for_each_id(client: Client) -> 
     async with a_loop(client, replies, FakeTool("look"), setup=FACTS) as loop, a_console(client) as console:
         run = await loop.start()
         await run.result()
+        for kind in ("fork", "rewind"):
+            status, problem = await act(console, run, f"{kind}-of-the-answer", kind, to_iteration=2)
+            assert (status, "is the answer of run" in problem["detail"]) == (409, True)
         _, forked = await act(console, run, "f1", "fork", to_iteration=1)
         _, again = await act(console, run, "f1", "fork", to_iteration=1)
         assert forked["run"] == again["run"]

@@ -213,11 +213,12 @@ async def test_a_reader_that_missed_two_rewinds_continues_from_the_earlier_one(s
         assert await rest(slow) == "1x 2y 3z 4u 5v 6T"
 
 
+@pytest.mark.parametrize("kept", [("KEPT_ENTRIES", 2), ("KEPT_BYTES", 2)], ids=["few entries", "few bytes"])
 @pytest.mark.parametrize("after", [None, 2], ids=["from the first entry", "from a later one"])
 async def test_a_late_reader_reads_older_entries_from_the_history(
-    server: Server, monkeypatch: pytest.MonkeyPatch, after: int | None
+    server: Server, monkeypatch: pytest.MonkeyPatch, after: int | None, kept: tuple[str, int]
 ) -> None:
-    monkeypatch.setattr(events, "KEPT_ENTRIES", 2)
+    monkeypatch.setattr(events, *kept)
     client = AClient()
     server.becomes("abcdefg")
     async with aclosing(run_events(client, "r")) as early, aclosing(run_events(client, "r", after)) as late:
