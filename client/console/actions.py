@@ -21,7 +21,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.client.console.problems import Problem, error_text, invalid
 from orga.client.console.routes import Call, Routes, derived_id, json_response
-from orga.client.console.runs import ACTION_ROLES, ActionKind
+from orga.client.console.snapshots import ACTION_ROLES, ActionKind
 from orga.client.errors import OrgaError, Refused, RunEnded
 from orga.client.history.values import RunValues
 from orga.client.past.fork import fork

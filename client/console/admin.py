@@ -33,7 +33,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Call, Flag, NoParameters, Routes
 from orga.client.console.setting_items import setting_items
-from orga.client.console.settings import sources_of, without_secrets
+from orga.client.console.settings_api import sources_of, without_secrets
 from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
 from orga.client.runs.settings import read_settings
 from orga.client.schedules.handle import ScheduleHandle

@@ -20,14 +20,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from orga.client.console import (
     actions,
     admin,
-    events,
+    event_stream,
     history,
     markdown,
     model_view,
     rows,
-    runs,
-    settings,
-    start,
+    settings_api,
+    snapshots,
+    start_runs,
     waits,
 )
 from orga.client.console.doors import DoorKeeper
@@ -99,5 +99,17 @@ def _document() -> dict[str, Any]:
     return openapi_document(ROUTES, version("orga"))
 
 
-for module in (rows, runs, waits, history, model_view, markdown, actions, start, events, settings, admin):
+for module in (
+    rows,
+    snapshots,
+    waits,
+    history,
+    model_view,
+    markdown,
+    actions,
+    start_runs,
+    event_stream,
+    settings_api,
+    admin,
+):
     ROUTES.extend(module.ROUTES)

@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from orga.client.console.doors import Role, Visitor, visitor_of
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Console, console_of, derived_id, visible_run
-from orga.client.console.start import START_KINDS, begin_run, checked_input
+from orga.client.console.start_runs import START_KINDS, begin_run, checked_input
 from orga.client.errors import NotAnAgent, OrgaError, RunEnded, RunNotFound
 from orga.client.frontends.turns import read_past
 from orga.client.journal.run_view import RunView

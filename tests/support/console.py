@@ -14,7 +14,7 @@ from orga.client.config.file import NO_FILE
 from orga.client.connect import Connection
 from orga.client.console.app import console_app
 from orga.client.console.doors import CSRF_HEADER, Doors, cookie_name
-from orga.client.console.events import hub_of
+from orga.client.console.event_stream import hub_of
 from orga.client.console.routes import API, Adapter, Console
 from orga.client.console.serving import bound_socket, served
 from orga.client.server.endpoint import Endpoint

@@ -260,7 +260,7 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[Console
     """Serve the console, and yield the address to open."""
     from orga.client.console.app import console_app  # only these commands need the web server
     from orga.client.console.doors import Doors, Proxy, private_name
-    from orga.client.console.events import hub_of
+    from orga.client.console.event_stream import hub_of
     from orga.client.console.routes import Console
     from orga.client.console.serving import LOOPBACK_NAMES, TlsFiles, bound_socket, loopback_sockets, served
     from orga.client.console.visitors import TokenFile, owner_token

@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from orga.client.console.doors import Visitor
 from orga.client.console.routes import Console, visible_run
 from orga.client.console.rows import Row, RunList, read_rows, run_condition, run_counts
-from orga.client.console.runs import read_snapshot, with_controls_for
+from orga.client.console.snapshots import read_snapshot, with_controls_for
 from orga.client.console.waits import Wait, read_inbox
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline import IterationRecord

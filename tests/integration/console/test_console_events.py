@@ -13,7 +13,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
-from orga.client.console import events
+from orga.client.console import event_stream
 from orga.client.console.doors import Doors, Visitor, cookie_name
 from orga.client.console.routes import API
 from orga.client.console.stream import hub
@@ -317,7 +317,7 @@ async def is_accepted(console: Served) -> bool:
 async def test_a_ninth_stream_of_a_name_is_refused_and_pings_keep_the_others_open(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "PING_S", 0.1)
+    monkeypatch.setattr(event_stream, "PING_S", 0.1)
     async with a_console(client) as console, AsyncExitStack() as stack:
         viewers = [await stack.enter_async_context(viewing(console, "inbox")) for _ in range(hub.STREAMS_A_NAME)]
         for viewer in viewers:

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.console.doors import Visitor
-from orga.client.console.events import encoded_frames
+from orga.client.console.event_stream import encoded_frames
 from orga.client.console.problems import Problem
 from orga.client.console.stream import run_feed
 from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
