@@ -13,7 +13,7 @@ from xdist.remote import Producer
 from orga.client.history.converter import data_converter
 from tests.support.parts.limits import cancel_in_time
 from tests.support.parts.scheduling import Files
-from tests.support.parts.temporal import temporal_cli
+from tests.support.parts.temporal import server_database, temporal_cli
 from tests.support.values.planted import planted
 
 # Processes of the suite keep compiled code, even where the environment forbids it. Otherwise thousands of them would
@@ -46,21 +46,25 @@ def temporal() -> str:
 
 @pytest.fixture(scope="session")
 async def client(temporal: str) -> AsyncGenerator[Client]:
-    """A client of a server of its own, in memory."""
-    async with await _server(temporal) as environment:
-        yield environment.client
+    """A client of a server of its own."""
+    with server_database() as database:
+        async with await _server(temporal, database) as environment:
+            yield environment.client
 
 
-async def _server(temporal: str, starts: int = 3) -> WorkflowEnvironment:
+async def _server(temporal: str, database: str, starts: int = 3) -> WorkflowEnvironment:
     """Return a server; the SDK gives it 5 s, which is little where four start at once on two cores."""
     try:
         return await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-            dev_server_existing_path=temporal, data_converter=data_converter, dev_server_extra_args=SERVER_ARGUMENTS
+            dev_server_existing_path=temporal,
+            dev_server_database_filename=database,
+            data_converter=data_converter,
+            dev_server_extra_args=SERVER_ARGUMENTS,
         )
     except RuntimeError as error:
         if starts == 1 or "within 5s" not in str(error):
             raise
-        return await _server(temporal, starts - 1)
+        return await _server(temporal, database, starts - 1)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -123,12 +123,21 @@ async def _judge_approved(run: Run, result: GateResult, answer: Answer, purpose:
 
 
 async def _judge_waiting_calls(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
-    """Judge the calls that waited with the held ones: calls that were allowed days ago may be forbidden now."""
-    places = [index for index, result in enumerate(results) if result.permitted is not None]
-    if not places:
-        return {}
-    again = await gate.judge_again(run, tuple(results[index] for index in places), purpose)
-    return dict(zip(places, again, strict=True))
+    """Judge the calls that waited with the held ones: calls that were allowed days ago may be forbidden now.
+
+    One that a person approved in an earlier round is judged with the approver's name, so that nobody is asked again.
+    """
+    permitted = {index: each.permitted for index, each in enumerate(results) if each.permitted is not None}
+    approvers = {index: allowed.approver for index, allowed in permitted.items() if allowed.approver}
+    found = {
+        index: await gate.judge_approved(run, results[index], approver, purpose)
+        for index, approver in approvers.items()
+    }
+    others = [index for index in permitted if index not in approvers]
+    if others:
+        again = await gate.judge_again(run, tuple(results[index] for index in others), purpose)
+        found |= dict(zip(others, again, strict=True))
+    return found
 
 
 async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:

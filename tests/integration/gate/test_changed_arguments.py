@@ -183,6 +183,26 @@ async def test_a_call_is_held_again_if_changed_arguments_do_not_fit(client: Clie
     assert (pay.calls, text) == ([{"amount": 7}], "ok"), "a later approval is for the call as the model made it"
 
 
+async def test_a_call_that_was_approved_is_not_asked_about_again(client: Client) -> None:
+    """The other call of the reply is held again, because its changed arguments do not fit."""
+    pay, engine = FakeTool("pay", effect="irreversible", parameters=PARAMETERS), Limits()
+    both = calls("pay", "pay", arguments={"amount": 7})
+    async with a_loop(client, [both, answers()], pay, engine=engine) as loop:
+        handle = await loop.start()
+        first, second = await wait_for_held_calls(handle, 2)
+        await send_update(handle, "approve", approval_argument(first, arguments={}))
+        await send_update(handle, "approve", approval_argument(second))
+
+        async def is_held_again() -> bool:
+            return [each["approval_id"] for each in await wait_for_held_calls(handle)] != [second["approval_id"]]
+
+        await wait_until(is_held_again)
+        [again] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(again, approver="bob", arguments={"amount": 3}))
+        await loop.ended(handle)
+    assert sorted(call["amount"] for call in pay.calls) == [3, 7]
+
+
 async def test_arguments_that_cannot_be_changed_are_refused(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible", parameters=PARAMETERS)
     async with a_loop(

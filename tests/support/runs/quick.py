@@ -10,6 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
+from tests.support.parts.temporal import server_database
 
 NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
 """The server delays the continue-as-new of a run of less than a second."""
@@ -30,9 +31,11 @@ def some(examples: int) -> settings:
 @pytest.fixture(scope="module")
 async def quick(temporal: str) -> AsyncGenerator[Client]:
     """A client of a server that continues as new at once."""
-    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=temporal,
-        data_converter=data_converter,
-        dev_server_extra_args=[*SERVER_ARGUMENTS, *NO_PAUSE_BETWEEN_RUNS],
-    ) as environment:
-        yield environment.client
+    with server_database() as database:
+        async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
+            dev_server_existing_path=temporal,
+            dev_server_database_filename=database,
+            data_converter=data_converter,
+            dev_server_extra_args=[*SERVER_ARGUMENTS, *NO_PAUSE_BETWEEN_RUNS],
+        ) as environment:
+            yield environment.client
