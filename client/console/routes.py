@@ -25,7 +25,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from orga.client.config.file import NO_FILE
 from orga.client.connect import Connection
 from orga.client.console.doors import Doors, Role, Visitor, visitor_of
-from orga.client.console.problems import Problem, invalid
+from orga.client.console.problems import Problem, invalid, refused
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.types.json_text import as_object
@@ -272,9 +272,22 @@ def _valid_text(given: Any) -> Any:
     """Return a body. Half a character, which JSON can write and UTF-8 cannot, would fail later."""
     try:
         json.dumps(given, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise refused(_invalid_text_key(given) or "body", "must be valid Unicode") from None
     except (ValueError, RecursionError):
-        raise Problem(422, "body: must be valid Unicode, and not nested too deeply") from None
+        raise refused("body", "must not be nested too deeply") from None
     return given
+
+
+def _invalid_text_key(value: Any, key: str = "") -> str:
+    """Return the key whose text is no valid Unicode, or ""."""
+    if isinstance(value, str):
+        return key if any("\ud800" <= character <= "\udfff" for character in value) else ""
+    if isinstance(value, dict):
+        found = (_invalid_text_key(each, name) for name, each in cast("dict[str, Any]", value).items())
+    else:
+        found = (_invalid_text_key(each, key) for each in (cast("list[Any]", value) if isinstance(value, list) else ()))
+    return next(filter(None, found), "")
 
 
 def _refuse_constant(name: str) -> None:
