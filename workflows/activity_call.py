@@ -35,7 +35,8 @@ class ActivityCallWorkflow:
         except ValueError as error:
             raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
         if call.task_queue == workflow.info().task_queue:  # it would pass by the gate of our own tools
-            raise ApplicationError("the queue is our own", type="InvalidInput", non_retryable=True)
+            why = f"{call.activity} is on the queue of the run itself; serve it on another one"
+            raise ApplicationError(why, type="InvalidInput", non_retryable=True)
         silence_s = call.heartbeat_timeout_s
         return await workflow.execute_activity(
             call.activity,

@@ -121,6 +121,8 @@ class ActivityTool:
         cause: BaseException | None = error.cause
         if isinstance(cause, ActivityError):
             cause = cause.cause
+        elif isinstance(cause, ApplicationError):  # the workflow refused the call
+            return ToolError(cause.message, kind=cause.type or "ApplicationError")
         if isinstance(cause, TimeoutError):
             return self._timeout(cause)
         if isinstance(cause, ApplicationError):

@@ -108,6 +108,15 @@ async def test_a_queue_without_a_worker_is_named(client: Client, monkeypatch: py
     assert "taken effect" not in text
 
 
+async def test_the_queue_of_the_run_itself_is_refused(client: Client) -> None:
+    queue = f"test-{uuid.uuid4()}"
+    async with a_loop(client, refunds(), refund_tool(queue), task_queue=queue) as loop:
+        await loop.run()
+    [text] = tool_results_in(loop)
+    assert "RefundOrder is on the queue of the run itself; serve it on another one" in text
+    assert "taken effect" not in text
+
+
 async def test_a_call_outlives_the_worker_that_waits_for_it(client: Client) -> None:
     hold, count = Hold(), 0
 
