@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from orga.workflows.phases.control.handlers import first_argument
 from orga.workflows.types.names import ACTIVITY_CALL_WORKFLOW
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.tool_calls.activity_call import ActivityCall
+from orga.workflows.types.tool_calls.tools import ActivityCall
 
 
 @workflow.defn(name=ACTIVITY_CALL_WORKFLOW, sandboxed=False)

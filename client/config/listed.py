@@ -114,6 +114,7 @@ def _configured_models(held: OrgaConfig, env: Environment) -> Iterator[tuple[str
 def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
     """Yield the tools that are known without running any code: built-in ones, functions, manifests, pinned tools."""
     from orga.activities.adapters.manifests.build import manifest_spec
+    from orga.activities.adapters.tools.activity_tool import ActivityTool
     from orga.activities.adapters.tools.catalog import builtin_specs
     from orga.client.config.manifests import manifest_paths, read_manifests
 
@@ -125,10 +126,8 @@ def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
         spec = manifest_spec(file.manifest)
         yield _tool_row(spec.name, f"manifest {Path(file.path).name}", held, spec)
     for name, activity in held.tools.activities.items():
-        given = ToolSpec(
-            name=name, description=activity.description, parameters=activity.parameters, effect=activity.effect
-        )
-        yield _tool_row(name, f"activity {activity.activity or name} on queue {activity.task_queue}", held, given)
+        tool = ActivityTool(name, **dict(activity))
+        yield _tool_row(name, tool.source, held, tool.spec)
     for server, each in held.mcp.servers.items():
         for name, digest in each.pinned.items():
             yield _tool_row(name, f"MCP server {server}", held) | {"digest": digest}

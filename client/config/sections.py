@@ -30,7 +30,7 @@ from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in_model_name
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.mcp import McpServer, Variable
 from orga.workflows.types.tool_calls.sandbox import ConfiguredPath, PathOrGlob, Sandbox
-from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
+from orga.workflows.types.tool_calls.tools import NO_ARGUMENTS, Effect, ToolOptions
 from orga.workflows.types.usage import ModelPrice
 
 Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
@@ -297,8 +297,8 @@ class ActivityConfig(CheckedInput):
     activity: str | None = Field(default=None, min_length=1, max_length=200)
     """The activity's type. Null: the tool's name."""
     description: Annotated[str, Field(max_length=4_000)] = ""
-    """What the tool does, for the model."""
-    parameters: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+    """The description that the model reads."""
+    parameters: dict[str, Any] = NO_ARGUMENTS
     """JSON Schema (2020-12) of the arguments, an object. The activity gets them as one object."""
     effect: Effect = "irreversible"
     """The effect of repeating a call: `read_only`, `idempotent` or `irreversible`."""

@@ -99,7 +99,7 @@ async def _start(call: Call[Start]) -> Any:
 def _run_id(call: Call[Start], key: str) -> str:
     """Return the id of the run: the given one, or one that follows from the key, so that it is found again."""
     if key and call.given.id is None:
-        return f"run-{derived_id(call.visitor.name, *sorted(call.visitor.tenants or ()), key)}"
+        return f"run-{derived_id(*call.visitor.identity, key)}"
     return run_id_of(call.given.id, call.given.kind)
 
 

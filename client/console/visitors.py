@@ -43,6 +43,11 @@ class Visitor:
     tenants: frozenset[str] | None = None
     """The tenants whose runs exist for the visitor. None means all runs."""
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The name and the tenants: one name may be used in several tenants."""
+        return self.name, *sorted(self.tenants or ())
+
     def may(self, role: Role) -> bool:
         return role in self.roles
 

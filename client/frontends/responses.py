@@ -6,6 +6,7 @@ read again from any `sequence_number`, because the numbers count what the journa
 
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -152,7 +153,8 @@ async def _session_of(console: Console, visitor: Visitor, response_id: str) -> t
 async def _past_of(session: SessionHandle, turn: int) -> list[JournalEntry]:
     """Return the journal of a session. Raise Problem if it never got the message of this turn."""
     past = await read_past(session)
-    if sum(entry.data.get("kind") == "send" for entry in past) < turn:
+    sent = Counter(entry.event for entry in past if entry.data.get("kind") == "send")
+    if sent["InterventionReceived"] - sent["InterventionRefused"] < turn:
         raise Problem(404, f"there is no response resp_{session.id}.{turn}")
     return past
 

@@ -114,8 +114,7 @@ async def _fields_of(
 
 def own_id(kind: str, visitor: Visitor, *parts: str) -> str:
     """Return the id of a run that a client names. Another name, or the same one in other tenants, gets another id."""
-    named = (visitor.name, *sorted(visitor.tenants or ()), *parts)
-    return f"{kind}-{derived_id(*named)}"
+    return f"{kind}-{derived_id(*visitor.identity, *parts)}"
 
 
 async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str | None = None) -> AgentHandle | None:
@@ -140,8 +139,6 @@ async def start_thread(
     Raises:
         Problem: The input is invalid, its tenant is not one of the visitor's, or the id is taken.
     """
-    if not isinstance(given.get("tenant", ""), str):
-        raise Problem(422, "tenant: must be a string")
     how = START_KINDS[kind]
     console.doors.count_start(visitor)
     try:

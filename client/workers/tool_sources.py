@@ -114,7 +114,7 @@ def _activity_tool(name: str, config: ActivityConfig) -> WorkerTool:
     if problem := schema_problem(config.parameters):
         raise ValueError(f"tools.activities.{name}.parameters: {problem}")
     tool = ActivityTool(name, **dict(config))
-    return WorkerTool(tool, f"activity {tool.activity} on queue {tool.task_queue}")
+    return WorkerTool(tool, tool.source)
 
 
 def _manifest_tool(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapping[str, str], rules: Rules) -> Tool:

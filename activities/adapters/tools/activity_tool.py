@@ -18,16 +18,23 @@ from temporalio.exceptions import (
 
 from orga.activities.ports import Acted, ToolContext, ToolError
 from orga.workflows.types.names import ACTIVITY_CALL_WORKFLOW
-from orga.workflows.types.tool_calls.activity_call import ActivityCall
-from orga.workflows.types.tool_calls.tools import DONE, NOT_DONE, REPORT_S, TIME_LIMIT, Effect, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import (
+    DONE,
+    NO_ARGUMENTS,
+    NOT_DONE,
+    REPORT_S,
+    TIME_LIMIT,
+    ActivityCall,
+    Effect,
+    ToolOutput,
+    ToolSpec,
+)
 
 PICKUP_S = 60.0
 """Seconds until a worker has to take a call."""
 
 MARGIN_S = 0.5
 """Seconds by which the activity's time ends before that of the call, so that its failure is reported."""
-
-NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 class ActivityTool:
@@ -54,7 +61,7 @@ class ActivityTool:
             name: The name that models and policies use.
             task_queue: The queue of the worker that has the activity.
             activity: The activity's type. None: the same as `name`.
-            description: What the tool does, for the model.
+            description: The description that the model reads.
             parameters: JSON Schema (2020-12) of the arguments, an object.
             effect: The effect of repeating a call.
             heartbeat_timeout_s: Seconds of silence after which a call counts as lost. Only for an activity that sends
@@ -67,6 +74,11 @@ class ActivityTool:
         self.task_queue = task_queue
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._passes_context = pass_context
+
+    @property
+    def source(self) -> str:
+        """The place where calls are carried out, for people."""
+        return f"activity {self.activity} on queue {self.task_queue}"
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return what the activity returns, as text.

@@ -577,6 +577,8 @@ async def test_a_turn_that_was_never_sent_does_not_exist(stage: Stage) -> None:
     sdk = stage.openai()
     first = await sdk.responses.create(model="default", input="hello")
     later = first.id.removesuffix("1") + "2"
+    session = stage.console.console.client.get_workflow_handle(first.id.removeprefix("resp_").removesuffix(".1"))
+    await session.signal("send", {"text": "", "message_id": "refused"})
     for stream in (False, True):
         with pytest.raises(openai.NotFoundError):
             await sdk.responses.retrieve(later, stream=cast("Any", stream))

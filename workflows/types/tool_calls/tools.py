@@ -136,6 +136,10 @@ MB.
 """
 
 
+NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+"""JSON Schema of the arguments of a tool that has none."""
+
+
 class ToolRequest(Record):
     """Input of a tool activity. The activity's type is the tool's name."""
 
@@ -155,6 +159,25 @@ class ToolRequest(Record):
     """True if the run waits for the call's end after it cuts the call short, because its next work has to come
     later.
     """
+
+
+class ActivityCall(CheckedInput):
+    """Input of `ActivityCallWorkflow`: one call of a tool that is another worker's activity."""
+
+    activity: str = Field(min_length=1, max_length=200)
+    """The activity's type."""
+    task_queue: str = Field(min_length=1, max_length=200)
+    """The queue of the worker that has it."""
+    arguments: dict[str, Any] = {}
+    """The activity's first argument."""
+    context: dict[str, str] | None = None
+    """Its second argument. None: it has none."""
+    timeout_s: float = Field(gt=0, le=86_400)
+    """Seconds from the start of the activity to its end."""
+    pickup_s: float = Field(gt=0, le=86_400)
+    """Seconds until a worker has to take it."""
+    heartbeat_timeout_s: float | None = Field(default=None, gt=0, le=86_400)
+    """Seconds of silence after which it counts as lost. None: it need not report."""
 
 
 class ToolOutput(Record):
