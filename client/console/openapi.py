@@ -93,10 +93,7 @@ class _Schemas:
         if isinstance(reference := parts.get("$ref"), str):
             name = reference.rpartition("/")[2]
             parts["$ref"] = f"#/components/schemas/{names.get(name, name)}"
-        return {
-            key: each if key in {"default", "const", "enum"} else self.hoisted(each, names)
-            for key, each in parts.items()
-        }
+        return {key: each if key in _VALUES else self.hoisted(each, names) for key, each in parts.items()}
 
     def _free_name(self, name: str, schema: Any) -> str:
         free, number = name, 2

@@ -8,7 +8,7 @@
  */
 import { runPath } from "./address.js";
 import { get, may, me, sendAction } from "./api.js";
-import { bytes, capital, now, time, words } from "./format.js";
+import { bytes, capital, now, parse, time, words } from "./format.js";
 import { glyph, kindLabel } from "./marks.js";
 import { eventLine } from "./run/events.js";
 import { ask, keys, moveFocus } from "./shell.js";
@@ -258,17 +258,12 @@ const argumentsField = (values, busy) =>
     oninput: (/** @type {any} */ event) => event.target.setCustomValidity(""),
   });
 
-/** The object in a field, or null after a word about what is wrong. @param {any} field */
+/** The object that is written in a field, or null. The field then shows what is wrong. @param {any} field */
 function jsonObject(field) {
-  try {
-    const value = JSON.parse(field.value);
-    if (value && typeof value === "object" && !Array.isArray(value)) return value;
-    field.setCustomValidity("Give an object with all arguments");
-  } catch (error) {
-    field.setCustomValidity(`This is no JSON: ${/** @type {Error} */ (error).message}`);
-  }
-  field.reportValidity();
-  return null;
+  const { value, problem } = parse(field.value);
+  const isObject = value && typeof value === "object" && !Array.isArray(value);
+  field.setCustomValidity(problem || (isObject ? "" : "give an object with all arguments"));
+  return field.reportValidity() ? value : null;
 }
 
 const ABORT = {
