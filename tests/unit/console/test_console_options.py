@@ -1,5 +1,7 @@
 """`orga console` starts only where it is safe, and says why it does not start."""
 
+import errno
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from orga.client.cli.workbench.console import (  # pyright: ignore[reportPrivate
     _open_in_browser,
     _Options,
 )
+from orga.client.console import serving
 from orga.client.console.serving import bound_socket, loopback_sockets
 from orga.client.errors import OrgaError
 
@@ -76,10 +79,22 @@ def test_no_other_user_can_listen_where_a_browser_looks_for_the_console() -> Non
     finally:
         for each in found:
             each.close()
-    if len(found) == 1:
-        pytest.skip("this machine has no IPv6")
-    with bound_socket("::1", port), pytest.raises(OrgaError, match=rf"--port: \[::1\]:{port} cannot be used"):
-        loopback_sockets("127.0.0.1", port)
+    if len(found) == 2:
+        with bound_socket("::1", port), pytest.raises(OrgaError, match=rf"--port: \[::1\]:{port} cannot be used"):
+            loopback_sockets("127.0.0.1", port)
+
+
+def test_a_machine_without_ipv6_has_one_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = serving._bound  # pyright: ignore[reportPrivateUsage]
+
+    def without_ipv6(host: str, port: int) -> socket.socket:
+        if ":" in host:
+            raise OSError(errno.EAFNOSUPPORT, "no such family")
+        return bound(host, port)
+
+    monkeypatch.setattr(serving, "_bound", without_ipv6)
+    [only] = loopback_sockets("127.0.0.1", 0)
+    only.close()
 
 
 def test_no_process_has_the_token_among_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
