@@ -111,8 +111,8 @@ function commands(run, kind, { command }, values) {
   ];
 }
 
-/** What stays done although its iterations are discarded. @param {Run} run @param {number} after */
-function effectsAfter(run, after) {
+/** The calls whose iterations are discarded, in a sentence. @param {Run} run @param {number} after */
+function discardedCalls(run, after) {
   /** @type {Map<string, number>} */ const calls = new Map();
   const later = run.records.loaded().filter((record) => record.number > after);
   for (const { tool, state } of later.flatMap((record) => record.calls))
@@ -120,7 +120,8 @@ function effectsAfter(run, after) {
   const isPartial = (run.records.range.peek()[0] ?? 0) < Math.min(...run.records.byNumber.keys());
   const list = [...calls].map(([tool, times]) => (times > 1 ? `${tool} (${times} times)` : tool)).join(", ");
   const more = isPartial ? ", and earlier ones that this page has not loaded" : "";
-  return list ? `Nothing undoes what these calls did outside: ${list}${more}.` : "No call was made after it.";
+  if (!list) return "No call was made after it.";
+  return `These calls are discarded: ${list}${more}. Effects that they had outside stay.`;
 }
 
 /**
@@ -176,7 +177,7 @@ export function act(run, kind, given = {}) {
   const isGuidance = ["steer", "add_context", "override_step"].includes(kind);
   const warnings = /** @type {Record<string, () => string>} */ ({
     abort: () => "What its calls did outside stays done, and a call that is under way may still take effect.",
-    rewind: () => effectsAfter(run, values.value.to_iteration ?? 0),
+    rewind: () => discardedCalls(run, values.value.to_iteration ?? 0),
   });
   const warning = isGuidance && closesQuestion(run, kind) ? closes : warnings[kind];
   dialog({
