@@ -78,6 +78,7 @@ async def test_an_activity_is_called_after_the_gate_with_its_key(client: Client)
     [
         (ApplicationError("no such order", type="NoOrder", non_retryable=True), "idempotent", "NoOrder: no such", 1),
         (ApplicationError("card declined", "nothing was done", non_retryable=True), "irreversible", "declined", 1),
+        (ApplicationError("receipt lost", "it took effect"), "irreversible", "It took effect", 1),
         (ApplicationError("database is down"), "idempotent", "database is down", 3),
         (ApplicationError("database is down"), "irreversible", "may have taken effect", 1),
     ],
