@@ -6,11 +6,11 @@ them; a rewind has it in the reason of its reset. It is always taken together wi
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 from temporalio.api.common.v1 import WorkflowExecution
@@ -19,9 +19,9 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
+from orga.client.console.doors import Role
 from orga.client.console.problems import Problem, error_text, invalid
 from orga.client.console.routes import Call, Routes, derived_id, json_response
-from orga.client.console.snapshots import ACTION_ROLES, ActionKind
 from orga.client.errors import OrgaError, Refused, RunEnded
 from orga.client.history.values import RunValues
 from orga.client.past.fork import fork
@@ -36,7 +36,7 @@ from orga.workflows.types.json_text import as_object, as_objects
 from orga.workflows.types.limits import BudgetExtension
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW
 from orga.workflows.types.questions import Choice
-from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 from orga.workflows.types.sessions.session_input import WhenBusy
 from orga.workflows.types.text import clean_text
 
@@ -57,20 +57,13 @@ Reason = Annotated[str, Field(max_length=2_000), AfterValidator(clean_text)]
 class ActionAnswer(Record):
     """The outcome of an action."""
 
-    id: str
+    id: str = ""
     state: State
     detail: str = ""
     run: str | None = None
     """The run that an action has started, such as a fork."""
-
-
-@dataclass(frozen=True)
-class ActionOutcome:
-    state: State
-    detail: str = ""
-    is_pending: bool = False
+    is_pending: bool = Field(default=False, exclude=True)
     """True if it counts only when a worker takes it."""
-    run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -105,15 +98,17 @@ class Target:
         """Return the id of a run that the action starts. It is the same whenever the action is sent."""
         return f"{kind}-{derived_id(self.run_id, self.by, self.action_id)}"
 
-    async def signal(self, name: str, argument: Mapping[str, Any] = MappingProxyType({})) -> ActionOutcome:
+    async def signal(self, name: str, argument: Mapping[str, Any] = MappingProxyType({})) -> ActionAnswer:
         """Send a signal, and wait until the run has taken it."""
         sender = {"id": self.action_id} if "approver" in argument else self.sender
         await self.exchange.signal(name, {**sender, **argument})
         if not await may_be_polled(self.client, self.task_queue):
-            return ActionOutcome("received", "no worker is running; it counts when one starts", is_pending=True)
+            return ActionAnswer(
+                state="received", detail="no worker is running; it counts when one starts", is_pending=True
+            )
         return await _taken(self)
 
-    async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> ActionOutcome:
+    async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> ActionAnswer:
         """Send an update, which the run answers once it has taken it."""
         update_id = derived_id(name, self.by, self.action_id)
         try:
@@ -121,11 +116,11 @@ class Target:
         except (Refused, RunEnded):
             if not await self.exchange.is_accepted(update_id):
                 raise
-        return ActionOutcome(done, detail)
+        return ActionAnswer(state=done, detail=detail)
 
     async def decide(
         self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
-    ) -> ActionOutcome:
+    ) -> ActionAnswer:
         """Decide by an update, which is checked before it is recorded. Without a worker it is a signal."""
         if await self.takes_updates():
             return await self.update(name, argument, done, detail)
@@ -140,12 +135,12 @@ class Target:
 
     async def decide_by_signal(
         self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
-    ) -> ActionOutcome:
+    ) -> ActionAnswer:
         """Decide by a signal, which counts when a worker takes it."""
         outcome = await self.signal(name, argument)
         if outcome.state == "refused":
             raise Refused(outcome.detail)
-        return outcome if outcome.is_pending else ActionOutcome(done, detail)
+        return outcome if outcome.is_pending else ActionAnswer(state=done, detail=detail)
 
 
 class RunAction(CheckedInput):
@@ -159,7 +154,7 @@ class RunAction(CheckedInput):
     that is sent again under the same id has no second effect."""
     kind: str
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         """Carry it out."""
         raise NotImplementedError
 
@@ -167,7 +162,7 @@ class RunAction(CheckedInput):
 class PauseOrResume(RunAction):
     """Stop before the next phase, or continue after a pause."""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         return await to.signal(self.kind)
 
 
@@ -176,7 +171,7 @@ class Guide(RunAction):
 
     text: Text
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         return await to.signal(self.kind, {"text": self.text})
 
 
@@ -185,7 +180,7 @@ class Abort(RunAction):
 
     reason: Reason = ""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         return await to.signal("abort", {"text": self.reason})
 
 
@@ -196,7 +191,7 @@ class OverrideStep(RunAction):
     input: dict[str, Any] | str
     """The arguments of the call, or a text that says what to do."""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         to.require_type(GOAL_WORKFLOW)
         given = clean_text(self.input) if isinstance(self.input, str) else self.input
         return await to.signal("override_step", {"skill": self.skill, "input": given})
@@ -210,7 +205,7 @@ class AnswerQuestion(RunAction):
     """Empty: the only open question."""
     text: Text
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         named = {"question_id": self.question_id} if self.question_id else {}
         return await to.decide("answer", {"text": self.text, "by": to.by, **named})
 
@@ -225,7 +220,7 @@ class ApproveOrDeny(RunAction):
     arguments: dict[str, Any] | None = None
     """All arguments of the call, if the approval changes them."""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         decision: dict[str, Any] = {"approval_id": self.approval_id, "approver": to.by, "reason": self.reason}
         if self.arguments is not None:
             decision["arguments"] = self.arguments
@@ -243,7 +238,7 @@ class Resolve(RunAction):
     """The result to continue with, for the choice `result`."""
     reason: Reason = ""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         decision = {"escalation_id": self.escalation_id, "choice": self.choice, "result": self.result}
         return await to.decide("resolve_escalation", {**decision, "by": to.by, "reason": self.reason})
 
@@ -251,7 +246,7 @@ class Resolve(RunAction):
 class Extend(BudgetExtension, RunAction):
     """Raise limits. The numbers are new totals."""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         limits = self.model_dump(include=set(BudgetExtension.model_fields), exclude_none=True)
         if not limits:
             raise invalid([f"{next(iter(BudgetExtension.model_fields))}: give the new total of this or another limit"])
@@ -263,7 +258,7 @@ class Requeue(RunAction):
 
     letter: str = Field(min_length=1, max_length=200)
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         if to.is_live:
             detail = "it is sent again before the next reasoning step"
             return await to.decide("requeue", {"letter_id": self.letter, "by": to.by}, "received", detail)
@@ -274,7 +269,7 @@ class Requeue(RunAction):
         if not await _exists(to.client, new_id):
             ended = await read_ended_run(to.client, to.run_id)
             await requeue_in_fork(to.client, ended, [self.letter], new_id=new_id, by=to.by)
-        return ActionOutcome("applied", "a fork of the run sends it again", run=new_id)
+        return ActionAnswer(state="applied", detail="a fork of the run sends it again", run=new_id)
 
 
 class RewindRun(RunAction):
@@ -288,9 +283,9 @@ class RewindRun(RunAction):
     sure: bool = False
     """Rewind even if later calls had effects that nothing undoes."""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         if await has_rewound(to.client, to.run_id, to.sender):
-            return ActionOutcome("applied")
+            return ActionAnswer(state="applied")
         plan = await plan_rewind(to.client, to.run_id, self.to_iteration)
         if plan.irreversible_calls and not self.sure:
             errors = [{"where": "to_iteration", "detail": line} for line in plan.irreversible_calls]
@@ -298,7 +293,7 @@ class RewindRun(RunAction):
             raise Problem(409, f'{why}. To rewind anyway, send it with "sure": true', errors=errors)
         keep = self.keep_interventions
         await execute_rewind(to.client, plan, steer=self.steer or None, keep_interventions=keep, sender=to.sender)
-        return ActionOutcome("applied", f"the run goes on from the end of iteration {self.to_iteration}")
+        return ActionAnswer(state="applied", detail=f"the run goes on from the end of iteration {self.to_iteration}")
 
 
 class ForkRun(RunAction):
@@ -310,7 +305,7 @@ class ForkRun(RunAction):
     changes: dict[str, Any] = {}
     """Keys of the input that differ, such as `model`, and `config` with the settings that differ."""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         to.require_type(AGENT_WORKFLOW, GOAL_WORKFLOW)
         new_id = to.new_run_id("goal" if to.workflow_type == GOAL_WORKFLOW else "agent")
         if not await _exists(to.client, new_id):
@@ -323,7 +318,7 @@ class ForkRun(RunAction):
                 new_id=new_id,
                 by=to.by,
             )
-        return ActionOutcome("applied", f"{new_id} shares its past", run=new_id)
+        return ActionAnswer(state="applied", detail=f"{new_id} shares its past", run=new_id)
 
 
 class Send(RunAction):
@@ -332,13 +327,13 @@ class Send(RunAction):
     text: Text
     when_busy: WhenBusy = "enqueue"
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         to.require_type(SESSION_WORKFLOW)
         session = SessionHandle(to.client, to.run_id)
         message_id = derived_id(to.by, to.action_id)
         if await to.takes_updates():
             turn = await session.post(self.text, when_busy=self.when_busy, message_id=message_id, by=to.by)
-            return ActionOutcome("received", f"turn {turn}")
+            return ActionAnswer(state="received", detail=f"turn {turn}")
         message = {"text": self.text, "when_busy": self.when_busy, "message_id": message_id, "by": to.by}
         return await to.decide_by_signal("send", message, done="received")
 
@@ -349,7 +344,7 @@ class Interrupt(RunAction):
     reason: Reason = ""
     turn: int | None = Field(default=None, ge=1)
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         to.require_type(SESSION_WORKFLOW)
         return await to.decide("interrupt", {"why": self.reason, "turn": self.turn, "by": to.by})
 
@@ -357,29 +352,80 @@ class Interrupt(RunAction):
 class Close(RunAction):
     """End a session after the current turn."""
 
-    async def send(self, to: Target) -> ActionOutcome:
+    async def send(self, to: Target) -> ActionAnswer:
         to.require_type(SESSION_WORKFLOW)
         return await to.signal("close")
 
 
-ACTIONS: Mapping[str, type[RunAction]] = {
-    "pause": PauseOrResume,
-    "resume": PauseOrResume,
-    "steer": Guide,
-    "add_context": Guide,
-    "answer": AnswerQuestion,
-    "approve": ApproveOrDeny,
-    "deny": ApproveOrDeny,
-    "resolve": Resolve,
-    "override_step": OverrideStep,
-    "extend": Extend,
-    "abort": Abort,
-    "requeue": Requeue,
-    "rewind": RewindRun,
-    "fork": ForkRun,
-    "send": Send,
-    "interrupt": Interrupt,
-    "close": Close,
+@dataclass(frozen=True)
+class Situation:
+    """The facts that decide which actions make sense."""
+
+    kind: str
+    is_live: bool
+    is_paused: bool
+    wait_kinds: frozenset[str]
+    has_plan: bool
+    letters: int
+    is_turn_open: bool
+
+
+def _always(_: Situation) -> bool:
+    return True
+
+
+def _is_session(now: Situation) -> bool:
+    return now.kind == "session"
+
+
+def _is_run(now: Situation) -> bool:
+    return now.kind != "session"
+
+
+def _has_held_call(now: Situation) -> bool:
+    return "approval" in now.wait_kinds
+
+
+@dataclass(frozen=True)
+class ActionRule:
+    """Everything about one kind of action."""
+
+    model: type[RunAction]
+    makes_sense: Callable[[Situation], bool] = _always
+    why_not: str = ""
+    """Why it makes no sense, if it does not."""
+    role: Role = "operator"
+    """The role that it needs."""
+    takes_ended: bool = False
+    """True if it makes sense for a run that has ended."""
+
+    def obstacle(self, now: Situation) -> str:
+        """Return why it makes no sense now, or ""."""
+        if not now.is_live and not self.takes_ended:
+            return "the run has ended"
+        return "" if self.makes_sense(now) else self.why_not
+
+
+ACTIONS: Mapping[str, ActionRule] = {
+    "pause": ActionRule(PauseOrResume, lambda now: not now.is_paused, "the run is paused already"),
+    "resume": ActionRule(PauseOrResume, lambda now: now.is_paused, "the run is not paused"),
+    "steer": ActionRule(Guide),
+    "add_context": ActionRule(Guide),
+    "answer": ActionRule(AnswerQuestion, lambda now: "answer" in now.wait_kinds, "no question is open"),
+    "approve": ActionRule(ApproveOrDeny, _has_held_call, "no call is held", "approver"),
+    "deny": ActionRule(ApproveOrDeny, _has_held_call, "no call is held", "approver"),
+    "resolve": ActionRule(Resolve, lambda now: bool(now.wait_kinds & {"escalation", "budget"}), "no decision is open"),
+    "override_step": ActionRule(OverrideStep, lambda now: now.has_plan, "the run has no plan"),
+    "extend": ActionRule(Extend, role="approver"),
+    "abort": ActionRule(Abort),
+    "requeue": ActionRule(
+        Requeue, lambda now: now.letters > 0, "there is no dead letter", "approver", takes_ended=True
+    ),
+    "rewind": ActionRule(RewindRun, _is_run, "messages of a session cannot be taken back", "admin", takes_ended=True),
+    "fork": ActionRule(ForkRun, _is_run, "a session cannot be forked", takes_ended=True),
+    "send": ActionRule(Send, _is_session, "only a session takes messages"),
+    "interrupt": ActionRule(Interrupt, lambda now: now.is_turn_open, "no turn is under way"),
+    "close": ActionRule(Close, _is_session, "only a session can be closed"),
 }
 
 
@@ -391,16 +437,16 @@ async def _exists(client: Client, run_id: str) -> bool:
     return True
 
 
-async def _taken(to: Target) -> ActionOutcome:
+async def _taken(to: Target) -> ActionAnswer:
     """Wait until a worker has seen the signal, and return what the run recorded about it by then."""
     until, pause_s = monotonic() + TAKEN_S, FIRST_LOOK_S
     while monotonic() < until:
         found = await _latest(to)
         if found.is_taken:
-            return found.noted or ActionOutcome("received")
+            return found.noted or ActionAnswer(state="received")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 1.5, LAST_LOOK_S)
-    return ActionOutcome("received", "no worker has taken it yet; it counts when one does", is_pending=True)
+    return ActionAnswer(state="received", detail="no worker has taken it yet; it counts when one does", is_pending=True)
 
 
 class _Latest(NamedTuple):
@@ -410,7 +456,7 @@ class _Latest(NamedTuple):
     """True if there is its signal."""
     is_taken: bool = False
     """True if a worker has seen the latest such signal."""
-    noted: ActionOutcome | None = None
+    noted: ActionAnswer | None = None
 
 
 async def _latest(to: Target) -> _Latest:
@@ -446,7 +492,7 @@ async def _is_sent(event: HistoryEvent, values: RunValues, to: Target) -> bool:
     return any(to.sender.items() <= {"by": each.get("approver"), **each}.items() for each in sent)
 
 
-async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> ActionOutcome | None:
+async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> ActionAnswer | None:
     """Return what the run notes about an action in this event, if it does."""
     fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
     if NOTES_MEMO not in fields:
@@ -457,17 +503,20 @@ async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> ActionOu
         if (data.get("id"), data.get("by")) != (to.action_id, to.by):
             continue
         if note.get("event") == "InterventionRefused":
-            return ActionOutcome("refused", str(data.get("reason") or ""))
+            return ActionAnswer(state="refused", detail=str(data.get("reason") or ""))
         if note.get("event") == "InterventionApplied":
-            return ActionOutcome("applied", f"in {data.get('phase')} of iteration {data.get('iteration')}")
+            return ActionAnswer(state="applied", detail=f"in {data.get('phase')} of iteration {data.get('iteration')}")
     return None
 
 
-@ROUTES.post("/runs/{id}/actions", ActionAnswer, role="operator", more_statuses=(202, 409), by_kind=ACTIONS)
+_MODELS = {kind: rule.model for kind, rule in ACTIONS.items()}
+
+
+@ROUTES.post("/runs/{id}/actions", ActionAnswer, role="operator", more_statuses=(202, 409), by_kind=_MODELS)
 async def _act(call: Call[RunAction]) -> Any:
     """Act on a run: decide, steer, pause, abort, rewind, fork, send a message."""
     action, described = call.given, call.described
-    call.console.doors.require(call.visitor, ACTION_ROLES[cast("ActionKind", action.kind)], is_write=True)
+    call.console.doors.require(call.visitor, ACTIONS[action.kind].role, is_write=True)
     to = Target(
         client=call.client,
         run_id=described.id,
@@ -482,9 +531,8 @@ async def _act(call: Call[RunAction]) -> Any:
     except Refused as error:
         if await _is_too_late(to, action):
             raise
-        outcome = ActionOutcome("refused", error_text(error))
-    answer = ActionAnswer(id=action.id, state=outcome.state, detail=outcome.detail, run=outcome.run)
-    return json_response(answer, 202 if outcome.is_pending else 200)
+        outcome = ActionAnswer(state="refused", detail=error_text(error))
+    return json_response(replace_fields(outcome, {"id": action.id}), 202 if outcome.is_pending else 200)
 
 
 async def _is_too_late(to: Target, action: RunAction) -> bool:

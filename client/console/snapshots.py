@@ -4,16 +4,18 @@ A live run's worker answers a query. Without a worker, and for a run that ended 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Annotated, Any
 
+from pydantic import Field
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from orga.client.console.doors import Role, Visitor
+from orga.client.console.actions import ACTIONS, Situation
+from orga.client.console.doors import Visitor
 from orga.client.console.routes import Call, Console, NoParameters, Routes
 from orga.client.console.rows import Row, read_result, read_row, task_of
 from orga.client.console.waits import Wait, status_waits, viewed_waits, with_contexts
@@ -35,34 +37,6 @@ from orga.workflows.types.usage import UsageTotals
 
 ROUTES = Routes()
 
-ActionKind = Literal[
-    "pause",
-    "resume",
-    "steer",
-    "add_context",
-    "answer",
-    "approve",
-    "deny",
-    "resolve",
-    "override_step",
-    "extend",
-    "abort",
-    "requeue",
-    "rewind",
-    "fork",
-    "send",
-    "interrupt",
-    "close",
-]
-ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)
-
-ACTION_ROLES: Mapping[ActionKind, Role] = {
-    **dict.fromkeys(ACTION_KINDS, "operator"),
-    **dict.fromkeys(("approve", "deny", "extend", "requeue"), "approver"),
-    "rewind": "admin",
-}
-"""The role that each kind needs."""
-
 
 class BudgetUse(Record):
     name: str
@@ -73,10 +47,10 @@ class BudgetUse(Record):
 
 class StepRow(Record):
     id: str
-    skill: str
-    goal: str
+    skill: str = ""
+    goal: str = ""
     depends_on: tuple[str, ...] = ()
-    status: str
+    status: str = "open"
     score: float | None = None
     error: str | None = None
     place: str | None = None
@@ -144,7 +118,7 @@ class Links(Record):
 class AvailableAction(Record):
     """An action that makes sense now, or why it does not."""
 
-    kind: ActionKind
+    kind: Annotated[str, Field(json_schema_extra={"enum": list(ACTIONS)})]
     enabled: bool
     why: str
 
@@ -193,15 +167,15 @@ async def read_snapshot(
     status, view, ended = facts.status, facts.view, facts.result
     task = await task_of(console, described)
     row = await read_row(described, task, status, facts.failing)
-    setup = facts.setup
+    model = (status.model if status else None) or (facts.setup.model if facts.setup else None)
     live_status = status if row.ended is None else None
     origin = as_object(facts.started.forked_from) if facts.started else {}
     plan = _plan(_plan_data(status, view, ended), live_status.children if live_status else ())
     state: dict[str, Any] = {
         **row.model_dump(),
         "iteration": row.iteration if view is None or view.last is None else view.iteration,
-        "model": (status.model if status else None) or (setup.model if setup else None),
-        "model_in_effect": (status.model if status else None) or (setup.model if setup else None),
+        "model": model,
+        "model_in_effect": model,
         "reason": None,
         "detail": None,
         "phase": row.state if row.ended is None else "done",
@@ -246,7 +220,7 @@ async def read_snapshot(
         state |= {"reason": termination.reason, "detail": termination.detail}
     elif row.ended is not None:
         state |= {"reason": row.state, "detail": view.ending.detail if view and view.ending else ""}
-    state |= {"controls": controls(_Situation.of(state, row.dead_letters))}
+    state |= {"controls": controls(_situation(state, row.dead_letters))}
     return Snapshot.model_validate(state).model_dump(mode="json")
 
 
@@ -361,19 +335,10 @@ def _plan(data: Any, children: Sequence[Any]) -> PlanView | None:
 
 
 def _step(step: Mapping[str, Any], children: Sequence[Any]) -> StepRow:
-    place = str(step.get("output") or "")
+    place = as_text(step.get("output")) or None
     delegate = next((each.workflow_id for each in children if place and each.workflow_id.endswith(f".{place}")), None)
-    return StepRow(
-        id=str(step.get("id")),
-        skill=str(step.get("skill") or ""),
-        goal=str(step.get("goal") or ""),
-        depends_on=tuple(map(str, step.get("depends_on") or ())),
-        status=str(step.get("status") or "open"),
-        score=step.get("score"),
-        error=str(step["error"]) if step.get("error") else None,
-        place=place or None,
-        delegate=delegate,
-    )
+    known = {key: value for key, value in step.items() if value is not None}
+    return StepRow.model_validate({**known, "place": place, "delegate": delegate})
 
 
 def _circuits(status: AgentStatus) -> list[Circuit]:
@@ -383,75 +348,29 @@ def _circuits(status: AgentStatus) -> list[Circuit]:
     ]
 
 
-@dataclass(frozen=True)
-class _Situation:
-    """The facts that decide which actions make sense."""
-
-    kind: str
-    is_live: bool
-    is_paused: bool
-    wait_kinds: frozenset[str]
-    has_plan: bool
-    letters: int
-    is_turn_open: bool
-
-    @staticmethod
-    def of(state: Mapping[str, Any], letters: int) -> "_Situation":
-        return _Situation(
-            kind=state["kind"],
-            is_live=state["ended"] is None,
-            is_paused=state["paused"],
-            wait_kinds=frozenset(wait.kind for wait in state["waits"]),
-            has_plan=state["plan"] is not None,
-            letters=letters,
-            is_turn_open=state["kind"] == "session" and state["phase"] != "idle",
-        )
+def _situation(state: Mapping[str, Any], letters: int) -> Situation:
+    return Situation(
+        kind=state["kind"],
+        is_live=state["ended"] is None,
+        is_paused=state["paused"],
+        wait_kinds=frozenset(wait.kind for wait in state["waits"]),
+        has_plan=state["plan"] is not None,
+        letters=letters,
+        is_turn_open=state["kind"] == "session" and state["phase"] != "idle",
+    )
 
 
-def controls(now: _Situation) -> tuple[AvailableAction, ...]:
+def controls(now: Situation) -> tuple[AvailableAction, ...]:
     """Return for each action whether it makes sense in a situation, and why not."""
-    return tuple(_control(kind, _obstacle(kind, now)) for kind in ACTION_KINDS)
-
-
-def _control(kind: ActionKind, why: str) -> AvailableAction:
-    return AvailableAction(kind=kind, enabled=not why, why=why)
-
-
-def _unless(holds: bool, why: str) -> str:
-    return "" if holds else why
-
-
-_OBSTACLES: Mapping[ActionKind, Callable[[_Situation], str]] = {
-    "pause": lambda now: _unless(not now.is_paused, "the run is paused already"),
-    "resume": lambda now: _unless(now.is_paused, "the run is not paused"),
-    "answer": lambda now: _unless("answer" in now.wait_kinds, "no question is open"),
-    "approve": lambda now: _unless("approval" in now.wait_kinds, "no call is held"),
-    "deny": lambda now: _unless("approval" in now.wait_kinds, "no call is held"),
-    "resolve": lambda now: _unless(bool(now.wait_kinds & {"escalation", "budget"}), "no decision is open"),
-    "override_step": lambda now: _unless(now.has_plan, "the run has no plan"),
-    "requeue": lambda now: _unless(now.letters > 0, "there is no dead letter"),
-    "send": lambda now: _unless(now.kind == "session", "only a session takes messages"),
-    "close": lambda now: _unless(now.kind == "session", "only a session can be closed"),
-    "interrupt": lambda now: _unless(now.is_turn_open, "no turn is under way"),
-    "rewind": lambda now: _unless(now.kind != "session", "messages of a session cannot be taken back"),
-    "fork": lambda now: _unless(now.kind != "session", "a session cannot be forked"),
-}
-"""Why an action makes no sense in a situation, or "". A kind that is not listed always makes sense for a live run."""
-
-_FOR_ENDED_RUNS = frozenset({"rewind", "fork", "requeue"})
-
-
-def _obstacle(kind: ActionKind, now: _Situation) -> str:
-    if not now.is_live and kind not in _FOR_ENDED_RUNS:
-        return "the run has ended"
-    return _OBSTACLES[kind](now) if kind in _OBSTACLES else ""
+    obstacles = {kind: rule.obstacle(now) for kind, rule in ACTIONS.items()}
+    return tuple(AvailableAction(kind=kind, enabled=not why, why=why) for kind, why in obstacles.items())
 
 
 def with_controls_for(visitor: Visitor, snapshot: dict[str, Any], *, read_only: bool) -> dict[str, Any]:
     """Return a snapshot, or a state of the stream, whose controls also respect the visitor's rights."""
 
     def limited(control: Mapping[str, Any]) -> dict[str, Any]:
-        role = ACTION_ROLES[control["kind"]]
+        role = ACTIONS[control["kind"]].role
         if read_only:
             return {**control, "enabled": False, "why": "this console is read-only"}
         return dict(control) if visitor.may(role) else {**control, "enabled": False, "why": f"needs the role {role}"}
