@@ -32,6 +32,7 @@ from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Call, Flag, NoParameters, Routes
+from orga.client.console.schemas import ListOf
 from orga.client.console.setting_items import setting_items
 from orga.client.console.settings_api import sources_of, without_secrets
 from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
@@ -46,11 +47,7 @@ from orga.workflows.types.tool_calls.tools import Effect
 
 ROUTES = Routes()
 
-_LIST: Mapping[str, Any] = {
-    "type": "object",
-    "required": ["items", "next"],
-    "properties": {"items": {"type": "array", "items": {"type": "object"}}, "next": {"type": "null"}},
-}
+_LIST = ListOf[dict[str, Any]]
 
 _OUTCOME: Mapping[str, Any] = {
     "type": "object",

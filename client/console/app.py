@@ -73,7 +73,7 @@ ROUTES = Routes()
 """All routes of the interface. Those of each module are added below."""
 
 
-@ROUTES.get("/me", {})
+@ROUTES.get("/me", {"type": "object"})
 async def _me(call: Call[NoParameters]) -> dict[str, Any]:
     """Return who you are and what you may do here."""
     return {

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.console.routes import Call, NoParameters, Routes
-from orga.client.console.schemas import list_schema
+from orga.client.console.schemas import ListOf
 from orga.client.errors import OrgaError
 from orga.client.history.chain import history_error, run_chain
 from orga.client.history.events import happenings
@@ -142,8 +142,8 @@ def _indexes(ranges: Ranges) -> Iterator[int]:
         yield from range(start, stop)
 
 
-@ROUTES.get("/runs/{id}/conversation", ConversationPage)
-async def _conversation(call: Call[ConversationQuery]) -> dict[str, Any]:
+@ROUTES.get("/runs/{id}/conversation")
+async def _conversation(call: Call[ConversationQuery]) -> ConversationPage:
     """Return the messages as the model sees them, and what was left out."""
     fold, given = await _read_conversation(call.client, call.run_id), call.given
     left_out = [
@@ -159,8 +159,7 @@ async def _conversation(call: Call[ConversationQuery]) -> dict[str, Any]:
         room -= len(items[-1].text.encode("utf-8", "replace"))
         if room < 0:
             break
-    found = ConversationPage(items=tuple(items), total=len(messages), left_out=tuple(left_out))
-    return found.model_dump(mode="json", by_alias=True)
+    return ConversationPage(items=tuple(items), total=len(messages), left_out=tuple(left_out))
 
 
 async def _read_conversation(client: Client, workflow_id: str) -> _ConversationFold:
@@ -217,8 +216,8 @@ class PlanVersion(Record):
     reason: str
 
 
-@ROUTES.get("/runs/{id}/plans", list_schema(PlanVersion))
-async def _plans(call: Call[NoParameters]) -> dict[str, Any]:
+@ROUTES.get("/runs/{id}/plans")
+async def _plans(call: Call[NoParameters]) -> ListOf[PlanVersion]:
     """Return each version of a goal's plan."""
     versions, plan, reason = list[PlanVersion](), Plan(), ""
     async for record in _goal_records(call):
@@ -238,7 +237,7 @@ async def _plans(call: Call[NoParameters]) -> dict[str, Any]:
                 )
                 versions.append(version)
                 reason = ""
-    return {"items": [version.model_dump(mode="json") for version in versions], "next": None}
+    return ListOf(items=versions, next=None)
 
 
 async def _goal_records(call: Call[NoParameters]) -> AsyncGenerator[IterationRecord]:
@@ -296,8 +295,8 @@ _KEEPING_EVENTS = {
 """The prompts whose reply can hold a memory, and the event that shows that the goal took the reply."""
 
 
-@ROUTES.get("/runs/{id}/memory", list_schema(MemoryVersion))
-async def _memory(call: Call[NoParameters]) -> dict[str, Any]:
+@ROUTES.get("/runs/{id}/memory")
+async def _memory(call: Call[NoParameters]) -> ListOf[MemoryVersion]:
     """Return each version of a goal's memory."""
     timelines, versions, memory = timelines_of(call.client), list[MemoryVersion](), ""
     async for record in _goal_records(call):
@@ -309,7 +308,7 @@ async def _memory(call: Call[NoParameters]) -> dict[str, Any]:
             at = record.ended or record.started
             versions.append(MemoryVersion(at=at, iteration=record.number, memory=after, added=added, removed=removed))
         memory = after
-    return {"items": [version.model_dump(mode="json") for version in versions], "next": None}
+    return ListOf(items=versions, next=None)
 
 
 async def _memory_after(timelines: Timelines, run_id: str, record: IterationRecord, before: str) -> str:

@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document of the interface, generated from the declarations of its routes."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from orga.client.console.problems import MEDIA_TYPE
 from orga.client.console.routes import API, ApiRoute
-from orga.client.console.schemas import json_schema
+from orga.client.console.schemas import shared_schemas
 
 _PROBLEM: Mapping[str, Any] = {
     "type": "object",
@@ -34,6 +34,8 @@ _ANY_ROUTE = (400, 401, 403, 422, 500, 502, 503)
 """Statuses with a problem that every route may answer with."""
 _WRITES = (413, 415, 429)
 
+_PLACE = "#/components/schemas/"
+
 _CSRF_PARAMETER = {
     "name": "X-Orga-Console",
     "in": "header",
@@ -43,9 +45,9 @@ _CSRF_PARAMETER = {
 }
 
 
-def openapi_document(routes: Iterable[ApiRoute[Any]], version: str) -> dict[str, Any]:
+def openapi_document(routes: Sequence[ApiRoute[Any]], version: str) -> dict[str, Any]:
     """Return the document with all routes."""
-    schemas = _Schemas()
+    schemas = _Schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(f"{API}{route.path}", {})[route.method.lower()] = _operation(route, schemas)
@@ -64,43 +66,20 @@ def openapi_document(routes: Iterable[ApiRoute[Any]], version: str) -> dict[str,
     }
 
 
-_VALUES = frozenset({"default", "const", "enum"})
-"""Keys of a schema whose values are no schemas."""
-
-
 class _Schemas:
-    """The named schemas of the document. Two that differ get different names."""
+    """The schemas of all models that the routes take and answer."""
 
-    def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
-        self._sources: dict[str, Any] = {}
-        """The schemas before their references were changed."""
+    def __init__(self, routes: Sequence[ApiRoute[Any]]) -> None:
+        inputs = {model for route in routes for model in (route.by_kind or {"": route.takes}).values()}
+        answers = {route.answers for route in routes if isinstance(route.answers, type)}
+        self._references, self.found = shared_schemas(inputs, answers, f"{_PLACE}{{model}}")
 
-    def of_model(self, model: type[BaseModel], *, is_input: bool) -> dict[str, Any]:
-        return self.hoisted(json_schema(model, "validation" if is_input else "serialization"))
+    def input(self, model: type[BaseModel]) -> dict[str, Any]:
+        """Return the schema itself, not a reference."""
+        return self.found[self._references[model, "validation"]["$ref"].removeprefix(_PLACE)]
 
-    def hoisted(self, schema: Any, names: Mapping[str, str] | None = None) -> Any:
-        """Return a schema whose definitions are in the document, and whose references lead there."""
-        if isinstance(schema, list):
-            return [self.hoisted(each, names) for each in schema]  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(schema, dict):
-            return schema
-        parts: dict[str, Any] = dict(schema)  # pyright: ignore[reportUnknownArgumentType]
-        definitions: dict[str, Any] = parts.pop("$defs", {})
-        names = {**(names or {}), **{name: self._free_name(name, each) for name, each in definitions.items()}}
-        for name, each in definitions.items():
-            self.found[names[name]] = self.hoisted(each, names)
-        if isinstance(reference := parts.get("$ref"), str):
-            name = reference.rpartition("/")[2]
-            parts["$ref"] = f"#/components/schemas/{names.get(name, name)}"
-        return {key: each if key in _VALUES else self.hoisted(each, names) for key, each in parts.items()}
-
-    def _free_name(self, name: str, schema: Any) -> str:
-        free, number = name, 2
-        while free in self._sources and self._sources[free] != schema:
-            free, number = f"{name}{number}", number + 1
-        self._sources[free] = schema
-        return free
+    def answer(self, model: type[BaseModel]) -> dict[str, Any]:
+        return self._references[model, "serialization"]
 
 
 def _operation(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
@@ -130,14 +109,14 @@ def _operation(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
 
 
 def _query_parameters(route: ApiRoute[Any], schemas: _Schemas) -> list[dict[str, Any]]:
-    schema = schemas.of_model(route.takes, is_input=True)
+    schema = schemas.input(route.takes)
     required = schema.get("required", [])
     return [
         {
             "name": name,
             "in": "query",
             "required": name in required,
-            **({"description": each.pop("description")} if "description" in each else {}),
+            **({"description": each["description"]} if "description" in each else {}),
             "schema": _without_null(each),
         }
         for name, each in schema.get("properties", {}).items()
@@ -146,7 +125,7 @@ def _query_parameters(route: ApiRoute[Any], schemas: _Schemas) -> list[dict[str,
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a parameter, which is left out instead of being null."""
-    schema = {key: each for key, each in schema.items() if key != "default" or each is not None}
+    schema = {key: each for key, each in schema.items() if key != "description" and (key, each) != ("default", None)}
     choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if len(choices) == 1:
         return {**{key: each for key, each in schema.items() if key != "anyOf"}, **choices[0]}
@@ -155,25 +134,22 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _body(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
     if route.by_kind is None:
-        return schemas.of_model(route.takes, is_input=True)
+        return schemas.input(route.takes)
     kinds: list[dict[str, Any]] = []
     for kind, model in route.by_kind.items():
-        schema = schemas.of_model(model, is_input=True)
+        schema = schemas.input(model)
         kinds.append({**schema, "title": kind, "properties": {**schema["properties"], "kind": {"const": kind}}})
     return {"oneOf": kinds}
 
 
 def _responses(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
-    if isinstance(route.answers, type):
-        answer = schemas.of_model(route.answers, is_input=False)
-    else:
-        answer = schemas.hoisted(route.answers) if route.answers is not None else {"type": "string"}
+    answer = schemas.answer(route.answers) if isinstance(route.answers, type) else route.answers or {"type": "string"}
     statuses = {route.status, *route.more_statuses}
     good = {status: _response(status, route.media_type, answer) for status in statuses if status < 400}
     problems = {*_ANY_ROUTE, *(status for status in statuses if status >= 400)}
     problems |= {404} if "{" in route.path else set()
     problems |= set() if route.method == "GET" else set(_WRITES)
-    bad = {status: _response(status, MEDIA_TYPE, {"$ref": "#/components/schemas/Problem"}) for status in problems}
+    bad = {status: _response(status, MEDIA_TYPE, {"$ref": f"{_PLACE}Problem"}) for status in problems}
     return {str(status): response for status, response in sorted({**good, **bad}.items())}
 
 

@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.config.workplace import recorded_workplace
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Call, Console, Routes
-from orga.client.console.schemas import list_schema
+from orga.client.console.schemas import ListOf
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.ids import kind_of
@@ -217,14 +217,20 @@ class _Cursor(NamedTuple):
         return _Cursor(at, (*before, *(run.id for run in runs if run.start_time.isoformat() == at)))
 
 
-async def read_list(console: Console, given: RunList, tenants: frozenset[str] | None) -> dict[str, Any]:
+class RowPage(ListOf[Row]):
+    counts: dict[str, int] | None
+    """Runs by state, over all pages. `phase`, `waiting` and `ending` change nothing. `all` is the sum of `running` and
+    of the endings. `waiting` and the phases are parts of `running`. Null with `text` or `folder`."""
+
+
+async def read_list(console: Console, given: RunList, tenants: frozenset[str] | None) -> RowPage:
     """Return a page of rows, newest first, with the counts of all runs that meet the criteria."""
     condition = run_condition(given, tenants)
     try:
         counts = asyncio.create_task(_counts(console, given, tenants))
         found, following = await _matching_runs(console, given, condition)
         rows = await read_rows(console, found)
-        return {"items": rows, "next": following, "counts": await counts}
+        return RowPage(items=rows, next=following, counts=await counts)
     except RPCError as error:
         if error.status == RPCStatusCode.INVALID_ARGUMENT:
             raise Problem(422, f"the server refuses the filters: {error.message}") from None
@@ -393,15 +399,7 @@ async def read_result(client: Client, described: WorkflowExecutionDescription) -
     return kind_of(ended).result.model_validate(ended)
 
 
-_COUNTS_SCHEMA: Mapping[str, Any] = {
-    "type": ["object", "null"],
-    "additionalProperties": {"type": "integer"},
-    "description": "Runs by state, over all pages. `phase`, `waiting` and `ending` change nothing. `all` is the sum of "
-    "`running` and of the endings. `waiting` and the phases are parts of `running`. Null with `text` or `folder`.",
-}
-
-
-@ROUTES.get("/runs", list_schema(Row, counts=_COUNTS_SCHEMA))
-async def _list(call: Call[RunList]) -> dict[str, Any]:
+@ROUTES.get("/runs")
+async def _list(call: Call[RunList]) -> RowPage:
     """List runs, newest first, with the number of runs in each state."""
     return await read_list(call.console, call.given, call.visitor.tenants)

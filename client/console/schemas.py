@@ -3,13 +3,16 @@
 import ast
 import inspect
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
+
+T = TypeVar("T")
 
 
 @cache
@@ -48,27 +51,31 @@ class _WithFieldTexts(GenerateJsonSchema):
             shown = found.get("properties", {}).get((field.alias if field else None) or name)
             if shown is not None:
                 shown.setdefault("description", text)
+        if self.mode == "validation" and "properties" in found:
+            found.setdefault("additionalProperties", False)
         return found
 
 
-def json_schema(
-    model: type[BaseModel],
-    mode: Literal["validation", "serialization"] = "validation",
-    references: str = "#/$defs/{model}",
-) -> dict[str, Any]:
-    """Return the JSON Schema of a model. Input models refuse unknown keys, as the interface does."""
-    schema = model.model_json_schema(mode=mode, schema_generator=_WithFieldTexts, ref_template=references)
-    for each in (schema, *schema.get("$defs", {}).values()):
-        if mode == "validation" and each.get("type") == "object" and "properties" in each:
-            each.setdefault("additionalProperties", False)
-    return schema
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of the input of a model. It refuses unknown keys, as the interface does."""
+    return model.model_json_schema(schema_generator=_WithFieldTexts)
 
 
-def list_schema(item: type[BaseModel], **more: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a list with `items` and `next`."""
-    properties = {
-        "items": {"type": "array", "items": json_schema(item, "serialization")},
-        "next": {"type": ["string", "null"]},
-        **more,
-    }
-    return {"type": "object", "properties": properties, "required": list(properties)}
+Model = type[BaseModel]
+
+
+def shared_schemas(
+    inputs: Iterable[Model], answers: Iterable[Model], references: str
+) -> tuple[Mapping[tuple[Model, JsonSchemaMode], dict[str, Any]], dict[str, Any]]:
+    """Return a reference to the schema of each model, and the schemas by their names."""
+    models: list[tuple[Model, JsonSchemaMode]] = [(model, "validation") for model in inputs]
+    models.extend((model, "serialization") for model in answers)
+    found, shared = models_json_schema(models, ref_template=references, schema_generator=_WithFieldTexts)
+    return cast("Mapping[tuple[Model, JsonSchemaMode], dict[str, Any]]", found), shared["$defs"]
+
+
+class ListOf(BaseModel, Generic[T]):
+    """A list, and the parameter `next` that reads on. It is null at the end."""
+
+    items: Sequence[T]
+    next: str | None

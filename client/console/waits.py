@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from orga.client.console.routes import Call, Console, Routes
 from orga.client.console.rows import read_tasks
-from orga.client.console.schemas import list_schema
+from orga.client.console.schemas import ListOf
 from orga.client.errors import OrgaError
 from orga.client.journal.run_view import ViewedEntry
 from orga.client.journal.timeline import IterationRecord
@@ -244,8 +244,8 @@ def _entry_waits(entry: InboxEntry, task: str) -> list[Wait]:
     return [Wait(**common, id="", question=question, reason=reason)]
 
 
-@ROUTES.get("/inbox", list_schema(Wait))
-async def _inbox(call: Call[InboxQuery]) -> dict[str, Any]:
+@ROUTES.get("/inbox")
+async def _inbox(call: Call[InboxQuery]) -> ListOf[Wait]:
     """List what waits for a person over all runs, oldest run first."""
     waits = await read_inbox(call.console, call.visitor.tenants, kind=call.given.kind, queue=call.given.queue)
-    return {"items": waits, "next": None}
+    return ListOf(items=waits, next=None)

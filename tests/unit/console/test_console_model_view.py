@@ -7,7 +7,7 @@ import pytest
 
 from orga.client.console import model_view
 from orga.client.console.doors import Visitor
-from orga.client.console.routes import ApiRoute, Call
+from orga.client.console.routes import ApiRoute, Call, plain
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.parts.served_histories import HistoryClient
 
@@ -21,9 +21,7 @@ async def answered(path: str, *names: str, **given: Any) -> dict[str, Any]:
     route = ROUTES[path]
     console = cast("Any", SimpleNamespace(client=client))
     run = await client.get_workflow_handle(client.workflow_id).describe()
-    answer = await route.answer(Call(console, Visitor("ann"), route.takes(**given), request, run))
-    assert isinstance(answer, dict)
-    return answer
+    return plain(await route.answer(Call(console, Visitor("ann"), route.takes(**given), request, run)))
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
