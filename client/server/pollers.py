@@ -26,15 +26,17 @@ RECENT = timedelta(seconds=60)
 """A long poll lasts this long, so a live worker was seen within it."""
 
 
-async def describe_queue(client: Client, task_queue: str) -> DescribeTaskQueueResponse | None:
-    """Return the server's description of the queue's workflow tasks.
+async def describe_queue(
+    client: Client, task_queue: str, kind: "TaskQueueType.ValueType" = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+) -> DescribeTaskQueueResponse | None:
+    """Return the server's description of the queue's tasks of one kind.
 
     None if the server does not support that, like Temporal's test server.
     """
     request = DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=TaskQueue(name=task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        task_queue_type=kind,
     )
     try:
         return await client.workflow_service.describe_task_queue(request)

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -36,7 +37,9 @@ from orga.client.server.pollers import (
     MARK,
     NO_CONFIG,
     config_digest,
+    describe_queue,
     identity_suffix,
+    live_pollers,
     longest_block_text,
     poller_identities,
 )
@@ -225,6 +228,8 @@ async def _server_checks(here: CliContext, *, deep: bool) -> AsyncGenerator[Doct
     yield await settings_check(here.client, here.task_queue, here.loaded.config)
     for check in await _routing_checks(here):
         yield check
+    for check in await activity_queue_checks(here.client, here.loaded.config):
+        yield check
     for check in blocked_loop_checks(there or []):
         yield check
     for check in await _stuck_run_checks(here.client):
@@ -254,6 +259,21 @@ def _poller_check(here: CliContext, there: list[str] | None) -> DoctorCheck:
     return DoctorCheck(
         "worker", ok=not here.connection.endpoint.embedded, detail=problem, remedy="start the worker again"
     )
+
+
+async def activity_queue_checks(client: Client, config: OrgaConfig) -> list[DoctorCheck]:
+    """Return the queues of `[tools.activities]` that no worker polls. Calls of their tools wait there."""
+    tools: dict[str, list[str]] = {}
+    for name, tool in config.tools.activities.items():
+        tools.setdefault(tool.task_queue, []).append(name)
+    checks: list[DoctorCheck] = []
+    for queue, names in tools.items():
+        answer = await describe_queue(client, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+        if answer is not None and not live_pollers(answer):
+            detail = f"no worker polls task queue {queue!r}, where calls of {', '.join(names)} wait"
+            remedy = "start the worker that has these activities"
+            checks.append(DoctorCheck("activities", ok=True, detail=detail, remedy=remedy, warning=True))
+    return checks
 
 
 async def settings_check(client: Client, task_queue: str, config: OrgaConfig) -> DoctorCheck:

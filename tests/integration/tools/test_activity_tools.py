@@ -17,6 +17,8 @@ from orga.activities.adapters.tools import activity_tool
 from orga.activities.adapters.tools.activity_tool import ActivityTool
 from orga.activities.adapters.tools.catalog import with_options
 from orga.activities.ports import Tool
+from orga.client.cli.workbench.doctor import activity_queue_checks
+from orga.client.config.sections import OrgaConfig
 from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.types.names import ACTIVITY_CALL_WORKFLOW
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
@@ -213,3 +215,20 @@ async def test_a_worker_in_another_language_is_killed_amid_a_call(
     else:
         assert (len(keys), len(set(keys))) == (2, 1)
         assert '"refunded":"A-7"' in text
+
+
+async def test_doctor_names_a_queue_that_nobody_polls(client: Client) -> None:
+    async def refund(order: dict[str, Any]) -> dict[str, Any]:
+        return order
+
+    async with other_worker(client, refund) as queue:
+        activities = {"refund": {"task_queue": queue}, "ship": {"task_queue": "forgotten"}}
+        config = OrgaConfig.model_validate({"tools": {"activities": activities}})
+
+        async def is_refund_polled() -> bool:
+            return len(await activity_queue_checks(client, config)) == 1
+
+        await wait_until(is_refund_polled)
+        [check] = await activity_queue_checks(client, config)
+    assert (check.ok, check.warning) == (True, True)
+    assert check.detail == "no worker polls task queue 'forgotten', where calls of ship wait"
