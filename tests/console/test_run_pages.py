@@ -7,6 +7,7 @@ from uuid import uuid4
 from playwright.async_api import expect
 
 from orga.client.console.doors import cookie_name
+from orga.client.runs.listing import read_input
 from orga.testing import ScriptedModel, answers
 from tests.console.stage import HOSTILE, STREAMED, Stage
 from tests.support.browser import a_visit, axe_violations
@@ -195,9 +196,12 @@ async def test_a_run_is_forked_compared_and_rewound_from_its_timeline(stage: Sta
         page = await visit.open(f"/runs/{origin.id}?tab=timeline&open=1")
         await page.get_by_role("button", name="Fork from here").click()
         await page.get_by_label("Another task for it").fill("do: look answer")
+        await page.get_by_label("Another model").fill("scripted:other")
         await page.get_by_role("dialog").get_by_role("button", name="Fork").click()
         await page.wait_for_url(lambda url: "/runs/" in url and origin.id not in url)
         await expect(page.locator(".run-state")).to_contain_text("completed", timeout=15_000)
+        forked = stage.client.get_workflow_handle(page.url.rpartition("/")[2].partition("?")[0])
+        assert (await read_input(stage.client, await forked.describe()))["model"] == "scripted:other"
         await expect(
             page.get_by_role("link", name=f"forked from {origin.id} at iteration 1 by {OWNER}")
         ).to_be_visible()

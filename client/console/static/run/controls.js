@@ -72,8 +72,12 @@ const ACTS = {
   fork: {
     label: "Fork", title: "Fork the run", needed: ["to_iteration"],
     hint: "A new run with the same past goes on from the end of this iteration. This run is not touched.",
-    fields: { to_iteration: number("Last iteration of the common past"), task: long("Another task for it") },
-    command: ({ to_iteration, task }) => ["fork", "--to-iteration", to_iteration, ...option("task", task)],
+    fields: {
+      to_iteration: number("Last iteration of the common past"), task: long("Another task for it"),
+      model: text("Another model"),
+    },
+    command: ({ to_iteration, task, changes }) => ["fork", "--to-iteration", to_iteration, ...option("task", task),
+      ...option("set", changes && `model=${changes.model}`)],
   },
   abort: {
     label: "Abort", title: "Abort the run", isDanger: true, fields: { reason: text("Reason") },
@@ -138,8 +142,9 @@ export function act(run, kind, given = {}) {
   if (!known.fields) return void run.send(kind);
   const written = signal(given);
   const values = computed(() => {
-    const { input } = written.value;
-    return /^\s*[{[]/.test(input) ? { ...written.value, input: parse(input).value } : written.value;
+    const { model, ...all } = written.value;
+    if (/^\s*[{[]/.test(all.input)) all.input = parse(all.input).value;
+    return model ? { ...all, changes: { model } } : all;
   });
   const problem = signal("");
   const lost = signal(/** @type {string[]} */ ([]));
