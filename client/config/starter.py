@@ -11,7 +11,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import READ_ONLY_TOOLS
 
-WRITE, FETCH, COMMAND = "write_file", "fetch_url", "run_command"
+WRITE, EDIT, FETCH, COMMAND = "write_file", "edit_file", "fetch_url", "run_command"
 
 _HEAD = """\
 # What agents may do in this folder, and with which model. This file is yours to change: `orga config show` lists the
@@ -114,7 +114,7 @@ class StarterChoices:
     @property
     def acting_tools(self) -> list[str]:
         """The chosen tools that do more than read this folder."""
-        chosen = {WRITE: self.write, FETCH: self.web, COMMAND: bool(self.programs)}
+        chosen = {WRITE: self.write, EDIT: self.write, FETCH: self.web, COMMAND: bool(self.programs)}
         return [tool for tool, is_chosen in chosen.items() if is_chosen]
 
 

@@ -48,7 +48,7 @@ REFUSED = -32602
 KINDS: dict[str, schema.ToolKind] = {
     **{"read_file": "read", "list_files": "search", "search_text": "search", "recall_knowledge": "search"},
     **{"fetch_url": "fetch", "read_issue": "fetch", "read_pull_request": "fetch"},
-    **{"write_file": "edit", "run_command": "execute"},
+    **{"write_file": "edit", "edit_file": "edit", "run_command": "execute"},
 }
 PATH_ARGUMENTS = ("path", "file", "folder")
 

@@ -69,6 +69,11 @@ class Home:
         return self.folder / "knowledge"
 
     @property
+    def edits(self) -> Path:
+        """SQLite database of the edits that `edit_file` has made (`orga.activities.adapters.tools.edit_file`)."""
+        return self.folder / "edits.db"
+
+    @property
     def timelines(self) -> Path:
         """Folder of segments that were read for timelines (`orga.client.journal.segments`). It may be deleted."""
         return self.folder / "timelines"

@@ -21,6 +21,7 @@ from orga.activities.ports import Tool, ToolContext
 from orga.client.config.manifests import ManifestFile, configured_manifests
 from orga.client.config.sections import ActivityConfig, OrgaConfig, tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
+from orga.client.server.home import server_home
 from orga.client.workers.knowledge_store import configured_store
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
@@ -86,6 +87,7 @@ def worker_tools(
         sandbox=wanted.commands.sandbox,
         github=github,
         rules=rules,
+        edits=server_home().edits,
     )
     if store is not None:
         builtin += [RecallKnowledge(store, root), StoreKnowledge(store)]

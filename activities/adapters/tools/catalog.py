@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orga.activities.adapters.rules import NO_RULES, Rules
+from orga.activities.adapters.tools.edit_file import EditFile, EditRecords
 from orga.activities.adapters.tools.fetch_url import FetchUrl
 from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.github import GitHubApi, GitHubSettings, ReadIssue, ReadPullRequest
@@ -118,10 +119,15 @@ def builtin_tools(
     github: GitHubSettings | None = None,
     options: Mapping[str, ToolOptions] | None = None,
     rules: Rules = NO_RULES,
+    edits: Path | None = None,
 ) -> list[Tool]:
-    """Return the built-in tools. They include `run_command` only if `commands` lists a program."""
+    """Return the built-in tools. They include `run_command` only if `commands` lists a program.
+
+    `edits` is the database of edits that were made. Without it, a new process does not know those of an earlier one.
+    """
     files = files_root(root, rules)
-    tools: list[Tool] = [ListFiles(files), SearchText(files), ReadFile(files), WriteFile(files), FetchUrl(allow_hosts)]
+    tools: list[Tool] = [ListFiles(files), SearchText(files), ReadFile(files), WriteFile(files)]
+    tools += [EditFile(files, EditRecords(edits)), FetchUrl(allow_hosts)]
     settings = github or GitHubSettings()
     api = GitHubApi(settings)
     tools += [ReadIssue(api, settings.repo), ReadPullRequest(api, settings.repo)]

@@ -102,7 +102,7 @@ class FileRoot:
             os.close(current)
 
     @contextmanager
-    def folder_to_write(self, path: str, place: PurePosixPath) -> Generator[int]:
+    def folder_to_write(self, path: str, place: PurePosixPath, *, makes_folders: bool = True) -> Generator[int]:
         """Open a located file's folder, or create it. Raise ToolError if the file is a rule or inside one."""
         if self.rules.is_forbidden(self.path / place, self.path):
             raise path_refusal(path, REFUSAL_TEXT)
@@ -112,8 +112,9 @@ class FileRoot:
             opened.callback(lambda: os.close(current))
             _refuse_rules(path, os.fstat(current), rules)
             for part in place.parent.parts:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=current)
+                if makes_folders:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=current)
                 current = _open_subfolder(current, part)
                 _refuse_rules(path, os.fstat(current), rules)
             with suppress(FileNotFoundError):
@@ -124,15 +125,20 @@ class FileRoot:
         """Open an existing regular file for reading. Folders, devices, FIFOs and sockets are refused."""
         place = self.locate(path)
         with path_errors(path), self.folder(place.parent) as folder:
-            # Check before opening, because opening a device can have effects.
-            refuse_irregular(path, os.stat(place.name or ".", dir_fd=folder, follow_symlinks=False))
-            opened = os.fdopen(os.open(place.name, _FILE_FLAGS, dir_fd=folder), "rb")
-        try:
-            refuse_irregular(path, os.fstat(opened.fileno()))
-        except BaseException:
-            opened.close()
-            raise
-        return opened
+            return open_in_folder(path, place.name, folder)
+
+
+def open_in_folder(path: str, name: str, folder: int) -> BinaryIO:
+    """Open a file of an open folder as `FileRoot.open_file` does. `path` is its name for errors."""
+    # Check before opening, because opening a device can have effects.
+    refuse_irregular(path, os.stat(name or ".", dir_fd=folder, follow_symlinks=False))
+    opened = os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=folder), "rb")
+    try:
+        refuse_irregular(path, os.fstat(opened.fileno()))
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def refuse_irregular(path: str, status: os.stat_result) -> None:

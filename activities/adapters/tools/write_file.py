@@ -1,9 +1,13 @@
 """The `write_file` tool."""
 
+import fcntl
 import os
 import secrets
 import stat
-from contextlib import suppress
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -23,6 +27,7 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _MAX_BYTES = 1_000_000
+LOCK_WAIT_S = 10.0
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -69,7 +74,7 @@ def _write_replacing(stop: StopSignal, root: FileRoot, path: str, data: bytes) -
         raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
     with path_errors(path), root.folder_to_write(path, place) as folder:
         had = _existing_mode(path, place, folder)
-        _replace_in_folder(stop, folder, place.name, data, had)
+        replace_in_folder(stop, FolderEntry(path, folder, place.name), NewContent(data, had))
     return had is not None
 
 
@@ -93,19 +98,83 @@ def _existing_mode(path: str, place: PurePosixPath, folder: int) -> int | None:
     return stat.S_IMODE(status.st_mode)
 
 
-def _replace_in_folder(stop: StopSignal, folder: int, name: str, data: bytes, mode: int | None) -> None:
-    temporary = f".orga-{secrets.token_hex(8)}.tmp"
+@dataclass(frozen=True)
+class FolderEntry:
+    path: str
+    """The name for errors."""
+    folder: int
+    """Descriptor of the open folder."""
+    name: str
+
+
+@contextmanager
+def _locked_folder(entry: FolderEntry, stop: StopSignal) -> Generator[None]:
+    """Keep the file tools of all workers of this machine from replacing files of a folder until the block ends."""
+    ends = time.monotonic() + LOCK_WAIT_S
+    while not _try_lock(entry.folder):
+        stop.check()
+        if time.monotonic() > ends:
+            raise ToolError(
+                f"{printable_name(entry.path)}: another process keeps its folder locked; try again later",
+                kind="FileBusy",
+                retryable=True,
+                acted="no",
+            )
+        time.sleep(0.01)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(entry.folder, fcntl.LOCK_UN)
+
+
+def _try_lock(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # some network file systems cannot lock a folder
+    return True
+
+
+@dataclass(frozen=True)
+class NewContent:
+    data: bytes
+    mode: int | None
+    """Permission bits. None for a new file."""
+
+
+def replace_in_folder(
+    stop: StopSignal, entry: FolderEntry, new: NewContent, is_due: Callable[[], bool] = lambda: True
+) -> bool:
+    """Replace a file, and return whether it was replaced.
+
+    `is_due` is asked when everything is written and no other file tool can replace the file.
+    """
+    folder, temporary = entry.folder, f".orga-{secrets.token_hex(8)}.tmp"
     try:
         with os.fdopen(os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder), "wb") as file:
-            file.write(data)
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
+            file.write(new.data)
+            if new.mode is not None:
+                os.fchmod(file.fileno(), new.mode)
             file.flush()
             os.fsync(file.fileno())
-        stop.begin_effect()
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        with _locked_folder(entry, stop):
+            replaces = is_due()
+            if replaces:
+                stop.begin_effect()
+                os.replace(temporary, entry.name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
+        _remove(temporary, folder)
         raise
+    if not replaces:
+        _remove(temporary, folder)
+        return False
     os.fsync(folder)
+    return True
+
+
+def _remove(temporary: str, folder: int) -> None:
+    with suppress(OSError):
+        os.unlink(temporary, dir_fd=folder)

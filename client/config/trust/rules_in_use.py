@@ -137,7 +137,7 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
 
 def _writing_tools(config: OrgaConfig) -> Iterator[tuple[str, Isolation | None]]:
     """Yield the tools by which some agent can write. Those that start programs come with their isolation."""
-    found: dict[str, Isolation | None] = {"write_file": None}
+    found: dict[str, Isolation | None] = {"write_file": None, "edit_file": None}
     if config.tools.commands.allow:
         found["run_command"] = config.tools.commands.sandbox.isolation
     for manifest in (file.manifest for file in configured_manifests(config)):

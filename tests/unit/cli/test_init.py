@@ -75,12 +75,13 @@ def test_without_options_the_new_file_only_reads_and_needs_no_trust(tmp_path: Pa
 def test_chosen_settings_are_trusted_until_they_change(tmp_path: Path, capsys: Shown) -> None:
     assert run_command(["init", "--write", "--commands", "git, pytest", "--json"]) == 0
     reported = json.loads(capsys.readouterr().out)
-    assert reported["tools"] == ["write_file", "run_command"]
+    assert reported["tools"] == ["write_file", "edit_file", "run_command"]
     assert [risk.partition(" = ")[0] for risk in reported["trusted"]] == [
         "agents.default.tools",
         "tools.commands.allow",
     ]
-    assert load_config().config.tools.options["write_file"].approval is True
+    options = load_config().config.tools.options
+    assert options["write_file"].approval is options["edit_file"].approval is True
     file = tmp_path / "orga.toml"
     file.write_text(file.read_text().replace('"git"', '"sh"'))
     assert run_command(["config", "show"]) in {0, 2}

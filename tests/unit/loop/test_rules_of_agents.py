@@ -107,6 +107,13 @@ async def test_write_file_refuses_rules(project: Path, path: str) -> None:
     assert {file: file.read_bytes() for file in project.rglob("*") if file.is_file()} == before
 
 
+@pytest.mark.parametrize("path", ["orga.toml", *RULES])
+async def test_edit_file_refuses_rules(project: Path, path: str) -> None:
+    before = (project / path).read_bytes()
+    error = await failure(tool_of("edit_file", project), path=path, old_text=before.decode()[:3] or "x", new_text="y")
+    assert (error.kind, (project / path).read_bytes()) == ("PathRefused", before)
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -357,6 +364,7 @@ async def test_a_missing_policy_folder_cannot_be_created(project: Path) -> None:
     [
         pytest.param('[agents.a]\ntools = ["read_file"]', None, id="no tool that writes"),
         pytest.param('[agents.a]\ntools = ["write_*"]', "write_file cannot change them", id="by a glob"),
+        pytest.param('[agents.a]\ntools = ["edit_file"]', "edit_file cannot change them", id="an editing tool"),
         pytest.param(
             '[agents.a]\ntools = ["run_command"]\n[tools.commands]\nallow = ["sh"]',
             "run_command can change them",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orga.activities.adapters.tools.edit_file import EditFile, EditRecords
 from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
@@ -44,6 +45,7 @@ def around(base: Path) -> dict[str, str]:
 TOOLS: dict[str, tuple[Callable[[FileRoot], Tool], dict[str, Any]]] = {
     "read_file": (ReadFile, {}),
     "write_file": (WriteFile, {"content": "x"}),
+    "edit_file": (lambda root: EditFile(root, EditRecords(None)), {"old_text": "s", "new_text": "x"}),
     "list_files": (ListFiles, {}),
     "search_text": (SearchText, {"query": "secret"}),
     "run_command": (lambda root: RunCommand(root, ["ls", "cat"]), {"command": ["ls"]}),

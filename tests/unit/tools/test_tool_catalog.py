@@ -21,6 +21,7 @@ EFFECTS = {
     "search_text": "read_only",
     "read_file": "read_only",
     "write_file": "idempotent",
+    "edit_file": "idempotent",
     "fetch_url": "read_only",
     "read_issue": "read_only",
     "read_pull_request": "read_only",
@@ -53,7 +54,7 @@ def test_a_catalog_finds_tools_by_name(tmp_path: Path) -> None:
     assert catalog["read_file"].spec.name == "read_file"
     assert "nothing" not in catalog
     assert list(catalog) == [name for name in EFFECTS if name != "run_command"]
-    assert len(catalog) == 7
+    assert len(catalog) == 8
 
 
 def test_two_tools_with_the_same_name_are_refused(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ async def test_a_tool_with_options_is_called_as_before(tmp_path: Path) -> None:
     [
         ("raed_file", "did you mean 'read_file'"),
         ("fetch", "did you mean 'fetch_url'"),
-        ("zzz", "there are: fetch_url, list_files"),
+        ("zzz", "there are: edit_file, fetch_url"),
     ],
 )
 def test_options_for_an_unknown_tool_suggest_the_nearest_name(tmp_path: Path, name: str, hint: str) -> None:

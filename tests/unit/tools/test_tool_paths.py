@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orga.activities.adapters.tools.edit_file import EditFile, EditRecords
 from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
@@ -15,6 +16,10 @@ from orga.activities.adapters.tools.write_file import WriteFile
 from tests.support.tools.calls import failure, result
 
 SECRET = "the secret outside"
+
+
+def an_editor(root: FileRoot) -> EditFile:
+    return EditFile(root, EditRecords(None))
 
 
 @pytest.fixture(name="base")
@@ -70,11 +75,16 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize("path", [*ESCAPES, *UNUSABLE])
-@pytest.mark.parametrize("tool", [ListFiles, ReadFile, WriteFile, SearchText])
+@pytest.mark.parametrize("tool", [ListFiles, ReadFile, WriteFile, SearchText, an_editor])
 async def test_a_path_that_leads_outside_is_refused(
     base: Path, path: str, tool: Callable[[FileRoot], ReadFile]
 ) -> None:
-    more = {"content": "x"} if tool is WriteFile else {"query": "secret"} if tool is SearchText else {}
+    needed: dict[object, dict[str, str]] = {
+        WriteFile: {"content": "x"},
+        SearchText: {"query": "secret"},
+        an_editor: {"old_text": "secret", "new_text": "x"},
+    }
+    more = needed.get(tool, {})
     error = await failure(tool(FileRoot(base)), path=path, **more)
 
     assert error.kind == "PathRefused"
@@ -109,6 +119,7 @@ async def test_a_path_never_goes_up(base: Path, path: str) -> None:
 async def test_nothing_is_written_outside(base: Path) -> None:
     for path in ("link/new.txt", "dangling", "../outside/new.txt", "docs/up/deep/new.txt"):
         await failure(WriteFile(FileRoot(base)), path=path, content="x")
+        await failure(an_editor(FileRoot(base)), path=path, old_text="x", new_text="y")
     assert sorted(p.name for p in (base.parent / "outside").iterdir()) == ["secret.txt"]
 
 
@@ -131,6 +142,7 @@ async def test_only_regular_files_are_opened(base: Path, kind: str, monkeypatch:
 
     assert "only regular files" in str(await failure(ReadFile(root), path=path))
     assert "only regular files" in str(await failure(WriteFile(root), path=path, content="x"))
+    assert "only regular files" in str(await failure(an_editor(root), path=path, old_text="x", new_text="y"))
 
 
 async def test_a_link_loop_is_refused(base: Path) -> None:
@@ -182,5 +194,6 @@ async def test_descriptors_are_closed(base: Path) -> None:
         await failure(ReadFile(root), path=path)
     await result(ReadFile(root), path="docs/a.md")
     await result(WriteFile(root), path="new/deep/x", content="x")
+    await result(an_editor(root), path="new/deep/x", old_text="x", new_text="y")
     await result(SearchText(root), query="inside")
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -1,0 +1,309 @@
+"""The `edit_file` tool, and the record of edits that keeps a repeated call from making its change twice."""
+
+import hashlib
+import os
+import re
+import sqlite3
+import stat
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from pydantic import Field
+from rapidfuzz import fuzz, process
+
+from orga.activities.adapters.tools.call_threads import StopSignal, run_stoppable
+from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.adapters.tools.read_file import is_binary
+from orga.activities.adapters.tools.root import (
+    FILE_THREADS,
+    FileRoot,
+    open_in_folder,
+    path_errors,
+    path_refusal,
+    printable_name,
+)
+from orga.activities.adapters.tools.write_file import FolderEntry, NewContent, replace_in_folder
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+
+_MAX_BYTES = 5_000_000
+_KEPT_S = 30 * 86_400
+"""Seconds. A run that is rewound later than this may repeat an edit."""
+
+_RETRY_S = 10.0
+"""Seconds in which an edit is repeated if others change the file while it is made."""
+
+_MAX_REPLACED = 100_000
+_MAX_PLACES = 1_000
+_MAX_SHOWN_PLACES = 10
+_MAX_SHOWN_LINES = 8
+_MAX_LINE_CHARS = 300
+_MIN_SIMILARITY = 60.0
+"""rapidfuzz score, from 0 to 100, from which a line is shown as the nearest one."""
+
+
+@dataclass(frozen=True)
+class _RecordedEdit:
+    before: bytes
+    after: bytes
+    """sha256 of the file before and after the edit."""
+    is_done: bool
+    """False if the worker may have ended before it replaced the file."""
+
+
+class EditRecords:
+    """The edits of this machine's workers, by idempotency key. Agents cannot write the file, so they cannot forge any.
+
+    An edit is recorded before the file is replaced. Then the content of the file shows whether that happened.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Keep the path of the database, which is made on first use. None keeps the records in memory."""
+        self._path = path
+        self._lock = Lock()
+        self._opened: sqlite3.Connection | None = None
+
+    def find(self, key: str) -> _RecordedEdit | None:
+        rows = self._execute("SELECT before, after, done FROM edits WHERE key = ?", key)
+        return _RecordedEdit(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+
+    def begin(self, key: str, before: bytes, after: bytes) -> None:
+        now = int(time.time())
+        self._execute("DELETE FROM edits WHERE at < ?", now - _KEPT_S)
+        self._execute("INSERT OR REPLACE INTO edits VALUES (?, ?, ?, 0, ?)", key, before, after, now)
+
+    def remove(self, key: str) -> None:
+        """Forget an edit that was not made."""
+        self._execute("DELETE FROM edits WHERE key = ?", key)
+
+    def finish(self, key: str) -> None:
+        """Mark the edit as done. It is recorded already, so a failure is no error of the call."""
+        with suppress(ToolError):
+            self._execute("UPDATE edits SET done = 1 WHERE key = ?", key)
+
+    def _execute(self, statement: str, *values: object) -> list[Any]:
+        try:
+            with self._lock:
+                return self._database().execute(statement, values).fetchall()
+        except (sqlite3.Error, OSError) as error:
+            why = f"the record of edits {self._path} cannot be used: {error}; make its folder writable"
+            raise ToolError(why, kind="RecordError", retryable=True, acted="no") from error
+
+    def _database(self) -> sqlite3.Connection:
+        if self._opened is None:
+            if self._path:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            opened = sqlite3.connect(
+                self._path or ":memory:", timeout=10, isolation_level=None, check_same_thread=False
+            )
+            columns = "key TEXT PRIMARY KEY, before BLOB, after BLOB, done INTEGER, at INTEGER"
+            opened.execute(f"CREATE TABLE IF NOT EXISTS edits ({columns})")
+            opened.execute("CREATE INDEX IF NOT EXISTS edits_by_time ON edits (at)")
+            self._opened = opened
+        return self._opened
+
+
+class _EditParameters(Parameters):
+    path: str = Field(description="File to edit, relative to the root.")
+    old_text: str = Field(
+        min_length=1,
+        description="Text to replace, exactly as in the file, without line numbers. It has to be in the file once.",
+    )
+    new_text: str = Field(description="Text to put in its place; empty removes it.")
+    replace_all: bool = Field(default=False, description="Replace every occurrence.")
+
+
+class EditFile:
+    """Replaces a text in a file and keeps all other bytes. Line ends are those of the file."""
+
+    def __init__(self, root: FileRoot, records: EditRecords) -> None:
+        self._root = root
+        self._records = records
+        self.spec = ToolSpec(
+            name="edit_file",
+            description=(
+                "Replace a text in a text file by another one. "
+                "Refused unless `old_text` is in the file exactly once, or `replace_all` is true."
+            ),
+            parameters=_EditParameters.json_schema(),
+            effect="idempotent",
+            main_argument="path",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Make the edit, unless an earlier attempt of this call has made it."""
+        parameters = _EditParameters.parse(arguments)
+        edit = _TextEdit.parse(parameters)
+        return ToolOutput(content=await run_stoppable(FILE_THREADS, self._edit, parameters.path, edit, context))
+
+    def _edit(self, stop: StopSignal, path: str, edit: "_TextEdit", context: ToolContext) -> str:
+        place = self._root.locate(path)
+        if not place.name:
+            raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
+        ends = time.monotonic() + _RETRY_S
+        with path_errors(path), self._root.folder_to_write(path, place, makes_folders=False) as folder:
+            while (edited := self._edit_once(stop, FolderEntry(path, folder, place.name), edit, context)) is None:
+                if time.monotonic() > ends:
+                    why = "it keeps changing; try again later"
+                    raise ToolError(f"{printable_name(path)}: {why}", kind="FileBusy", retryable=True, acted="no")
+        return edited
+
+    def _edit_once(self, stop: StopSignal, entry: FolderEntry, edit: "_TextEdit", context: ToolContext) -> str | None:
+        """Return the result, or None if somebody else has changed the file meanwhile."""
+        path = entry.path
+        with open_in_folder(path, entry.name, entry.folder) as file:
+            status = os.fstat(file.fileno())
+            data = file.read(_MAX_BYTES + 1)
+        _refuse_uneditable(path, data)
+        key, before = context.idempotency_key, hashlib.sha256(data).digest()
+        recorded = self._records.find(key)
+        if recorded and before != recorded.before:
+            return _repeated_edit_text(path, before, recorded)
+        text = _NormalisedText(data)
+        if recorded is None and context.attempt > 1 and edit.may_be_made(text.data):
+            raise _unknown_outcome(path)
+        places = _checked_places(path, text, edit)
+        edited = text.replaced(places, edit)
+        _refuse_too_large(path, edited)
+        self._records.begin(key, before, hashlib.sha256(edited).digest())
+        new = NewContent(edited, stat.S_IMODE(status.st_mode))
+        if not replace_in_folder(stop, entry, new, lambda: _is_unchanged(status, entry)):
+            self._records.remove(key)
+            return None
+        self._records.finish(key)
+        where = f"line {text.line_number(places[0])}" if len(places) == 1 else f"{len(places):,} places"
+        return f"Edited {printable_name(path)} ({where}, {len(edited):,} bytes)"
+
+
+def _is_unchanged(status: os.stat_result, entry: FolderEntry) -> bool:
+    now = os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
+    return all(getattr(now, key) == getattr(status, key) for key in ("st_dev", "st_ino", "st_size", "st_mtime_ns"))
+
+
+@dataclass(frozen=True)
+class _TextEdit:
+    r"""An edit with `\n` as line ends, in UTF-8."""
+
+    old: bytes
+    new: bytes
+    replaces_all: bool
+
+    @classmethod
+    def parse(cls, parameters: _EditParameters) -> "_TextEdit":
+        old, new = (_encoded_text(name, getattr(parameters, name)) for name in ("old_text", "new_text"))
+        if old == new:
+            raise ToolError("old_text and new_text are equal; there is nothing to edit", kind="InvalidArguments")
+        return cls(old, new, parameters.replace_all)
+
+    def may_be_made(self, text: bytes) -> bool:
+        """Return whether the text can be the result of the edit."""
+        return self.new in text and (self.old not in text or self.old in self.new)
+
+
+def _encoded_text(name: str, text: str) -> bytes:
+    try:
+        return text.replace("\r\n", "\n").encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"{name} is not valid Unicode at character {error.start}", kind="InvalidArguments") from None
+
+
+class _NormalisedText:
+    r"""A file's bytes with `\n` as line ends, and the way back to its own."""
+
+    def __init__(self, original: bytes) -> None:
+        self._original = original
+        self.data = original.replace(b"\r\n", b"\n")
+        self._shifted = [found.start() - index for index, found in enumerate(re.finditer(b"\r\n", original))]
+        r"""Where a `\n` of `data` is `\r\n` in the file."""
+
+    def occurrences(self, wanted: bytes, step: int) -> Iterator[int]:
+        """Yield the offsets of a text. The search goes on `step` bytes after each."""
+        at = self.data.find(wanted)
+        while at >= 0:
+            yield at
+            at = self.data.find(wanted, at + step)
+
+    def line_number(self, offset: int) -> int:
+        return self.data.count(b"\n", 0, offset) + 1
+
+    def replaced(self, places: list[int], edit: _TextEdit) -> bytes:
+        """Return the file with the new text in these places. The rest of the file keeps its bytes."""
+        has_crlf = len(self._shifted) * 2 > self.data.count(b"\n")
+        new = edit.new.replace(b"\n", b"\r\n") if has_crlf else edit.new
+        parts: list[bytes] = []
+        end = 0
+        for place in places:
+            parts += [self._original[end : self._original_offset(place)], new]
+            end = self._original_offset(place + len(edit.old))
+        return b"".join([*parts, self._original[end:]])
+
+    def _original_offset(self, offset: int) -> int:
+        return offset + bisect_left(self._shifted, offset)
+
+
+def _refuse_uneditable(path: str, data: bytes) -> None:
+    if is_binary(data):
+        raise path_refusal(path, "it is a binary file and cannot be edited as text; use another file", "BinaryFile")
+    _refuse_too_large(path, data)
+
+
+def _refuse_too_large(path: str, data: bytes) -> None:
+    if len(data) > _MAX_BYTES:
+        raise path_refusal(path, f"it has more than {_MAX_BYTES:,} bytes; edit a smaller file", "FileTooLarge")
+
+
+def _repeated_edit_text(path: str, now: bytes, recorded: _RecordedEdit) -> str:
+    """Return the result of a call whose file is not as it was. Raise ToolError if nobody can know who changed it."""
+    if now != recorded.after and not recorded.is_done:
+        raise _unknown_outcome(path)
+    return f"Edited {printable_name(path)}: an earlier attempt of this call has made the edit, so it was not repeated"
+
+
+def _unknown_outcome(path: str) -> ToolError:
+    why = "an earlier attempt of this call may have made the edit; read the file before you edit it again"
+    return ToolError(f"{printable_name(path)}: {why}", kind="OutcomeUnknown", acted="maybe")
+
+
+def _checked_places(path: str, text: _NormalisedText, edit: _TextEdit) -> list[int]:
+    """Return the offsets to replace. Raise ToolError if there is none, or more than the call allows."""
+    if edit.replaces_all:
+        places = list(islice(text.occurrences(edit.old, len(edit.old)), _MAX_REPLACED + 1))
+        if len(places) > _MAX_REPLACED:
+            why = f"old_text is in the file more than {_MAX_REPLACED:,} times; replace a longer text"
+            raise path_refusal(path, why, "TooManyPlaces")
+    else:
+        places = list(islice(text.occurrences(edit.old, 1), _MAX_PLACES))  # overlapping ones are ambiguous, too
+    if not places:
+        why = "old_text is not in the file; read it again and copy the text exactly, without line numbers"
+        raise path_refusal(path, why + _nearest_lines(text.data, edit.old), "TextNotFound")
+    if len(places) > 1 and not edit.replaces_all:
+        lines = list(dict.fromkeys(text.line_number(place) for place in places[:_MAX_SHOWN_PLACES]))
+        more = " and more" if len(places) > _MAX_SHOWN_PLACES else ""
+        count = f"{_MAX_PLACES:,} times or more" if len(places) == _MAX_PLACES else f"{len(places)} times"
+        where = f"in line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more}"
+        why = f"old_text is in the file {count}, {where}; add the lines around it, or set replace_all to true"
+        raise path_refusal(path, why, "TextNotUnique")
+    return places
+
+
+def _nearest_lines(data: bytes, old: bytes) -> str:
+    """Return the lines that are most like the longest line of a missing text, or nothing if none is."""
+    wanted = old.decode(errors="replace").split("\n")
+    index = max(range(len(wanted)), key=lambda number: len(wanted[number].strip()))
+    lines = data.decode(errors="replace").split("\n")
+    choices = [line.strip()[:_MAX_LINE_CHARS] for line in lines]
+    longest = wanted[index].strip()[:_MAX_LINE_CHARS]
+    found = process.extractOne(longest, choices, scorer=fuzz.ratio, score_cutoff=_MIN_SIMILARITY) if longest else None
+    if found is None:
+        return ""
+    first = max(int(found[2]) - index, 0)
+    shown = lines[first : first + min(len(wanted), _MAX_SHOWN_LINES)]
+    numbered = [f"{number}\t{line[:_MAX_LINE_CHARS]}" for number, line in enumerate(shown, first + 1)]
+    return "\n".join([". The nearest place is:", *numbered])
