@@ -16,6 +16,7 @@ from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
 from orga.workflows.types.conversation import is_dropped_last, latest_turn
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited_text
 
@@ -68,6 +69,12 @@ def _critic_models(setup: Setup, critic: Critic) -> tuple[str, ...]:
     return (critic.model,) if critic.model and key not in setup.tiers else setup.models_for(key)
 
 
+def _critic_settings(setup: Setup, critic: Critic) -> ModelSettings:
+    """Return the critic's own settings, and else those of its tier or of the run."""
+    has_own_model = critic.model is not None and critic.tier_key not in setup.tiers
+    return critic.or_else(setup.config if has_own_model else setup.settings_for(critic.tier_key))
+
+
 def _model_request(context: ModelContext, critic: Critic, request: CritiqueRequest) -> ModelRequest:
     setup = context.setup
     return ModelRequest(
@@ -75,7 +82,7 @@ def _model_request(context: ModelContext, critic: Critic, request: CritiqueReque
         system=tuple(filter(None, (_instructions(critic, request.tool), critic.instructions))),
         messages=(Message.of("user", _review_prompt(context, critic, request)),),
         tool_choice="none",
-        temperature=setup.config.temperature,
+        settings=_critic_settings(setup, critic),
         max_output_tokens=request.max_output_tokens or critic.max_output_tokens,
         output_schema=verdict_schema(critic),
     )

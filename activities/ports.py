@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.model_settings import NO_SETTINGS, ModelSettings
 from orga.workflows.types.past import ForkInput, GoalForkInput
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -32,8 +33,8 @@ class ModelRequest:
     messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
-    temperature: float | None = None
-    """Sent unless it is None. 0.0 is sent too."""
+    settings: ModelSettings = NO_SETTINGS
+    """Settings of the call. None is not sent."""
     max_output_tokens: int = 4096
     stop: tuple[str, ...] = ()
     output_schema: dict[str, Any] | None = None

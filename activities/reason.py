@@ -101,7 +101,7 @@ def _model_request(context: ModelContext, request: SummariseRequest, limit: int)
         system=(INSTRUCTIONS.format(words=limit // 2),),
         messages=(Message.of("user", f"The agent's task:\n{task}\n\nSum up these messages:\n{text}"),),
         tool_choice="none",
-        temperature=setup.config.temperature,
+        settings=setup.settings_for(),
         max_output_tokens=limit,
     )
 

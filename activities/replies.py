@@ -132,6 +132,7 @@ def _with_sane_metadata(reply: Reply) -> Reply:
             input_tokens=min(max(used.input_tokens, 0), MAX_COUNT),
             output_tokens=min(max(used.output_tokens, 0), MAX_COUNT),
             cached_input_tokens=min(max(used.cached_input_tokens, 0), MAX_COUNT),
+            thinking_tokens=min(max(used.thinking_tokens, 0), MAX_COUNT),
         ),
         cost_usd=cost if cost is not None and isfinite(cost) and cost >= 0 else None,
         model=None if reply.model is None else _bounded_name(reply.model, "unnamed"),

@@ -30,8 +30,8 @@ def model_span(setup: Setup, request: ModelRequest) -> Generator[ReplyRecorder]:
         names.REQUEST_MODEL: request.model,
     }
     about = asked | {names.AGENT: setup.agent, names.REQUEST_MAX_TOKENS: request.max_output_tokens}
-    if request.temperature is not None:
-        about[names.REQUEST_TEMPERATURE] = request.temperature
+    if request.settings.temperature is not None:
+        about[names.REQUEST_TEMPERATURE] = request.settings.temperature
 
     def record_end(seconds: float, failure: str) -> None:
         record(names.MODEL_DURATION, seconds, asked | ({names.ERROR: failure} if failure else {}))
@@ -59,6 +59,8 @@ def _record_reply(span: Span, reply: Reply, asked: Mapping[str, AttributeValue],
     span.set_attribute(names.INPUT_TOKENS, usage.input_tokens)
     span.set_attribute(names.CACHED_TOKENS, usage.cached_input_tokens)
     span.set_attribute(names.OUTPUT_TOKENS, usage.output_tokens)
+    if usage.thinking_tokens:
+        span.set_attribute(names.THINKING_TOKENS, usage.thinking_tokens)
     answered = {**asked, names.RESPONSE_MODEL: reply.model or asked[names.REQUEST_MODEL]}
     span.set_attribute(names.RESPONSE_MODEL, answered[names.RESPONSE_MODEL])
     record(names.TOKEN_USAGE, usage.input_tokens, {**answered, names.TOKEN_TYPE: "input"})

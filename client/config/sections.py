@@ -24,9 +24,10 @@ from orga.workflows.types.control import ControlTerms
 from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, DeliveryKind, DeliveryName
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName, PromptTemplates
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import CheckedInput, replace_differing_fields, replace_fields
-from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in_model_name
+from orga.workflows.types.tiers import GoalTiers, ModelTiers, TierName, tier_in_model_name
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.mcp import McpServer, Variable
 from orga.workflows.types.tool_calls.sandbox import ConfiguredPath, PathOrGlob, Sandbox
@@ -219,6 +220,8 @@ class ModelsConfig(CheckedInput):
     `offline:extractive`."""
     tiers: ModelTiers = ModelTiers()
     """`light = ["provider:model", ...]`: the models of `tier:light`, in fallback order."""
+    tier_settings: dict[TierName, ModelSettings] = {}
+    """`heavy = { effort = "high" }`: settings of model calls by tier."""
     base_urls: dict[str, str] = {}
     """URLs by provider: `openai-compatible = "http://localhost:8000/v1"`."""
     breaker: CircuitOptions = CircuitOptions()

@@ -100,7 +100,7 @@ class ResponseFold:
                 "input_tokens": usage.input_tokens,
                 "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
                 "output_tokens": usage.output_tokens,
-                "output_tokens_details": {"reasoning_tokens": 0},
+                "output_tokens_details": {"reasoning_tokens": usage.thinking_tokens},
                 "total_tokens": usage.total_tokens,
             },
         }

@@ -53,6 +53,8 @@ class TimelineUsage(Record):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_input_tokens: int = 0
+    thinking_tokens: int = 0
+    """Part of `output_tokens`."""
     cost_usd: float | None = None
 
 

@@ -210,6 +210,7 @@ def _total_usage(replies: Sequence[Reply]) -> Usage:
         input_tokens=sum(each.input_tokens for each in stated),
         output_tokens=sum(each.output_tokens for each in stated),
         cached_input_tokens=sum(each.cached_input_tokens for each in stated),
+        thinking_tokens=sum(each.thinking_tokens for each in stated),
         estimated=any(each.estimated for each in stated),
     )
 

@@ -223,6 +223,7 @@ def configured_parts(
             prompts=goals.prompts.templates,
             pipelines=changed.pipelines,
             embedder=changed.knowledge.embedder,
+            tier_settings=changed.models.tier_settings,
         )
 
     agents: Agents = agents_of(config)

@@ -184,6 +184,7 @@ CARRIED_PARTS = (
                 "tool_calls",
                 "carried_by",
                 "repairs",
+                "thinking_cuts",
                 "paused",
             ),
             *(

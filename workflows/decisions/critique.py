@@ -100,6 +100,7 @@ def summed_usage(before: Usage | None, usage: Usage) -> Usage:
         input_tokens=before.input_tokens + usage.input_tokens,
         output_tokens=before.output_tokens + usage.output_tokens,
         cached_input_tokens=before.cached_input_tokens + usage.cached_input_tokens,
+        thinking_tokens=before.thinking_tokens + usage.thinking_tokens,
         estimated=before.estimated or usage.estimated,
     )
 

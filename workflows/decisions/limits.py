@@ -6,12 +6,15 @@ from collections.abc import Callable
 from datetime import datetime
 from math import ceil
 from shlex import quote
+from typing import TypeVar
 
 from orga.workflows.decisions.control import notifications
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.types.control import Stop
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
 from orga.workflows.types.limits import LIMITS, BudgetExtension, Budgets, SentExtension
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.model_settings import Effort
 from orga.workflows.types.questions import Question, ShownQuestion
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.state import AgentState
@@ -77,8 +80,33 @@ def server_timeout_seconds(state: AgentState, now: datetime) -> int:
 
 
 def output_allowance(state: AgentState, config: LoopConfig) -> int:
-    """Return the tokens for the next reply: the rest of the total, at most one reply's limit."""
-    return max(min(config.max_total_tokens - state.usage.total_tokens, config.max_output_tokens), 1)
+    """Return the tokens for the next reply: the rest of the total, at most one reply's limit.
+
+    After replies that were only thinking, that limit is higher.
+    """
+    room = config.max_output_tokens * (1, 2, 4, 4)[state.thinking_cuts]
+    return max(min(config.max_total_tokens - state.usage.total_tokens, room), 1)
+
+
+S = TypeVar("S", bound=AgentState)
+
+OWN_LIMIT_SHARE = 0.9
+"""A reply that was cut below this share of its limit has reached the model's own limit. More room is no help then."""
+
+
+def with_thinking_cut(state: S, reply: Reply) -> S:
+    """Return the state before `reply` is counted, with what is done if it is only thinking until the output limit."""
+    steps = 0
+    if reply.is_only_thinking:
+        asked, tokens = output_allowance(state, state.config), reply.usage.output_tokens
+        is_own_limit = not reply.usage.estimated and tokens < asked * OWN_LIMIT_SHARE
+        steps = 1 if not state.thinking_cuts and not is_own_limit else min(max(state.thinking_cuts, 1) + 1, 3)
+    return state if steps == state.thinking_cuts else state.with_dialogue(thinking_cuts=steps)
+
+
+def lowered_effort(state: AgentState) -> Effort | None:
+    """Return the effort for the next reply, or None for the usual one."""
+    return (None, None, "low", "none")[state.thinking_cuts]
 
 
 def budgets(state: AgentState, now: datetime) -> Budgets:

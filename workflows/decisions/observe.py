@@ -13,6 +13,7 @@ from orga.workflows.decisions.conversation import (
     news_bytes_left,
     with_message,
 )
+from orga.workflows.decisions.limits import with_thinking_cut
 from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes, with_counted_calls
 from orga.workflows.decisions.tool_calls.repeated_calls import answer_denial_name, with_streaks
@@ -30,12 +31,16 @@ from orga.workflows.types.usage import ToolCallCounts
 MAX_REPAIRS_IN_A_ROW = 2
 """Unusable replies in a row that get feedback. One more ends the run as `error`."""
 
-ReplyKind = Literal["calls", "answer", "cut_answer", "cut_data", "cut_calls", "blank", "refusal", "content_filter"]
+ReplyKind = Literal[
+    "calls", "answer", "cut_answer", "cut_data", "cut_calls", "cut_thinking", "blank", "refusal", "content_filter"
+]
 
 _FEEDBACK: dict[ReplyKind, str] = {
     "cut_answer": "Your reply was cut at the output limit. Go on exactly where it stops; repeat nothing.",
     "cut_data": "Your reply was cut at the output limit, so its JSON is not whole. Answer again, shorter.",
     "cut_calls": "Your reply was cut at the output limit, so none of its calls was run. Make fewer or shorter calls.",
+    "cut_thinking": "Your reply was only thinking, until it was cut at the output limit. Think less, and then call a "
+    "tool or give the final answer as text.",
     "blank": "Your reply was empty. Either call a tool or give the final answer as text.",
     "refusal": "You declined. If a part of the task can be done, do that part; else say what prevents it.",
     "content_filter": "Your reply was withheld by the provider's content filter. Put it another way.",
@@ -45,6 +50,8 @@ _DETAIL: dict[ReplyKind, str] = {
     "cut_answer": "the answer is cut at the output limit",
     "cut_data": "the answer is cut at the output limit, again and again, so it fits no output schema",
     "cut_calls": "truncated tool call: the model's reply was cut at the output limit, again and again",
+    "cut_thinking": "the model only thinks until its reply is cut at the output limit, again and again; raise "
+    "max_output_tokens, or set a lower effort",
     "blank": "blank reply: the model returned neither text nor a tool call, again and again",
     "refusal": "refusal: the model declined",
     "content_filter": "content filter: the provider withheld the model's reply",
@@ -86,7 +93,7 @@ def _reply_kind(reply: Reply) -> ReplyKind:
     if reply.calls:
         return "cut_calls" if reply.finish == "length" else "calls"
     if not reply.text.strip():
-        return "blank"
+        return "cut_thinking" if reply.is_only_thinking else "blank"
     return "cut_answer" if reply.finish == "length" else "answer"
 
 
@@ -103,6 +110,7 @@ MAX_OUTPUT_BYTES = 600_000
 
 def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> AgentState:
     """Count a reply: its tokens, cost and iteration. `conversation` is what the model has seen by now."""
+    state = with_thinking_cut(state, reply)
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
     return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 

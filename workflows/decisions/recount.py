@@ -185,6 +185,7 @@ class ResultRecount:
             "input_tokens",
             "output_tokens",
             "cached_input_tokens",
+            "thinking_tokens",
             "total_tokens",
             "model_calls",
             "estimated_calls",

@@ -159,8 +159,9 @@ def _inline_code(text: str) -> str:
 def usage_text(usage: UsageTotals) -> str:
     calls = "model call" if usage.model_calls == 1 else "model calls"
     guessed = f" ({usage.estimated_calls} of them estimated)" if usage.estimated_calls else ""
+    thought = f" ({usage.thinking_tokens} of them thinking)" if usage.thinking_tokens else ""
     cost = "" if usage.cost_usd is None else f", {usage.cost_usd:.4f} USD"
-    return f"{usage.total_tokens} tokens in {usage.model_calls} {calls}{guessed}{cost}"
+    return f"{usage.total_tokens} tokens{thought} in {usage.model_calls} {calls}{guessed}{cost}"
 
 
 MAX_GATHERED_BYTES = 20_000

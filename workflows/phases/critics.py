@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orga.workflows.decisions import critique, observe
 from orga.workflows.decisions.critique import (
@@ -150,14 +150,14 @@ async def _ask_critic(run: Run, subject: ReviewSubject, number: int, problem: st
 
 def _model_call(run: Run, subject: ReviewSubject, number: int, problem: str) -> ModelCall:
     state, critic = run.state, subject.critic
+    given: dict[str, Any] = {name: text for name, text in (("tool", subject.tool), ("problem", problem)) if text}
     request = CritiqueRequest(
         iteration=state.iteration,
         context=ContextRef(head=short_digest(state.conversation.digest)),
         critic=critic.name,
         subject=subject.text,
-        max_output_tokens=min(critic.max_output_tokens, output_allowance(state, run.config)),
-        **({"tool": subject.tool} if subject.tool else {}),
-        **({"problem": problem} if problem else {}),
+        max_output_tokens=min(critic.max_output_tokens * 4**number, output_allowance(state, run.config)),
+        **given,
     )
     iteration, _, index = subject.place.partition(".")
     parts = [iteration, "critic", critic.name, *([index] if index else []), *(["again"] if number else [])]

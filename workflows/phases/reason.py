@@ -24,7 +24,7 @@ from orga.workflows.decisions.conversation import (
     with_calibration,
     with_frame_size,
 )
-from orga.workflows.decisions.limits import output_allowance, server_timeout_seconds, stop_reason
+from orga.workflows.decisions.limits import lowered_effort, output_allowance, server_timeout_seconds, stop_reason
 from orga.workflows.decisions.observe import ClassifiedReply, classify_reply
 from orga.workflows.decisions.refused_content import (
     with_new_replaced,
@@ -242,6 +242,7 @@ def _prompt_request(run: Run, turn: ModelPrompt, context: ContextRef) -> ReasonR
     if not state.conversation.sent:
         request = request.with_setup(short_digest(record_digest(run.setup)))
     allowance = output_allowance(state, config)
-    if allowance < config.max_output_tokens:
+    if allowance != config.max_output_tokens:
         request = request.with_max_output_tokens(allowance)
-    return request
+    effort = lowered_effort(state)
+    return request if effort is None else request.with_effort(effort)

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.input import LoopConfig, Name
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.record import CheckedInput, replace_differing_fields, replace_fields
 from orga.workflows.types.tool_calls.decision import CheckedDecision, DecisionName
 from orga.workflows.types.tool_calls.delegation import Delegate
@@ -62,7 +63,7 @@ class ModelAsker(NamedTuple):
     """`provider:model` or `tier:NAME`. None takes the run's model."""
 
 
-class Critic(CheckedInput):
+class Critic(ModelSettings):
     """One critic. With a rubric a model reviews, and `person` is its substitute. Without one the person reviews."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")

@@ -12,6 +12,7 @@ from typing import Any, Self
 from pydantic import BaseModel, model_serializer, model_validator
 
 from orga.workflows.types.messages import Message, Ranges, messages_without, shortened_message, with_masks
+from orga.workflows.types.model_settings import Effort
 from orga.workflows.types.record import Record, replace_fields
 
 EMPTY_DIGEST = ""
@@ -183,10 +184,16 @@ class ReasonRequest(Record):
     """Reference of the `Setup`. Only the first call has it, since the setup never changes."""
     context: ContextRef
     max_output_tokens: int | None = None
-    """Set if fewer tokens are left than the config allows for a reply."""
+    """Set if fewer tokens are left than the config allows for a reply, or if a reply that was only thinking needs more.
+    """
+    effort: Effort | None = None
+    """Set if the model has to think less, because its replies were only thinking."""
 
     def with_setup(self, setup: str) -> Self:
         return replace_fields(self, {"setup": setup})
 
     def with_max_output_tokens(self, tokens: int) -> Self:
         return replace_fields(self, {"max_output_tokens": tokens})
+
+    def with_effort(self, effort: Effort) -> Self:
+        return replace_fields(self, {"effort": effort})

@@ -14,6 +14,7 @@ from orga.workflows.types import limits
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.knowledge import DEFAULT_RECALLED, DEFAULT_THRESHOLD
 from orga.workflows.types.messages import Message, Role
+from orga.workflows.types.model_settings import Effort, ModelSettings
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, check_input, replace_fields
 from orga.workflows.types.text import LinearPattern
@@ -343,7 +344,7 @@ class PreHydration(CheckedInput):
     """Tokens of all resolved content, at 4 bytes a token."""
 
 
-class LoopConfig(CheckedInput):
+class LoopConfig(ModelSettings):
     """Limits and settings of one run. A limit is reached at `>=` and checked before each reasoning step."""
 
     max_iterations: limits.IterationLimit = 25
@@ -485,6 +486,8 @@ class LoopSettings(TypedDict, total=False):
     max_concurrent_tools: int
     context_token_budget: int
     temperature: float | None
+    effort: Effort | None
+    thinking_tokens: int | None
     max_output_tokens: int
     max_delegation_depth: int
     max_cost_usd: float | None

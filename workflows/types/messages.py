@@ -198,6 +198,11 @@ class Reply(HasParts, Record):
         parts = of_parts.usual_parts(text, calls, blocks)
         return cls(parts=parts, **fields) if parts else cls(**fields)
 
+    @property
+    def is_only_thinking(self) -> bool:
+        """True if the output limit cut it before any text or call."""
+        return self.finish == "length" and not self.calls and not self.text.strip()
+
     def with_differences(self, **changes: Unpack[ReplyChanges]) -> Self:
         return replace_differing_fields(self, changes)
 

@@ -10,6 +10,7 @@ from orga.workflows.types.goals.requests import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.model_settings import NO_SETTINGS, ModelSettings
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tiers import RUN_TIER, Tier
@@ -109,6 +110,16 @@ class Setup(Record):
         """Return the models to ask, in fallback order. If `what` has no tier of its own, they are the run's."""
         tier = self.tiers.get(what) or self.tiers.get(RUN_TIER)
         return tier.models if tier else (self.model,)
+
+    def settings_for(self, what: str = RUN_TIER) -> ModelSettings:
+        """Return the settings of a model call. If `what` has a tier of its own, that tier's settings come first.
+
+        Otherwise those of the run and its agent come first, and the run's tier has the rest.
+        """
+        own, tier = self.tiers.get(what), self.tiers.get(RUN_TIER)
+        if own is not None and what != RUN_TIER:
+            return (own.settings or NO_SETTINGS).or_else(self.config)
+        return self.config.or_else((tier and tier.settings) or NO_SETTINGS)
 
     def with_agent(
         self, agent: str, model: str, instructions: str, tools: tuple[ToolSpec, ...], config: LoopConfig

@@ -71,6 +71,7 @@ class DialogueChanges(TypedDict, total=False):
     refused: str
     partial: str
     repairs: int
+    thinking_cuts: int
     critiques: dict[str, int]
     taint: tuple[str, ...]
     recollection: Recollection
@@ -92,6 +93,10 @@ class Dialogue(Record):
     """The answer that is being continued after the output limit cut it."""
     repairs: int = 0
     """Unusable replies in a row."""
+    thinking_cuts: int = 0
+    """What is done about replies that are only thinking: 1 gives the next reply twice the room, 2 gives it four times
+    the room and low effort, 3 turns thinking off. 0 after any other reply.
+    """
     critiques: dict[str, int] = {}
     """Times in a row that a critic has sent the model back, by critic."""
     taint: tuple[str, ...] = ()

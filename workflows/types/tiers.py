@@ -1,12 +1,13 @@
 """Tiers of models: a name for a strength, and the models of that strength, which replace each other."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field
 
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.providers import model_name_problem
-from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 TierName = Literal["local", "light", "medium", "heavy"]
 
@@ -113,3 +114,8 @@ class Tier(Record):
     """`provider:model`, in fallback order."""
     is_default: bool = False
     """True if it is the default model, because no tier is configured."""
+    settings: ModelSettings | None = None
+    """The tier's own settings of model calls, if it has any."""
+
+    def with_settings(self, settings: ModelSettings) -> Self:
+        return replace_fields(self, {"settings": settings})

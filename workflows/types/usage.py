@@ -1,5 +1,6 @@
 """Tokens, calls and cost of a run, and prices."""
 
+from collections.abc import Set
 from typing import Any, Self, TypedDict, Unpack
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -11,6 +12,7 @@ class UsageChanges(TypedDict, total=False):
     input_tokens: int
     output_tokens: int
     cached_input_tokens: int
+    thinking_tokens: int
     estimated: bool
 
 
@@ -20,6 +22,8 @@ class Usage(Record):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_input_tokens: int = 0
+    thinking_tokens: int = 0
+    """Part of `output_tokens`. Written only if not 0."""
     estimated: bool = False
     """True if some numbers are estimates, because the provider reported none. Written only if true."""
 
@@ -27,8 +31,8 @@ class Usage(Record):
         return replace_differing_fields(self, changes)
 
     @model_serializer(mode="wrap")
-    def _omit_false_estimated(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _omit_unless(self.estimated, "estimated", serialize(self))
+    def _omit_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_zeros(serialize(self), {"thinking_tokens", "estimated"})
 
 
 class UsageTotals(Record):
@@ -42,6 +46,8 @@ class UsageTotals(Record):
     cost_usd: float | None = None
     estimated_calls: int = 0
     """Model calls whose tokens and cost are estimates, because the provider reported none. Written only if not 0."""
+    thinking_tokens: int = 0
+    """Part of `output_tokens`. Written only if not 0."""
 
     def plus(self, usage: Usage, cost_usd: float | None) -> "UsageTotals":
         return UsageTotals(
@@ -52,6 +58,7 @@ class UsageTotals(Record):
             model_calls=self.model_calls + 1,
             cost_usd=self.cost_usd if cost_usd is None else (self.cost_usd or 0.0) + cost_usd,
             estimated_calls=self.estimated_calls + usage.estimated,
+            thinking_tokens=self.thinking_tokens + usage.thinking_tokens,
         )
 
     def plus_totals(self, other: "UsageTotals") -> "UsageTotals":
@@ -65,15 +72,16 @@ class UsageTotals(Record):
             model_calls=self.model_calls + other.model_calls,
             cost_usd=sum(costs) if costs else None,
             estimated_calls=self.estimated_calls + other.estimated_calls,
+            thinking_tokens=self.thinking_tokens + other.thinking_tokens,
         )
 
     @model_serializer(mode="wrap")
-    def _omit_zero_estimated_calls(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _omit_unless(bool(self.estimated_calls), "estimated_calls", serialize(self))
+    def _omit_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_zeros(serialize(self), {"thinking_tokens", "estimated_calls"})
 
 
-def _omit_unless(is_written: bool, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return fields if is_written else {key: value for key, value in fields.items() if key != name}
+def _without_zeros(fields: dict[str, Any], names: Set[str]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value or key not in names}
 
 
 _ALWAYS_WRITTEN = frozenset({"proposed", "run", "denied", "failed"})

@@ -12,11 +12,12 @@ from orga.activities.adapters.agents.agent_problems import (
     cost_refusal,
     embedder_refusal,
     model_refusal,
+    thinking_refusal,
 )
 from orga.activities.adapters.agents.named_tools import acting_lookup_faults, config_tools, unknown_tool_lines
 from orga.activities.adapters.agents.offered_tools import offered_tools
 from orga.activities.adapters.agents.pipelines import NO_PIPELINES, ConfiguredPipelines, pipeline_problems
-from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
+from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS, NO_TIER_SETTINGS, NO_TIERS, ModelChoice
 from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING
 from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 from orga.activities.adapters.schemas.arguments import schema_problem
@@ -27,10 +28,11 @@ from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.requests import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.limits import Ceiling
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.text import known_names_hint
-from orga.workflows.types.tiers import LOCAL_TIER, GoalTiers, ModelTiers
+from orga.workflows.types.tiers import LOCAL_TIER, GoalTiers, ModelTiers, TierName
 from orga.workflows.types.tool_calls.gate import is_same_policy, policy_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -133,6 +135,7 @@ class ConfiguredAgents:
         prompts: PromptTemplates | None = None,
         pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
         embedder: str = HASHING,
+        tier_settings: Mapping[TierName, ModelSettings] = NO_TIER_SETTINGS,
     ) -> None:
         """Check delegates and pipelines.
 
@@ -150,13 +153,14 @@ class ConfiguredAgents:
             prompts: Templates of goal prompts that replace the default ones.
             pipelines: Plans that a goal can name, by name.
             embedder: Embedder of the knowledge that runs recall and store.
+            tier_settings: Settings of model calls by tier.
 
         Raises:
             ValueError: A delegate, or a step of a pipeline, names no agent.
         """
         self.known = with_default_agent(agents)
         self._tools = tools
-        self._models = ModelChoice(default_model, tiers, goal_tiers)
+        self._models = ModelChoice(default_model, tiers, goal_tiers, tier_settings)
         self._check_model = check_model
         self._facts = worker_facts
         self._source = source
@@ -197,6 +201,8 @@ class ConfiguredAgents:
                 raise InvalidInput(f"output_schema: {problem}")
         config = run_config(agent.config, request.config, request.ceiling)
         if problem := cost_refusal(chosen, config, self._is_priced):
+            raise InvalidInput(problem)
+        if problem := thinking_refusal(chosen, config):
             raise InvalidInput(problem)
         channels = self._facts.deliveries if is_goal else ()
         if problem := embedder_refusal(chosen, config, channels, self._embedder):

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 from orga.workflows.types.agents import AgentConfig, ModelAsker
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tiers import (
@@ -21,6 +23,7 @@ from orga.workflows.types.tiers import (
 
 NO_TIERS = ModelTiers()
 NO_GOAL_TIERS = GoalTiers()
+NO_TIER_SETTINGS: Mapping[TierName, ModelSettings] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class ModelChoice:
     """Model of agents that name none. A tier is the default only if it has models."""
     tiers: ModelTiers = NO_TIERS
     goals: GoalTiers = NO_GOAL_TIERS
+    settings: Mapping[TierName, ModelSettings] = field(default_factory=dict[TierName, ModelSettings])
 
     def chosen_models(
         self, agent: AgentConfig, named: str | None = None, *, is_goal: bool = False, is_bound: bool = False
@@ -116,14 +120,18 @@ class ModelChoice:
         tier = self._tier(key, wanted)
         return tier.models, tier
 
+    def _with_settings(self, tier: Tier) -> Tier:
+        settings = self.settings.get(tier.name)
+        return tier.with_settings(settings) if settings else tier
+
     def _tier(self, key: str, wanted: str) -> Tier:
         known: TierName | None = next((tier for tier in TIERS if tier == wanted), None)
         if known is None:
             raise InvalidInput(f"{key}: there is no tier {wanted!r}; {known_names_hint(wanted, TIERS)}")
         if not self.tiers.configured_tiers:
-            return Tier(name=known, models=(self.default,), is_default=True)
+            return self._with_settings(Tier(name=known, models=(self.default,), is_default=True))
         if models := self.tiers.models(known):
-            return Tier(name=known, models=models)
+            return self._with_settings(Tier(name=known, models=models))
         others = ", ".join(self.tiers.configured_tiers)
         raise InvalidInput(
             f"{key}: tier {known} has no models; give it some, [models.tiers] {known} = [...], or name one of {others}"

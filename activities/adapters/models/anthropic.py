@@ -32,6 +32,9 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 _CACHE_BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
 
 
+_MIN_THINKING_TOKENS = 1_024
+
+
 _CONTINUE_TEXT = "[Go on.]"
 """Ends a conversation whose last message is the assistant's. Most models treat that as a prefill and refuse it."""
 
@@ -54,13 +57,38 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     }
     if system:
         body["system"] = system
-    if request.temperature is not None and dialect.temperature:
-        body["temperature"] = request.temperature
+    if request.settings.temperature is not None and dialect.temperature:
+        body["temperature"] = request.settings.temperature
     if stops := [stop for stop in request.stop if stop.strip()]:
         body["stop_sequences"] = stops
+    thinking = _thinking_fields(request, dialect)
     if request.output_schema is not None:
-        body["output_config"] = {"format": {"type": "json_schema", "schema": request.output_schema}}
-    return body | _tools_fields(tools, request, dialect)
+        form = {"format": {"type": "json_schema", "schema": request.output_schema}}
+        thinking["output_config"] = thinking.get("output_config", {}) | form
+    return body | thinking | _tools_fields(tools, request, dialect)
+
+
+def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+    """Return `thinking` and the effort. Older models accept only a number of tokens.
+
+    A number is refused below 1,024, and also if a call in the current turn was made without thinking.
+    """
+    sent = dialect.sent_thinking(request)
+    if sent.form is None:
+        return {}
+    if sent.effort is not None and not sent.is_off:
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": sent.effort}}
+    tokens = max(sent.tokens or 0, _MIN_THINKING_TOKENS)
+    if sent.is_off or tokens >= dialect.output_tokens(request) or _is_begun_without_thinking(request, dialect):
+        return {"thinking": {"type": "disabled"}}
+    return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
+
+
+def _is_begun_without_thinking(request: ModelRequest, dialect: Dialect) -> bool:
+    """Return whether the latest reply has calls, and no thinking that is sent back."""
+    latest = [message for message in request.messages if message.role == "assistant"][-1:]
+    thought = [block for message in latest for block in message.blocks if block.format in THINKING]
+    return any(message.calls for message in latest) and not (dialect.thinking and thought)
 
 
 def _system_blocks(request: ModelRequest) -> list[dict[str, Any]]:
@@ -188,7 +216,10 @@ class MessageReader(StreamReader):
             self._thinking[index][key] = "".join(pieces)
         cached, written = self._count("cache_read_input_tokens"), self._count("cache_creation_input_tokens")
         usage = frugal_usage(
-            self._count("input_tokens") + cached + written, self._count("output_tokens"), cached_input_tokens=cached
+            self._count("input_tokens") + cached + written,
+            self._count("output_tokens"),
+            cached_input_tokens=cached,
+            thinking_tokens=as_count(as_object(self._usage.get("output_tokens_details")).get("thinking_tokens")),
         )
         price = partial(cost_usd, self._provider, self._request.model, cache_write_tokens=written)
         return self._assembly.reply(_FINISH_REASONS.get(self._finish, "stop"), usage, self._model, price)
@@ -250,7 +281,10 @@ class AnthropicMessages(Wire):
 
     def dialect(self, model: str) -> Dialect:
         """Return one dialect for all models. A model may refuse it, as those before Claude 4.5 refuse a schema."""
-        return Dialect(sure_schema=True, strict_schema=True)
+        levels = ("none", "low", "medium", "high", "xhigh", "max")
+        return Dialect(
+            sure_schema=True, strict_schema=True, thinking_forms=("effort", "tokens"), thinking_levels=levels
+        )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         return messages_body(request, dialect)

@@ -11,6 +11,13 @@ from pydantic_core import to_json
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.kept_fields import EXTRA_FIELD, REASONING_FIELD
 from orga.activities.adapters.models.overflow import stated_tokens
+from orga.activities.adapters.models.thinking import (
+    LEVELS,
+    SentThinking,
+    ThinkingForm,
+    accepted_thinking,
+    sent_thinking,
+)
 from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.json_text import FINAL_ANSWER
 
@@ -81,6 +88,10 @@ class Dialect:
     """True if a call can be forced. Otherwise `any` is sent as `auto`, and the loop notices a reply without a call."""
     thinking: bool = True
     """True if earlier thinking is sent back. Claude refuses it if anything before it has changed, as by compaction."""
+    thinking_forms: tuple[ThinkingForm, ...] = ("effort",)
+    """The ways to set how much the model thinks."""
+    thinking_levels: tuple[str, ...] = LEVELS
+    """The levels of effort that the model has."""
     encrypted_reasoning: bool = True
     """True if the model can return encrypted reasoning for the next request."""
     response_format: bool = True
@@ -109,6 +120,10 @@ class Dialect:
 
     def tool_choice(self, request: ModelRequest) -> ToolChoice:
         return request.tool_choice if self.forced_tools or request.tool_choice != "any" else "auto"
+
+    def sent_thinking(self, request: ModelRequest) -> SentThinking:
+        limit = self.output_tokens(request)
+        return sent_thinking(request.settings, self.thinking_forms, self.thinking_levels, limit)
 
     def output_tokens(self, request: ModelRequest) -> int:
         """Return the output limit to send, within the model's own limit and the rest of its window after the input."""
@@ -166,6 +181,12 @@ def _window_lesson(dialect: Dialect, request: ModelRequest, refusal: Refusal) ->
     return lesson if lesson.output_tokens(request) < asked else None
 
 
+def _effort_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    sent = dialect.sent_thinking(request)
+    found = accepted_thinking(sent, dialect.thinking_forms, dialect.thinking_levels, refusal)
+    return found and replace(dialect, thinking_forms=found[0], thinking_levels=found[1])
+
+
 def _schema_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
     is_asked = request.output_schema is not None and dialect.response_format
     return replace(dialect, response_format=False) if is_asked and _SCHEMA.search(refusal) else None
@@ -195,7 +216,9 @@ _REFUSABLE_FIELDS = (
     _RefusableField(
         lambda d, r: d.tokens_field != "max_tokens", "max_completion_tokens", {"tokens_field": "max_tokens"}
     ),
-    _RefusableField(lambda d, r: d.temperature and r.temperature is not None, "temperature", {"temperature": False}),
+    _RefusableField(
+        lambda d, r: d.temperature and r.settings.temperature is not None, "temperature", {"temperature": False}
+    ),
     _RefusableField(lambda d, r: d.stream_options, "stream_options", {"stream_options": False}),
     _RefusableField(
         lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", {"encrypted_reasoning": False}
@@ -230,5 +253,5 @@ def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Di
 
 
 _LESSONS: tuple[Callable[[Dialect, ModelRequest, str], Dialect | None], ...] = (
-    *(_schema_lesson, _thinking_lesson, _field_lesson, _roles_lesson, _ceiling_lesson),
+    *(_effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _roles_lesson, _ceiling_lesson),
 )

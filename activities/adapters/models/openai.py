@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +13,7 @@ from orga.activities.adapters.models.kept_fields import calls_with_extras, thoug
 from orga.activities.adapters.models.openai_reply import ChatReader
 from orga.activities.adapters.models.reply import wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
+from orga.activities.adapters.models.thinking import CHAT_THINKING, ThinkingWire
 from orga.activities.adapters.models.wire import OMITTED_BEGINNING, Wire, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
@@ -30,7 +32,9 @@ _MAX_STOPS = 4
 """Servers refuse more stop sequences."""
 
 
-def chat_body(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> dict[str, Any]:
+def chat_body(
+    request: ModelRequest, dialect: Dialect, *, openrouter: bool, thinking: ThinkingWire = CHAT_THINKING
+) -> dict[str, Any]:
     """Return the body of a streamed chat completion."""
     body: dict[str, Any] = {
         "model": request.model,
@@ -40,8 +44,10 @@ def chat_body(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> d
     }
     if dialect.stream_options:
         body["stream_options"] = {"include_usage": True}
-    if request.temperature is not None and dialect.temperature:
-        body["temperature"] = request.temperature
+    if request.settings.temperature is not None and dialect.temperature:
+        body["temperature"] = request.settings.temperature
+    if (sent := dialect.sent_thinking(request)).form is not None:
+        body |= thinking.fields(sent)
     if request.stop:
         body["stop"] = list(request.stop[:_MAX_STOPS])
     if request.output_schema is not None:
@@ -156,7 +162,9 @@ _REASONING_MODELS = re.compile(r"o\d|gpt-[5-9]")
 """OpenAI's own names of models that refuse `max_tokens`. Routers translate the field themselves."""
 
 
+@dataclass(frozen=True)
 class OpenAIChat(Wire):
+    thinking: ThinkingWire = CHAT_THINKING
     path = "/chat/completions"
     name_pattern = r"chat[ /_-]?completions?"
     reader = ChatReader
@@ -165,8 +173,10 @@ class OpenAIChat(Wire):
         """Return a dialect with OpenAI's newer name of the output limit for models that accept no other."""
         return Dialect(
             tokens_field="max_completion_tokens" if _REASONING_MODELS.match(model) else "max_tokens",
+            thinking_forms=self.thinking.forms,
+            thinking_levels=self.thinking.levels,
             sure_schema=self.provider == "openai" or (self.provider == "openrouter" and model.startswith("openai/")),
         )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        return chat_body(request, dialect, openrouter=self.provider == "openrouter")
+        return chat_body(request, dialect, openrouter=self.provider == "openrouter", thinking=self.thinking)

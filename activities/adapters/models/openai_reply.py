@@ -278,6 +278,8 @@ def _chat_usage(counts: dict[str, Any]) -> Usage:
     """Return the counts. Gemini and xAI leave thinking out of `completion_tokens`, and count it only in the total."""
     details = as_object(counts.get("prompt_tokens_details"))
     sent = as_count(counts.get("prompt_tokens"))
-    written = max(as_count(counts.get("completion_tokens")), as_count(counts.get("total_tokens")) - sent)
+    answer = as_count(counts.get("completion_tokens"))
+    written = max(answer, as_count(counts.get("total_tokens")) - sent) if sent else answer
+    thought = as_count(as_object(counts.get("completion_tokens_details")).get("reasoning_tokens"))
     cached = as_count(details.get("cached_tokens")) or as_count(counts.get("prompt_cache_hit_tokens"))  # DeepSeek
-    return frugal_usage(sent, written if sent else as_count(counts.get("completion_tokens")), cached)
+    return frugal_usage(sent, written, cached, max(thought, written - answer))

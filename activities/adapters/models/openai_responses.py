@@ -122,6 +122,7 @@ class ResponseReader(StreamReader):
             as_count(usage.get("input_tokens")),
             as_count(usage.get("output_tokens")),
             as_count(details.get("cached_tokens")),
+            as_count(as_object(usage.get("output_tokens_details")).get("reasoning_tokens")),
         )
         price = partial(
             reply_cost_usd,
@@ -255,8 +256,10 @@ class OpenAIResponses(Wire):
             body["instructions"] = text
         if dialect.encrypted_reasoning:
             body["include"] = ["reasoning.encrypted_content"]
-        if request.temperature is not None and dialect.temperature:
-            body["temperature"] = request.temperature
+        if request.settings.temperature is not None and dialect.temperature:
+            body["temperature"] = request.settings.temperature
+        if (effort := dialect.sent_thinking(request).effort) is not None:
+            body["reasoning"] = {"effort": effort}
         if (schema := request.output_schema) is not None:
             form = {"type": "json_schema", "name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)}
             body["text"] = {"format": form}

@@ -17,6 +17,7 @@ from orga.activities.adapters.models.openai import OpenAIChat
 from orga.activities.adapters.models.openai_responses import OpenAIResponses
 from orga.activities.adapters.models.pricing import PricedProvider, is_priced
 from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.adapters.models.thinking import chat_thinking
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelProvider
 from orga.workflows.types.providers import PROVIDERS, model_name_problem
@@ -99,7 +100,7 @@ class ModelRegistry:
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
             place = provider_endpoint(provider, self._env, self._base_urls)
-            self._remote[provider] = _streaming_provider(place, _wires(provider), self._transport)
+            self._remote[provider] = _streaming_provider(place, _wires(place), self._transport)
         return self._remote[provider]
 
     def _embedded_provider(self, provider: str, model: str) -> ModelProvider:
@@ -109,11 +110,13 @@ class ModelRegistry:
         return self._embedded[name]
 
 
-def _wires(provider: str) -> tuple[Wire, Wire | None]:
+def _wires(place: ProviderEndpoint) -> tuple[Wire, Wire | None]:
     """Return a provider's protocol, and the one to change to if the provider points to it."""
+    provider = place.provider
     if provider == "anthropic":
         return AnthropicMessages(), None
-    chat, responses = OpenAIChat(provider), OpenAIResponses(provider)
+    chat = OpenAIChat(provider, chat_thinking(provider, place.base_url))
+    responses = OpenAIResponses(provider)
     return (responses, chat) if provider == "openai" else (chat, responses)
 
 

@@ -322,11 +322,12 @@ class ReplyAssembly:
         return counted.with_differences(input_tokens=sent, output_tokens=text_part, estimated=True)
 
 
-def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int) -> Usage:
+def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int, thinking_tokens: int = 0) -> Usage:
     counts: dict[str, Any] = {
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "cached_input_tokens": min(cached_input_tokens, input_tokens),
+        "thinking_tokens": min(thinking_tokens, output_tokens),
     }
     return Usage(**{name: count for name, count in counts.items() if count})
 

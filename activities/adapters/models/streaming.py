@@ -1,5 +1,6 @@
 """A model provider over HTTP: one streamed request per call. It retries only to learn what the model accepts."""
 
+import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
+from orga.activities.adapters.models.thinking import replaced_setting_text
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.adapters.models.wire_tools import WireTools
 from orga.activities.ports import ModelRequest
@@ -143,6 +145,7 @@ def _remember_digests(kept: OrderedDict[str, None], marks: Iterable[str]) -> Non
 
 
 _MAX_MODELS = 256
+_log = logging.getLogger(__name__)
 
 _NO_ROUTE = frozenset({404, 405, 501})
 _DOCUMENTATION_LINK = re.compile(r"https?://(?!\S*/v\d)\S+")
@@ -173,6 +176,8 @@ class StreamingProvider:
         """Paths of the protocols that have returned a reply."""
         self._dialects: dict[tuple[str, str], Dialect] = {}
         self._thinking = ThinkingMemory()
+        self._reported: set[str] = set()
+        """What was logged about settings of thinking."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply. Pass each piece of its text to `on_text` as it streams in.
@@ -221,6 +226,7 @@ class StreamingProvider:
             asked = shaped_request(fitting, dialect)
             tools = WireTools(asked.tools, dialect)
             sent = tools.to_wire(asked)
+            self._report_thinking(sent, dialect)
             try:
                 reply = tools.from_wire(await self._attempt(wire, sent, dialect, on_text))
             except Refusal as error:
@@ -264,6 +270,14 @@ class StreamingProvider:
         may_be_missing = wire.may_be_missing and wire.path not in self._used
         is_meant = re.search(other.name_pattern, text, re.IGNORECASE) or (may_be_missing and (is_named or is_missing))
         return other if is_meant else None
+
+    def _report_thinking(self, request: ModelRequest, dialect: Dialect) -> None:
+        """Log it once if a model gets another effort than the run asks for."""
+        text = replaced_setting_text(request.settings, dialect.sent_thinking(request))
+        report = f"{request.model}: {text}"
+        if text and report not in self._reported and len(self._reported) < _MAX_MODELS:
+            self._reported.add(report)
+            _log.warning(report)
 
     def _remember(self, key: tuple[str, str], dialect: Dialect) -> None:
         """Remember the parts of a dialect that hold for every conversation with a model."""

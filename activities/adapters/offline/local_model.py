@@ -227,7 +227,7 @@ async def _chunks(body: dict[str, Any], lines: tuple[ChatLine, ...]) -> AsyncGen
 
 
 def _options(request: ModelRequest, limit: int) -> dict[str, Any]:
-    temperature = 0.0 if request.temperature is None else request.temperature
+    temperature = request.settings.temperature or 0.0
     stop = {"stop": list(request.stop)} if request.stop else {}
     return {
         "max_tokens": limit,

@@ -99,7 +99,8 @@ def _facts(run_id: str, run: RunView, result: AgentResult | None, ended: str) ->
     counts = result.tool_calls
     yield "Tool calls", f"{counts.run} run, {counts.denied} denied, {counts.failed} failed"
     guessed = f", {result.usage.estimated_calls} of them estimated" if result.usage.estimated_calls else ""
-    yield "Tokens", f"{result.usage.total_tokens:,} in {result.usage.model_calls} model calls{guessed}"
+    thought = f" ({result.usage.thinking_tokens:,} of them thinking)" if result.usage.thinking_tokens else ""
+    yield "Tokens", f"{result.usage.total_tokens:,}{thought} in {result.usage.model_calls} model calls{guessed}"
     if result.usage.cost_usd is not None:
         yield "Cost", f"{result.usage.cost_usd:.4f} USD"
     yield "Time", f"{result.duration_s:.1f} s"

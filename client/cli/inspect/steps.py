@@ -214,7 +214,7 @@ def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
         "model": request.model,
         "tools": tools,
         "tool_choice": request.tool_choice,
-        "temperature": request.temperature,
+        **request.settings.model_dump(),
         "max_output_tokens": request.max_output_tokens,
         "digest": prompt.digest,
     }

@@ -98,7 +98,7 @@ async def test_settings_of_a_fork_override_the_old_ones_and_the_rest_stays(clien
     request = provider.seen[-1]
     assert (first.result.iterations, ran.result.iterations) == (3, 2)
     assert ran.result.termination.reason == "max_iterations"
-    assert (request.model, request.system[0], request.temperature) == ("scripted:other", "Be brief.", 0.7)
+    assert (request.model, request.system[0], request.settings.temperature) == ("scripted:other", "Be brief.", 0.7)
     assert ran.journal[0].data["input"]["model"] == "scripted:other"
 
 

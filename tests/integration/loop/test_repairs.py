@@ -8,6 +8,7 @@ from temporalio.client import Client
 from orga.activities.adapters.models.reply import block_part
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.usage import Usage
 from tests.support.runs.loop import Deny, a_loop
 
 BLANK = answers("")
@@ -57,6 +58,34 @@ async def test_a_usable_reply_resets_the_count(client: Client) -> None:
         ran = await loop.run()
 
     assert ran.result.output == "there"
+
+
+def only_thinking(tokens: int) -> Reply:
+    thought = block_part({"type": "thinking", "thinking": "hm"})
+    usage = Usage(input_tokens=10, output_tokens=tokens, thinking_tokens=tokens)
+    return Reply.of(blocks=(thought,), finish="length", usage=usage)
+
+
+async def test_a_reply_of_only_thinking_is_never_asked_for_again_unchanged(client: Client) -> None:
+    provider = ScriptedModel([only_thinking(1_000), only_thinking(2_000), calls("look"), answers("done")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        ran = await loop.run(max_output_tokens=1_000, effort="high")
+
+    asked = [(request.max_output_tokens, request.settings.effort) for request in provider.seen]
+    assert asked == [(1_000, "high"), (2_000, "high"), (4_000, "low"), (1_000, "high")]
+    assert (ran.result.output, ran.result.usage.thinking_tokens) == ("done", 3_000)
+    assert "only thinking" in provider.seen[1].messages[-1].text
+
+
+async def test_a_model_at_its_own_output_limit_thinks_less_instead(client: Client) -> None:
+    provider = ScriptedModel([only_thinking(500)], repeats=True)
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        ran = await loop.run(max_output_tokens=1_000)
+
+    asked = [(request.max_output_tokens, request.settings.effort) for request in provider.seen]
+    assert asked == [(1_000, None), (4_000, "low"), (4_000, "none")]
+    assert ran.result.termination.reason == "error"
+    assert "raise max_output_tokens, or set a lower effort" in ran.result.termination.detail
 
 
 async def test_each_call_of_a_truncated_reply_is_answered(client: Client) -> None:

@@ -9,6 +9,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.one_thread import one_thread
 
@@ -40,7 +41,12 @@ QUESTION = Message.of("user", "What is the capital of France?")
 )
 async def test_the_answer_fits_the_schema(schema: dict[str, Any], tools: tuple[ToolSpec, ...]) -> None:
     request = ModelRequest(
-        model="smollm2", messages=(QUESTION,), tools=tools, output_schema=schema, temperature=0.0, max_output_tokens=120
+        model="smollm2",
+        messages=(QUESTION,),
+        tools=tools,
+        output_schema=schema,
+        settings=ModelSettings(temperature=0.0),
+        max_output_tokens=120,
     )
     reply = await LocalProvider().complete(request, lambda piece: None)
     if tools and reply.calls:

@@ -12,6 +12,7 @@ from orga.activities.adapters.offline.local_model import LocalProvider
 from orga.activities.ports import ModelError, ModelRequest
 from orga.testing import FakeTool
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.named import Named
 from tests.support.model.one_thread import one_thread
@@ -37,7 +38,7 @@ async def test_the_streamed_text_equals_the_answer() -> None:
     request = ModelRequest(
         model="smollm2",
         messages=(Message.of("user", "What is the capital of France?"),),
-        temperature=0.0,
+        settings=ModelSettings(temperature=0.0),
         max_output_tokens=24,
     )
 
@@ -56,7 +57,7 @@ async def test_it_calls_an_offered_tool_under_the_schema() -> None:
         messages=(QUESTION,),
         tools=(READ_FILE,),
         tool_choice="any",
-        temperature=0.0,
+        settings=ModelSettings(temperature=0.0),
         max_output_tokens=60,
     )
 
@@ -77,7 +78,7 @@ async def test_it_answers_from_a_tool_result() -> None:
             Message.of_result(call_id="c1", tool="read_file", text=result),
         ),
         tools=(READ_FILE,),
-        temperature=0.0,
+        settings=ModelSettings(temperature=0.0),
         max_output_tokens=60,
     )
 
@@ -90,7 +91,9 @@ async def test_it_answers_from_a_tool_result() -> None:
 async def test_an_abort_stops_the_generation() -> None:
     """The engine serves one request at a time, so the next one is quick only if the aborted one has ended."""
     first = asyncio.Event()
-    story = ModelRequest(model="smollm2", messages=(Message.of("user", "Tell a long story."),), temperature=0.0)
+    story = ModelRequest(
+        model="smollm2", messages=(Message.of("user", "Tell a long story."),), settings=ModelSettings(temperature=0.0)
+    )
     running = asyncio.create_task(LocalProvider(max_output_tokens=2000).complete(story, lambda piece: first.set()))
     await first.wait()
 

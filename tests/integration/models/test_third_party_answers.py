@@ -11,6 +11,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.named import Named
 from tests.support.parts.aimock import Aimock, running_aimock
@@ -72,7 +73,9 @@ async def model(request: pytest.FixtureRequest, server: Aimock) -> AsyncIterator
 async def reply_of(model: tuple[ModelProvider, str], tools: tuple[ToolSpec, ...], *messages: Message) -> Reply:
     provider, name = model
     schema = OPEN if name.startswith("anthropic-") else SCHEMA
-    request = ModelRequest(model=name, messages=messages, tools=tools, output_schema=schema, temperature=0.0)
+    request = ModelRequest(
+        model=name, messages=messages, tools=tools, output_schema=schema, settings=ModelSettings(temperature=0.0)
+    )
     return await provider.complete(request, lambda piece: None)
 
 

@@ -9,6 +9,7 @@ from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.parts.aimock import Aimock, running_aimock
 
@@ -73,7 +74,13 @@ async def model(request: pytest.FixtureRequest, server: Aimock) -> AsyncIterator
 async def reply_and_pieces(model: tuple[ModelProvider, str], *messages: Message) -> tuple[Reply, list[str]]:
     pieces: list[str] = []
     provider, name = model
-    request = ModelRequest(model=name, system=("You are brief.",), messages=messages, tools=(WEATHER,), temperature=0.0)
+    request = ModelRequest(
+        model=name,
+        system=("You are brief.",),
+        messages=messages,
+        tools=(WEATHER,),
+        settings=ModelSettings(temperature=0.0),
+    )
     return await provider.complete(request, pieces.append), pieces
 
 

@@ -54,7 +54,7 @@ async def test_the_model_is_asked_for_a_text_without_tools() -> None:
     asked = summing.asked
     assert (reply.text, reply.usage) == ("alpha was read", answers().usage)
     assert (asked.tools, asked.tool_choice, asked.output_schema) == ((), "none", None)
-    assert (asked.model, asked.temperature, asked.max_output_tokens) == ("scripted:model", 0.3, 300)
+    assert (asked.model, asked.settings.temperature, asked.max_output_tokens) == ("scripted:model", 0.3, 300)
     assert "at most 150 words" in asked.system[0]
 
 

@@ -14,6 +14,7 @@ from orga.workflows.decisions.conversation import reference_and_sent
 from orga.workflows.types.agents import CritiqueRequest, verdict_schema
 from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.model_settings import ModelSettings
 from tests.support.runs.critics import a_critic, verdict
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user
@@ -68,6 +69,12 @@ async def test_a_critic_can_have_its_own_model() -> None:
     reviewing = Reviewing(model="other:model")
     await reviewing.reply()
     assert reviewing.asked.model == "other:model"
+
+
+async def test_a_critic_can_have_its_own_settings() -> None:
+    reviewing = Reviewing(effort="high")
+    await reviewing.reply()
+    assert reviewing.asked.settings == ModelSettings(effort="high", temperature=0.3)
 
 
 async def test_the_critic_reads_only_the_task_and_the_answer() -> None:

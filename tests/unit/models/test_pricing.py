@@ -54,12 +54,27 @@ LONG = a_request(model="gpt-5.5", messages=(Message.of("user", "a word " * 1_000
 SAID = "another word " * 100
 
 
-def counted(**usage: int) -> list[dict[str, object]]:
+def counted(**usage: Any) -> list[dict[str, object]]:
     return [chunk(content=SAID), chunk("stop"), {"choices": [], "usage": usage}]
 
 
 COUNTED: dict[str, Any] = {"prompt_tokens": 20, "completion_tokens": 5}
 STOP: dict[str, Any] = chunk("stop", content=SAID)
+
+
+@pytest.mark.parametrize(
+    ("frames", "thinking"),
+    [
+        pytest.param(counted(**COUNTED), 0, id="none"),
+        pytest.param(counted(**COUNTED, completion_tokens_details={"reasoning_tokens": 4}), 4, id="in the details"),
+        pytest.param(counted(**COUNTED, total_tokens=90), 65, id="only in the total"),
+        pytest.param(counted(**COUNTED, completion_tokens_details={"reasoning_tokens": 9}), 5, id="more than all"),
+    ],
+)
+async def test_thinking_is_counted_apart_within_the_output(frames: list[dict[str, object]], thinking: int) -> None:
+    reply, _, _ = await complete_request("openai-compatible", stream_response(*frames, "[DONE]"))
+    assert reply.usage.thinking_tokens == thinking
+    assert reply.usage.output_tokens >= thinking
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from orga.workflows.decisions.conversation import reference_and_sent, with_messa
 from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.input import SLACK_S, LoopConfig
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.model_settings import ModelSettings
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_request, a_setup, conversation_of, request_for, user
 
@@ -54,7 +55,7 @@ async def test_the_model_gets_the_setup_and_the_messages() -> None:
             system=("be short",),
             messages=(TASK,),
             tools=SETUP.tools,
-            temperature=0.3,
+            settings=ModelSettings(temperature=0.3),
             max_output_tokens=16_384,
         )
     ]
@@ -65,8 +66,15 @@ async def test_the_model_gets_the_setup_and_the_messages() -> None:
     [
         pytest.param(a_setup(), 7, {"max_output_tokens": 7}, id="the allowance if it is smaller"),
         pytest.param(a_setup(instructions=""), None, {"system": ()}, id="no instructions"),
-        pytest.param(a_setup(config=LoopConfig(temperature=0)), None, {"temperature": 0.0}, id="temperature 0 is sent"),
-        pytest.param(a_setup(config=LoopConfig(temperature=None)), None, {"temperature": None}, id="no temperature"),
+        pytest.param(
+            a_setup(config=LoopConfig(temperature=0)),
+            None,
+            {"settings": ModelSettings(temperature=0)},
+            id="temperature 0 is sent",
+        ),
+        pytest.param(
+            a_setup(config=LoopConfig(temperature=None)), None, {"settings": ModelSettings()}, id="no temperature"
+        ),
         pytest.param(a_setup(tools=()), None, {"tools": ()}, id="no tools"),
     ],
 )

@@ -27,7 +27,7 @@ CALLS = (a_call(),)
         pytest.param(Reply(), "blank", id="nothing at all"),
         pytest.param(Reply.of(" \n\t"), "blank", id="only white space"),
         pytest.param(Reply.of(blocks=(block_part({"type": "thinking"}),)), "blank", id="only thinking"),
-        pytest.param(Reply(finish="length"), "blank", id="all output went into thinking"),
+        pytest.param(Reply(finish="length"), "cut_thinking", id="all output went into thinking"),
         pytest.param(Reply.of("I can't", finish="refusal"), "refusal", id="a refusal"),
         pytest.param(Reply.of(calls=CALLS, finish="refusal"), "refusal", id="a refusal wins over calls"),
         pytest.param(Reply.of("so", finish="content_filter"), "content_filter", id="a filter wins over text"),

@@ -18,6 +18,7 @@ from orga.workflows.types.agents import AgentConfig, Critic, Dimension
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.limits import Ceiling
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
 from orga.workflows.types.providers import PROVIDERS
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
@@ -329,3 +330,27 @@ def test_status_shows_the_tiers_in_effect(tiers: dict[str, Tier], line: str) -> 
     shown = agent_status(a_state(setup=a_setup(tiers=tiers)), at(0))
     assert shown.tiers == tiers
     assert line in status_lines("run", shown)
+
+
+async def test_the_settings_of_a_tier_hold_for_its_prompts_and_else_after_those_of_the_run() -> None:
+    known = ConfiguredAgents(
+        {"a": AgentConfig(tools=(), model="tier:heavy", critics=(JUDGE.with_model("tier:light"),))},
+        {},
+        "openai:gpt-6",
+        _has_a_key,
+        a_setup(),
+        tiers=TIERS,
+        goal_tiers=GoalTiers(evaluate="light"),
+        tier_settings={"light": ModelSettings(effort="low"), "heavy": ModelSettings(effort="high")},
+    )
+    plain = await prepared(known)
+    assert (plain.settings_for().effort, plain.settings_for("critic:judge").effort) == ("high", "low")
+    chosen = await prepared(known, is_goal=True, config={"effort": "max"})
+    assert (chosen.settings_for("goal_plan").effort, chosen.settings_for("goal_evaluate").effort) == ("max", "low")
+
+
+@pytest.mark.parametrize("config", [{"effort": "high"}, {"thinking_tokens": 100}])
+async def test_a_model_in_the_worker_is_refused_if_it_has_to_think(config: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=f"config.{next(iter(config))}: offline:extractive does not think"):
+        await prepared(agents(model="offline:extractive"), config=config)
+    assert (await prepared(agents(model="offline:extractive"), config={"effort": "none"})).config.effort == "none"

@@ -16,6 +16,7 @@ from orga.activities.spans import model_span, tool_span
 from orga.workflows.phases.control.visibility import phase_span
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.setup import Setup
 from tests.support.model.providers import Network, a_request, chunk, provider, stream_response
 from tests.support.web.telemetry import fresh_globals
@@ -64,7 +65,7 @@ def test_a_failure_has_a_name_and_no_text(finished: InMemorySpanExporter, error:
 
 def test_a_model_span_has_provider_and_model_separately(finished: InMemorySpanExporter) -> None:
     def ask() -> Reply:
-        request = ModelRequest(model="vendor/m-1", temperature=None, max_output_tokens=7)
+        request = ModelRequest(model="vendor/m-1", settings=ModelSettings(temperature=None), max_output_tokens=7)
         with model_span(Setup(agent="a", model="openrouter:vendor/m-1"), request) as noted:
             return noted(Reply(finish="length", model="m-1-2026"))
 

@@ -37,6 +37,7 @@ from orga.workflows.decisions.goals.replies import (
     reply_object,
 )
 from orga.workflows.decisions.goals.review import with_plan_to_review
+from orga.workflows.decisions.limits import with_thinking_cut
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import Conversation, call_source
 from orga.workflows.types.goals.pursuit import (
@@ -70,6 +71,7 @@ def with_counted_reply(state: GoalState, reply: Reply, conversation: Conversatio
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
     if reply.model == PLANNED_MODEL:
         return state
+    state = with_thinking_cut(state, reply)
     return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
 

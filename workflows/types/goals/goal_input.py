@@ -8,6 +8,7 @@ from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.goals.pipelines import MAX_INPUTS, PipelineInput, PipelineName
 from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
 from orga.workflows.types.limits import CostLimit, SecondsLimit, TokenLimit, ToolCallLimit
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 from orga.workflows.types.tool_calls.recovery import Recovery
 
@@ -30,7 +31,7 @@ Deliver = Annotated[tuple[DeliveryName, ...] | None, Field(max_length=MAX_DELIVE
 _RUN_DEFAULTS = LoopConfig()
 
 
-class GoalConfig(CheckedInput):
+class GoalConfig(ModelSettings):
     """Limits and settings of one goal. A limit is reached at `>=`."""
 
     max_iterations: int = Field(default=15, ge=1, le=1_000)

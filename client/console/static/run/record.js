@@ -116,7 +116,8 @@ export function recordDetails(run, number, controls) {
 const recordFacts = ({ model, usage, started, ended, scores }) => facts([
   ["model", model],
   ["tokens", `${count(usage.input_tokens)} in (${count(usage.cached_input_tokens)} cached), ` +
-    `${count(usage.output_tokens)} out`],
+    `${count(usage.output_tokens)} out` +
+    (usage.thinking_tokens ? ` (${count(usage.thinking_tokens)} thinking)` : "")],
   ["time", started && `${exact(started)}${ended ? `, ${took(started, ended)}` : ""}`],
   ["scores", scores.join(", ")],
 ], { class: "small" });

@@ -9,6 +9,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     a_request,
@@ -54,7 +55,7 @@ async def test_the_request_is_valid_for_the_types_of_anthropic() -> None:
         messages=CONVERSATION,
         tools=(SEARCH, ToolSpec(name="now")),
         tool_choice="any",
-        temperature=0.0,
+        settings=ModelSettings(temperature=0.0),
         stop=("END", " "),
     )
     assert (

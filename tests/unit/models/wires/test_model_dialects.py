@@ -8,6 +8,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,
@@ -68,7 +69,7 @@ def answer(kind: str) -> http.Response:
             "openai",
             "Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value is"
             " supported.",
-            {"temperature": 0.3},
+            {"settings": ModelSettings(temperature=0.3)},
             "temperature",
             ("max_tokens", 4096),
             id="a model without temperature",
@@ -76,7 +77,7 @@ def answer(kind: str) -> http.Response:
         pytest.param(
             "anthropic",
             "`temperature` is deprecated for this model.",
-            {"temperature": 0.3},
+            {"settings": ModelSettings(temperature=0.3)},
             "temperature",
             ("max_tokens", 4096),
             id="a newer Claude without temperature",
@@ -144,7 +145,7 @@ async def test_several_refusals_in_one_call_are_learned() -> None:
         refused("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
         refused("Unsupported value: 'temperature' does not support 0.3"),
         answer("openai"),
-        request=a_request(temperature=0.3),
+        request=a_request(settings=ModelSettings(temperature=0.3)),
     )
     assert {"max_tokens", "temperature"}.isdisjoint(network.body())
 
@@ -223,7 +224,7 @@ async def test_other_refusals_fail_at_once(refusal: str) -> None:
     network = Network([refused(refusal)])
     model = provider("anthropic", network)
     with pytest.raises(ModelError, match=refusal.split(maxsplit=1)[0]) as caught:
-        await model.complete(a_request(temperature=3.0), lambda text: None)
+        await model.complete(a_request(settings=ModelSettings(temperature=1.9)), lambda text: None)
     await model.close()
     assert (caught.value.kind, len(network.requests)) == ("InvalidRequest", 1)
 
@@ -234,7 +235,7 @@ async def test_a_server_that_always_refuses_gets_a_bounded_number_of_requests() 
     )
     model = provider("openai", network)
     with pytest.raises(ModelError):
-        await model.complete(a_request(temperature=1.0), lambda text: None)
+        await model.complete(a_request(settings=ModelSettings(temperature=1.0)), lambda text: None)
     await model.close()
     assert len(network.requests) <= 6
 
@@ -338,7 +339,7 @@ async def test_a_refusal_is_read_to_its_end() -> None:
     """Gateways put the useful sentence after a long preamble."""
     refusal = "The upstream provider answered with an error. " * 20 + "Unsupported parameter: 'temperature'"
     _, _, network = await complete_request(
-        "openai", refused(refusal), answer("openai"), request=a_request(temperature=1.0)
+        "openai", refused(refusal), answer("openai"), request=a_request(settings=ModelSettings(temperature=1.0))
     )
     assert "temperature" not in network.body()
 
@@ -348,7 +349,7 @@ async def test_a_change_that_did_not_help_is_forgotten() -> None:
     network = Network([refused("Unsupported: temperature"), refused("the model is confused"), answer("openai")])
     model = provider("openai", network)
     with pytest.raises(ModelError):
-        await model.complete(a_request(temperature=1.0), lambda text: None)
-    await model.complete(a_request(temperature=1.0), lambda text: None)
+        await model.complete(a_request(settings=ModelSettings(temperature=1.0)), lambda text: None)
+    await model.complete(a_request(settings=ModelSettings(temperature=1.0)), lambda text: None)
     await model.close()
     assert ["temperature" in network.body(index) for index in range(3)] == [True, False, True]

@@ -9,6 +9,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.model_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import Usage
 from tests.support.model.providers import (
@@ -65,7 +66,7 @@ async def test_the_request_is_valid_for_the_types_of_openai() -> None:
         messages=CONVERSATION,
         tools=(SEARCH, ToolSpec(name="now")),
         tool_choice="any",
-        temperature=0.0,
+        settings=ModelSettings(temperature=0.0),
         max_output_tokens=77,
         output_schema={"type": "object", "properties": {}, "required": [], "additionalProperties": False},
     )

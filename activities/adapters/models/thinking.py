@@ -1,0 +1,159 @@
+"""How much a model thinks: the run's setting, in the form of each provider.
+
+Some providers accept a level of effort, some accept a number of tokens, and some accept both. The table at the end has
+a row for each. A level that a model lacks is replaced by the nearest one, and a form that it lacks by the other form.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from orga.workflows.types.model_settings import Effort, ModelSettings
+
+LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""All levels of effort that providers know, in order. Runs use some of them."""
+
+ThinkingForm = Literal["effort", "tokens"]
+
+_TOKENS: dict[Effort, int] = {"none": 0, "low": 2_048, "medium": 8_192, "high": 16_384, "max": 32_768}
+"""Tokens in place of a level, for models that accept only tokens."""
+
+
+class SentThinking(NamedTuple):
+    """How much a model is asked to think. Both None: nothing is sent."""
+
+    effort: str | None = None
+    tokens: int | None = None
+    """0 turns thinking off."""
+
+    @property
+    def form(self) -> ThinkingForm | None:
+        return "effort" if self.effort is not None else "tokens" if self.tokens is not None else None
+
+    @property
+    def is_off(self) -> bool:
+        return self.effort == "none" or self.tokens == 0
+
+
+def sent_thinking(
+    settings: ModelSettings, forms: tuple[ThinkingForm, ...], levels: tuple[str, ...], limit: int
+) -> SentThinking:
+    """Return what to send to a model that accepts these forms and levels.
+
+    Args:
+        limit: The output limit, which thinking counts against. If the setting leaves no room for an answer, half of the
+            limit is for thinking.
+    """
+    if settings.effort is None and settings.thinking_tokens is None:
+        return SentThinking()
+    wanted: ThinkingForm = "effort" if settings.thinking_tokens is None else "tokens"
+    form = wanted if wanted in forms else next(iter(forms), None)
+    if form == "effort" and levels:
+        return SentThinking(effort=_nearest_level(_level(settings), levels))
+    if form == "tokens":
+        tokens = settings.thinking_tokens or _TOKENS[settings.effort or "none"]
+        return SentThinking(tokens=tokens if tokens < limit else limit // 2)
+    return SentThinking()
+
+
+def _level(settings: ModelSettings) -> str:
+    if settings.effort is not None:
+        return settings.effort
+    return next((level for level, most in _TOKENS.items() if most >= (settings.thinking_tokens or 0)), "max")
+
+
+def _nearest_level(level: str, levels: tuple[str, ...]) -> str:
+    """Return the nearest level. Of two that are equally near, return the lower one, which costs less."""
+    place = LEVELS.index(level)
+    return min(levels, key=lambda each: (abs(LEVELS.index(each) - place), LEVELS.index(each)))
+
+
+def replaced_setting_text(settings: ModelSettings, sent: SentThinking) -> str:
+    """Return a text if something else is sent than the setting says, or ""."""
+    wanted = f"effort {settings.effort!r}" if settings.effort else f"thinking_tokens {settings.thinking_tokens}"
+    if sent.form is None:
+        is_set = settings.effort is not None or settings.thinking_tokens is not None
+        return f"{wanted} is left out, because the model does not accept it" if is_set else ""
+    if (sent.effort, sent.tokens) in {(settings.effort, None), (None, settings.thinking_tokens)}:
+        return ""
+    instead = f"effort {sent.effort!r}" if sent.effort is not None else f"{sent.tokens} tokens"
+    return f"{wanted} is sent as {instead}"
+
+
+_NAMES = re.compile(
+    r"effort|budget|\breasoning\b|thinking[._](?:type|config|level|mode|enabled|adaptive|disabled)"
+    r"|(?:adaptive|extended|disabl\w+|enabl\w+) thinking|thinking\b.{0,40}(?:n[o']t support|unsupported|permitted)",
+    re.IGNORECASE,
+)
+_OTHER_CAUSES = re.compile(r"tool_choice|temperature|top_p|signature|encrypted|\bitem\b", re.IGNORECASE)
+"""Fields that may be refused because of thinking. Another lesson leaves them out."""
+
+
+def accepted_thinking(
+    sent: SentThinking, forms: tuple[ThinkingForm, ...], levels: tuple[str, ...], refusal: str
+) -> tuple[tuple[ThinkingForm, ...], tuple[str, ...]] | None:
+    """Return the forms and levels that a model accepts after a refusal, or None if the refusal is about something else.
+
+    If the refusal names other levels, those are the ones. If it names only the sent one, the others stay. Otherwise the
+    form is not accepted.
+    """
+    if sent.form is None or not _NAMES.search(refusal) or _OTHER_CAUSES.search(refusal):
+        return None
+    if sent.effort is not None:
+        named = tuple(each for each in LEVELS if each != sent.effort and re.search(rf"\b{each}\b", refusal))
+        if named:
+            return forms, named
+        is_level = re.search(rf"['\"`]{sent.effort}\b", refusal) or (sent.is_off and "disabled" in refusal)
+        if is_level and (rest := tuple(each for each in levels if each != sent.effort)):
+            return forms, rest
+    return tuple(form for form in forms if form != sent.form), levels
+
+
+@dataclass(frozen=True)
+class ThinkingWire:
+    """How one provider is told how much to think."""
+
+    fields: Callable[[SentThinking], dict[str, Any]]
+    """Returns the fields of the body. It is not called if nothing is sent."""
+    forms: tuple[ThinkingForm, ...] = ("effort",)
+    levels: tuple[str, ...] = ("none", "low", "medium", "high", "max")
+
+
+def _chat_fields(sent: SentThinking) -> dict[str, Any]:
+    return {"reasoning_effort": sent.effort}
+
+
+def _openrouter_fields(sent: SentThinking) -> dict[str, Any]:
+    effort = "none" if sent.is_off else sent.effort
+    return {"reasoning": {"effort": effort} if effort else {"max_tokens": sent.tokens}}
+
+
+def _gemini_fields(sent: SentThinking) -> dict[str, Any]:
+    if sent.effort is not None:
+        return {"reasoning_effort": sent.effort}
+    return {"extra_body": {"google": {"thinking_config": {"thinking_budget": sent.tokens}}}}
+
+
+def _deepseek_fields(sent: SentThinking) -> dict[str, Any]:
+    if sent.is_off:
+        return {"thinking": {"type": "disabled"}}
+    return {"thinking": {"type": "enabled"}, "reasoning_effort": sent.effort}
+
+
+CHAT_THINKING = ThinkingWire(_chat_fields)
+
+_BY_PROVIDER = {"openrouter": ThinkingWire(_openrouter_fields, ("effort", "tokens"))}
+
+_BY_HOST = {
+    "generativelanguage.googleapis.com": ThinkingWire(
+        _gemini_fields, ("effort", "tokens"), ("none", "low", "medium", "high")
+    ),
+    "api.deepseek.com": ThinkingWire(_deepseek_fields, levels=("none", "low", "high", "max")),
+}
+
+
+def chat_thinking(provider: str, base_url: str) -> ThinkingWire:
+    """Return the form of a server with OpenAI's chat protocol."""
+    return _BY_HOST.get(urlsplit(base_url).hostname or "") or _BY_PROVIDER.get(provider, CHAT_THINKING)
