@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from orga.activities.adapters.tools.gitignore import NO_IGNORE_RULES
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.knowledge.conventions import MAX_DEPTH
 from orga.activities.ports import ToolError
@@ -93,12 +94,17 @@ def _make_repository(folder: Path, exclude: Path) -> None:
 
 
 def _walk_files(root: Path) -> Iterator[str]:
+    """Yield the files below a folder without those that a `.gitignore` file names. There may be no git here."""
+    rules = {"": NO_IGNORE_RULES}
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in _GENERATED_FOLDERS)
-        inside = Path(folder).relative_to(root)
-        if len(inside.parts) >= MAX_DEPTH:
+        inside = "" if folder == str(root) else f"{Path(folder).relative_to(root).as_posix()}/"
+        own = rules.pop(inside).in_folder(inside, Path(folder))
+        wanted = (name for name in folders if name not in _GENERATED_FOLDERS)
+        folders[:] = sorted(name for name in wanted if not own.ignores(inside + name, is_folder=True))
+        if inside.count("/") >= MAX_DEPTH:
             folders.clear()
-        yield from ((inside / name).as_posix() for name in sorted(names))
+        rules |= {f"{inside}{name}/": own for name in folders}
+        yield from (inside + name for name in sorted(names) if not own.ignores(inside + name, is_folder=False))
 
 
 class UnreadableFile(ValueError):

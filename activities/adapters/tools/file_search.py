@@ -10,6 +10,7 @@ from pydantic import Field
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.read_file import is_binary
 from orga.activities.adapters.tools.root import (
+    INCLUDE_IGNORED_DESCRIPTION,
     OMISSIONS_TEXT,
     PATTERN_DESCRIPTION,
     TIME_LIMIT_S,
@@ -102,6 +103,7 @@ class _SearchParameters(Parameters):
     ignore_case: bool = True
     context: int = Field(default=0, ge=0, le=5, description="Lines to show before and after each match.")
     limit: int = Field(default=50, ge=1, le=500, description="Most matching lines to return.")
+    include_ignored: bool = Field(default=False, description=INCLUDE_IGNORED_DESCRIPTION)
 
 
 @dataclass
@@ -144,7 +146,7 @@ class SearchText:
     def _search(self, parameters: _SearchParameters) -> str:
         query = LinePattern(parameters.query, regex=parameters.regex, ignore_case=parameters.ignore_case)
         wanted = path_filter(parameters.pattern)
-        walk = FileWalk(self._root, parameters.path)
+        walk = FileWalk(self._root, parameters.path, includes_ignored=parameters.include_ignored)
         found = _SearchFindings()
         for path, relative in walk.files():
             if wanted(relative) and (data := self._text(path, found)):
@@ -194,6 +196,7 @@ class _ListParameters(Parameters):
     path: str = Field(default=".", description="Folder to list, relative to the root.")
     pattern: str | None = Field(default=None, description=PATTERN_DESCRIPTION)
     limit: int = Field(default=200, ge=1, le=1000, description="Most paths to return.")
+    include_ignored: bool = Field(default=False, description=INCLUDE_IGNORED_DESCRIPTION)
 
 
 class ListFiles:
@@ -216,7 +219,7 @@ class ListFiles:
 
     def _listing(self, parameters: _ListParameters) -> str:
         wanted = path_filter(parameters.pattern)
-        walk = FileWalk(self._root, parameters.path)
+        walk = FileWalk(self._root, parameters.path, includes_ignored=parameters.include_ignored)
         paths = sorted(path for path, relative in walk.files() if wanted(relative))
         lines = [printable_name(path) for path in paths[: parameters.limit]]
         if len(paths) > parameters.limit:

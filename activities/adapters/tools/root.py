@@ -13,6 +13,7 @@ from wcmatch import glob
 from wcmatch._wcparse import PatternLimitException  # its only home
 
 from orga.activities.adapters.rules import NO_RULES, REFUSAL_TEXT, Rules
+from orga.activities.adapters.tools.gitignore import NO_IGNORE_RULES, IgnoreRules
 from orga.activities.ports import ToolError
 from orga.activities.threads import Threads
 
@@ -224,15 +225,24 @@ _SYSTEM_FOLDERS = frozenset(map(Path, ("/proc", "/sys", "/dev")))
 """Folders that are not on a disk: a walk would be endless and useless."""
 _GENERATED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
-OMISSIONS_TEXT = "hidden files and folders, node_modules, __pycache__, venv and symbolic links are left out"
+OMISSIONS_TEXT = (
+    "hidden files and folders, those that .gitignore names, node_modules, __pycache__, venv and symbolic links "
+    "are left out"
+)
+INCLUDE_IGNORED_DESCRIPTION = "Include files that .gitignore names."
 
 
 class FileWalk:
-    """One walk, bounded in time. `cut` is True if the time ran out."""
+    """One walk, bounded in time. `cut` is True if the time ran out.
 
-    def __init__(self, root: FileRoot, path: str) -> None:
+    It leaves out what the `.gitignore` files below the root name, but never the start. If the start itself is ignored,
+    the files above it have no effect.
+    """
+
+    def __init__(self, root: FileRoot, path: str, *, includes_ignored: bool = False) -> None:
         self._root = root
         self._path = path
+        self._includes_ignored = includes_ignored
         self.cut = False
 
     def files(self) -> Iterator[tuple[str, str]]:
@@ -246,11 +256,24 @@ class FileWalk:
 
     def _files_below(self, place: PurePosixPath) -> Iterator[tuple[str, str]]:
         ends = time.monotonic() + TIME_LIMIT_S
+        base = f"{place}/" if place.name else ""
         with path_errors(self._path), self._root.folder(place) as top:
-            for relative in self._files_in(top, "", self._root.path / place, ends):
-                yield str(place / relative), relative
+            for path in self._files_in(top, base, self._outer_rules(place), ends):
+                yield path, path.removeprefix(base)
 
-    def _files_in(self, folder: int, inside: str, path: Path, ends: float) -> Iterator[str]:
+    def _outer_rules(self, place: PurePosixPath) -> IgnoreRules:
+        """Return the ignore rules of the folders above the start."""
+        rules = NO_IGNORE_RULES
+        if self._includes_ignored:
+            return rules
+        for folder in reversed(place.parents[: len(place.parts)]):
+            with self._root.folder(folder) as opened:
+                rules = rules.in_folder("" if folder == PurePosixPath() else f"{folder}/", opened)
+            if rules.ignores(str(PurePosixPath(*place.parts[: len(folder.parts) + 1])), is_folder=True):
+                rules = NO_IGNORE_RULES
+        return rules
+
+    def _files_in(self, folder: int, inside: str, rules: IgnoreRules, ends: float) -> Iterator[str]:
         """Yield the files of an open folder, then those of its subfolders. Unreadable subfolders are skipped.
 
         `os.fwalk` would end at the first folder that can be opened but not listed, such as some in /proc.
@@ -258,17 +281,21 @@ class FileWalk:
         with os.scandir(folder) as entries:
             wanted = [e for e in entries if not e.name.startswith(".") and e.name not in _GENERATED_FOLDERS]
             found = sorted((each.name, _entry_kind(each)) for each in wanted)
+        if not self._includes_ignored:
+            rules = rules.in_folder(inside, folder)
         for name, kind in found:
             if self._is_over(ends):
                 return
-            if kind is _KIND_FILE:
+            if kind is _KIND_FILE and not rules.ignores(inside + name, is_folder=False):
                 yield inside + name
         for name, kind in found:
             if self._is_over(ends):  # checked even if no folder has a wanted file
                 return
-            if kind is _KIND_FOLDER and inside.count("/") < _MAX_DEPTH and path / name not in _SYSTEM_FOLDERS:
+            path = inside + name
+            is_out_of_bounds = path.count("/") >= _MAX_DEPTH or self._root.path / path in _SYSTEM_FOLDERS
+            if kind is _KIND_FOLDER and not is_out_of_bounds and not rules.ignores(path, is_folder=True):
                 with suppress(OSError), _open_folder(name, folder) as below:
-                    yield from self._files_in(below, f"{inside}{name}/", path / name, ends)
+                    yield from self._files_in(below, f"{path}/", rules, ends)
 
     def _is_over(self, ends: float) -> bool:
         self.cut = time.monotonic() > ends

@@ -1,0 +1,141 @@
+"""The `.gitignore` files of a folder tree. RE2 matches their patterns, so none can take long.
+
+Like git, it matches each file and folder on its own and never looks into an ignored folder. Libraries also match the
+folders above a path, which differs from git if `.gitignore` files are nested.
+"""
+
+import os
+import re
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import re2
+
+from orga.workflows.types.text import compiled_pattern
+
+_RE2: Any = re2
+
+FILE_NAME = ".gitignore"
+_MAX_BYTES = 64_000
+_MAX_PATTERNS = 2_000
+_MAX_MEMORY_BYTES = 64 * 1024 * 1024
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class IgnoreRules:
+    """The patterns that apply in a folder: those of its own file, and those of the folders above it."""
+
+    def __init__(self, files: "tuple[tuple[int, _IgnoreFile], ...]" = ()) -> None:
+        """Take the files, the outermost first, each with the length of its folder's path and the slash after it."""
+        self._files = files
+
+    def in_folder(self, inside: str, folder: int | Path) -> Self:
+        """Return the rules for a folder: its path (empty, or with a slash at the end), and its descriptor or place.
+
+        As in git, a `.gitignore` that is a link has no effect. Neither has one of more than 64,000 bytes.
+        """
+        file = _parsed_file(_file_content(folder))
+        return type(self)((*self._files, (len(inside), file))) if file.patterns else self
+
+    def ignores(self, path: str, *, is_folder: bool) -> bool:
+        """Return whether a path is ignored. The last pattern that fits it in the nearest file decides."""
+        for start, file in reversed(self._files):
+            decision = file.decision(os.fsencode(path[start:]) + b"/" * is_folder)
+            if decision is not None:
+                return decision
+        return False
+
+
+NO_IGNORE_RULES = IgnoreRules()
+
+
+def _file_content(folder: int | Path) -> bytes:
+    """Return nothing if there is no such file, or it cannot be used."""
+    with suppress(OSError):
+        path, parent = (FILE_NAME, folder) if isinstance(folder, int) else (folder / FILE_NAME, None)
+        with os.fdopen(os.open(path, _FILE_FLAGS, dir_fd=parent), "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                content = file.read(_MAX_BYTES + 1)
+                return content if len(content) <= _MAX_BYTES else b""
+    return b""
+
+
+@dataclass(frozen=True)
+class _IgnoreFile:
+    patterns: tuple[tuple[Any, bool], ...]
+    """Each pattern with its decision, the last one first."""
+    any_pattern: Any
+    """Matches whatever one of them matches. Most paths match none."""
+
+    def decision(self, path: bytes) -> bool | None:
+        if not self.any_pattern.fullmatch(path):
+            return None
+        return next((ignores for pattern, ignores in self.patterns if pattern.fullmatch(path)), None)
+
+
+@lru_cache(maxsize=64)
+def _parsed_file(content: bytes) -> _IgnoreFile:
+    found: list[tuple[Any, bool]] = []
+    sources: list[bytes] = []
+    for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_MAX_PATTERNS]:
+        with suppress(ValueError):  # git does not use an invalid pattern either
+            if source := _pattern_source(line.removesuffix(b"\r").decode("latin-1").removeprefix("!")):
+                found.append((_compiled(source), not line.startswith(b"!")))
+                sources.append(source)
+    return _IgnoreFile(tuple(reversed(found)), _compiled(b"|".join(sources)) if sources else None)
+
+
+def _compiled(source: bytes) -> Any:
+    """Compile a pattern over bytes, as git matches them."""
+    return compiled_pattern(source, encoding=_RE2.Options.Encoding.LATIN1, dot_nl=True, max_mem=_MAX_MEMORY_BYTES)
+
+
+_PART = re.compile(r"\\(.)|\[([!^]?)(\]?(?:\[:[a-z]+:\]|\\.|[^\]\\])*)\]|(\*+)|(\?)|([^\\\[*?]+)", re.DOTALL)
+_CLASS_PART = re.compile(r"\[:[a-z]+:\]|\\(.)|(.)", re.DOTALL)
+
+
+def _pattern_source(line: str) -> bytes:
+    """Return the regular expression of a line, or nothing for a comment. Raise ValueError if the line is invalid.
+
+    A folder's path ends with a slash.
+    """
+    if line.startswith("#"):
+        return b""
+    line = re.sub(r"(?<!\\) +\Z", "", line)
+    pattern = line.removesuffix("/")
+    if not pattern.strip("/"):
+        return b""
+    is_anchored = "/" in pattern
+    parts = pattern.removeprefix("/").split("/")
+    source = "" if is_anchored else "(?:.*/)?"
+    for index, part in enumerate(parts):
+        is_last = index == len(parts) - 1
+        if part == "**" and is_anchored:
+            source += ".+" if is_last else "(?:.*/)?"
+        else:
+            source += _part_source(part) + ("" if is_last else "/")
+    return f"(?:{source}{'/' if line.endswith('/') else '/?'})".encode("latin-1")
+
+
+def _part_source(part: str) -> str:
+    source, at = "", 0
+    while at < len(part):
+        found = _PART.match(part, at)
+        if found is None:
+            raise ValueError(f"{part!r} has a bracket or a backslash without an end")
+        escaped, negation, members, stars, question, text = found.groups()
+        if members is not None:
+            source += f"[{'^/' if negation else ''}{_CLASS_PART.sub(_class_member, members)}]"
+        else:
+            source += "[^/]*" if stars else "[^/]" if question else re.escape(escaped or text)
+        at = found.end()
+    return source
+
+
+def _class_member(found: re.Match[str]) -> str:
+    escaped, character = found.groups()
+    return re.escape(escaped) if escaped else re.escape(character) if character not in (None, "-") else found[0]
