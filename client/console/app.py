@@ -42,13 +42,13 @@ from orga.workflows.types.record import InvalidInput
 def console_app(console: Console) -> Starlette:
     """Return the application. Whoever serves it closes `console.connection`."""
     adapted = [route for adapter in console.adapters for route in adapter.routes]
-    around = [each for adapter in console.adapters for each in adapter.middleware]
     app = Starlette(
         routes=[Mount(API, routes=endpoints(ROUTES), name="api"), *adapted, *page_routes()],
-        middleware=[Middleware(QuotedPaths), *around, Middleware(DoorKeeper, doors=console.doors)],
+        middleware=[Middleware(QuotedPaths), Middleware(DoorKeeper, doors=console.doors)],
         exception_handlers=_HANDLERS,
     )
     app.state.console = console
+    app.state.error_forms = {path: form for each in console.adapters for path, form in each.error_forms.items()}
     return app
 
 

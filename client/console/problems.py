@@ -136,7 +136,10 @@ def problem_response(problem: Problem) -> Response:
 
 
 def problem_answer(request: Request, problem: Problem) -> Response:
-    """Return the problem as people read it if a browser asks for a page, else as JSON."""
+    """Return the problem in the form of the protocol at this address, as a page for a browser, or else as JSON."""
+    for beginning, in_form in request.app.state.error_forms.items():
+        if request.scope["path"].startswith(beginning):
+            return in_form(problem)
     is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
     if not is_page:
         return problem_response(problem)

@@ -16,7 +16,6 @@ from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import to_jsonable_python
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -48,8 +47,8 @@ class Adapter:
 
     name: Literal["agui", "mcp", "responses"]
     routes: tuple[BaseRoute, ...]
-    middleware: tuple[Middleware, ...] = ()
-    """Middleware around the doors, such as one for the protocol's own form of errors."""
+    error_forms: Mapping[str, Callable[[Problem], Response]] = field(default_factory=dict[str, Any])
+    """How a problem is answered below a path, by its beginning, if the protocol has a form of its own."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,9 @@ from typing import Any
 from ag_ui import core
 from pydantic_core import to_json
 
+from orga.client.frontends import turns
 from orga.client.frontends.interrupts import interrupt_of
 from orga.client.frontends.reach import OpenWait
-from orga.client.frontends.turns import CallEnded, CallMade, Delegated, Over, Step, Text, TurnFold, Waiting
-
-CANCELLED = {"interrupted", "aborted"}
-FAILED = {"error", "failed", "terminated"}
 
 
 @dataclass
@@ -25,8 +22,7 @@ class Shown:
     run_id: str = ""
     _open: set[str] = field(default_factory=set[str])
     """Messages whose text streams."""
-    _subagents: dict[str, Delegated] = field(default_factory=dict[str, Delegated])
-    _answer: str = ""
+    _subagents: dict[str, turns.Delegated] = field(default_factory=dict[str, turns.Delegated])
 
     @cached_property
     def _messages(self) -> dict[str, dict[str, Any]]:
@@ -40,21 +36,21 @@ class Shown:
     def started(self) -> core.BaseEvent:
         return core.RunStartedEvent.model_validate({**self._ids, "protocol_version": "1.0"})
 
-    def take(self, step: Step) -> Iterator[core.BaseEvent]:
+    def take(self, step: turns.Step) -> Iterator[core.BaseEvent]:
         match step:
-            case Text():
+            case turns.Text():
                 yield from self._text(step)
-            case CallMade():
+            case turns.CallMade():
                 yield from self._call(step)
-            case CallEnded():
+            case turns.CallEnded():
                 yield from self._result(step)
-            case Delegated():
+            case turns.Delegated():
                 yield from self._delegation(step)
-            case Waiting():
+            case turns.Waiting():
                 yield from self._interrupted(step.waits)
-            case Over():
-                if step.output and step.output != self._answer:
-                    yield from self._text(Text("", -1, step.output, is_whole=True))
+            case turns.Over():
+                if step.new_output:
+                    yield from self._text(turns.Text("", -1, step.new_output, is_whole=True))
                 yield self.finished(step)
             case _:
                 pass
@@ -64,15 +60,15 @@ class Shown:
         for started in [*self._subagents.values()]:
             yield from self._delegation(started)
 
-    def plan(self, fold: TurnFold) -> core.BaseEvent:
+    def plan(self, fold: turns.TurnFold) -> core.BaseEvent:
         plan = fold.view.plan.as_status() or {}
         return core.ActivitySnapshotEvent(message_id=f"{self.run_id}/plan", activity_type="plan", content=plan)
 
-    def finished(self, over: Over) -> core.BaseEvent:
+    def finished(self, over: turns.Over) -> core.BaseEvent:
         usage = core.TokenUsage(input_tokens=over.usage.input_tokens, output_tokens=over.usage.output_tokens)
-        if over.reason in FAILED:
+        if over.reason in turns.FAILED:
             return core.RunErrorEvent(message=over.detail or over.reason, code=over.reason, usage=[usage])
-        outcome = {"type": "cancelled" if over.reason in CANCELLED else "success"}
+        outcome = {"type": "cancelled" if over.reason in turns.CANCELLED else "success"}
         result = {"output": over.output, "reason": over.reason, "detail": over.detail}
         return core.RunFinishedEvent.model_validate(
             {**self._ids, "result": result, "outcome": outcome, "usage": [usage]}
@@ -81,7 +77,7 @@ class Shown:
     def _id(self, run: str, part: object) -> str:
         return f"{run or self.run_id}/{part}"
 
-    def _text(self, step: Text) -> Iterator[core.BaseEvent]:
+    def _text(self, step: turns.Text) -> Iterator[core.BaseEvent]:
         """Send what is new of a text. After a failed attempt, one that does not continue is replaced at its end."""
         message_id = self._id(step.run, f"{step.iteration}{'/thinking' if step.is_thinking else ''}")
         role = "reasoning" if step.is_thinking else "assistant"
@@ -102,10 +98,8 @@ class Shown:
         if step.is_whole and not is_continued and step.text:
             self._messages[message_id] = message | {"content": step.text}
             yield self._snapshot()
-        if step.is_answer and not step.run:
-            self._answer = step.text
 
-    def _call(self, step: CallMade) -> Iterator[core.BaseEvent]:
+    def _call(self, step: turns.CallMade) -> Iterator[core.BaseEvent]:
         parent, call_id = self._id(step.run, step.iteration), self._id(step.run, step.place)
         message = self._messages.setdefault(parent, {"id": parent, "role": "assistant", **_of(step.run)})
         calls = [*(message.get("toolCalls") or ())]
@@ -118,7 +112,7 @@ class Shown:
         yield core.ToolCallArgsEvent(**own, delta=step.arguments)
         yield core.ToolCallEndEvent(**own)
 
-    def _result(self, step: CallEnded) -> Iterator[core.BaseEvent]:
+    def _result(self, step: turns.CallEnded) -> Iterator[core.BaseEvent]:
         call_id = self._id(step.run, step.place)
         if (message_id := f"{call_id}/result") not in self._messages:
             content = {"id": message_id, "role": "tool", "toolCallId": call_id, "content": step.text}
@@ -126,7 +120,7 @@ class Shown:
             own: dict[str, Any] = {"message_id": message_id, "tool_call_id": call_id, **_of(step.run)}
             yield core.ToolCallResultEvent(**own, content=step.text, metadata={"orga": {"outcome": step.outcome}})
 
-    def _delegation(self, step: Delegated) -> Iterator[core.BaseEvent]:
+    def _delegation(self, step: turns.Delegated) -> Iterator[core.BaseEvent]:
         if not step.reason:
             self._subagents[step.child] = step
             yield core.SubagentStartedEvent(
@@ -147,7 +141,7 @@ class Shown:
             for item in asked.calls if asked.run.id != self.run_id else ():
                 arguments = to_json(item.call.get("arguments") or {}, inf_nan_mode="strings").decode()
                 tool, iteration = item.call.get("name", ""), int(item.place.partition(".")[0] or 0)
-                yield from self._call(CallMade(asked.run.id, iteration, item.place, tool, arguments))
+                yield from self._call(turns.CallMade(asked.run.id, iteration, item.place, tool, arguments))
         interrupts = [interrupt_of(asked, self.run_id, self.base) for asked in waits]
         for child in self._subagents:
             own = [each.id for each in interrupts if each.subagent_run_id == child]

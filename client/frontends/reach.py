@@ -24,6 +24,8 @@ from orga.workflows.types.text import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Kind = Literal["agent", "goal", "session"]
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -66,9 +68,7 @@ class Reach:
             await self.serve(found)
         return (SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle)(self.client, run_id)
 
-    async def start(
-        self, kind: Literal["agent", "goal", "session"], agent: str, task: str = "", run_id: str | None = None
-    ) -> AgentHandle:
+    async def start(self, kind: Kind, agent: str, task: str = "", run_id: str | None = None) -> AgentHandle:
         """Start a run. A session begins without a task.
 
         Raises:
@@ -82,9 +82,7 @@ class Reach:
             # the error names the state of a run that may belong to somebody else
             raise InvalidInput(f"id: {one_line(run_id)!r} is taken by another run. Choose another id") from None
 
-    async def _start(
-        self, kind: Literal["agent", "goal", "session"], agent: str, task: str, run_id: str | None
-    ) -> AgentHandle:
+    async def _start(self, kind: Kind, agent: str, task: str, run_id: str | None) -> AgentHandle:
         given = {"agent": agent} if self.tenant is None else {"agent": agent, "tenant": self.tenant}
         # the run itself sets its tenant only later
         attributes = TypedSearchAttributes([SearchAttributePair(TENANT, self.tenant)] if self.tenant else [])

@@ -6,38 +6,22 @@ read again from any `sequence_number`, because the numbers count what the journa
 
 import json
 import re
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
 from pydantic_core import to_json
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from orga.client.console.doors import Visitor
-from orga.client.console.problems import Problem
+from orga.client.console.problems import Problem, refused
 from orga.client.console.routes import Adapter, Console, json_body
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused
-from orga.client.frontends.openai_errors import OpenAIErrors
-from orga.client.frontends.response_items import ResponseFold
-from orga.client.frontends.threads import (
-    TurnStream,
-    admitted,
-    console_address,
-    find_run,
-    message_text,
-    open_stream,
-    post_message,
-    require_room,
-    start_thread,
-)
-from orga.client.frontends.turns import TurnFold, Waiting, read_past, turn_steps
+from orga.client.frontends import threads, turns
 from orga.client.runs.agents import run_id_of
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
@@ -45,36 +29,184 @@ from orga.workflows.types.sessions.session_input import MAX_MESSAGE_BYTES
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 
-AgentNames = Callable[[], Sequence[str]]
-
 _TURN = re.compile("[1-9][0-9]{0,7}")
-_TOO_OLD = "previous_response_id: {} is not the newest response of its session. Send the id of the newest one"
+_STATUSES = (
+    {"completed": "completed"} | dict.fromkeys(turns.CANCELLED, "cancelled") | dict.fromkeys(turns.FAILED, "failed")
+)
+"""The status of a turn that has ended. Other reasons are limits: the response is incomplete."""
+_ALWAYS: dict[str, Any] = {"instructions": None, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+"""The fields that all responses share."""
+_ERROR_CODES = {401: "invalid_api_key", 404: "not_found", 429: "rate_limit_exceeded"}
 
 
-def responses_adapter(agents: AgentNames) -> Adapter:
+def responses_adapter(agents: Callable[[], Sequence[str]]) -> Adapter:
     """Return the adapter. `agents` returns the names to list as models."""
 
     async def models(_: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_model(name) for name in agents()]})
-
-    async def model(request: Request) -> Response:
-        name = unquote(request.path_params["name"])
-        if name not in agents():
-            raise Problem(404, f"model: there is no agent {name!r}. GET /v1/models lists them")
-        return JSONResponse(_model(name))
+        found = [{"id": name, "object": "model", "created": 0, "owned_by": "orga"} for name in agents()]
+        return JSONResponse({"object": "list", "data": found})
 
     routes = (
         Route("/v1/models", models, methods=["GET"]),
-        Route("/v1/models/{name}", model, methods=["GET"]),
         Route("/v1/responses", _create, methods=["POST"]),
         Route("/v1/responses/{id}", _retrieve, methods=["GET"]),
         Route("/v1/responses/{id}/cancel", _cancel, methods=["POST"]),
     )
-    return Adapter("responses", routes, (Middleware(OpenAIErrors),))
+    return Adapter("responses", routes, {"/v1/": _error_response})
 
 
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "orga"}
+def _error_response(problem: Problem) -> Response:
+    """Return a problem in the form of OpenAI's errors. An agent is a model there."""
+    status, detail = problem.status, re.sub("^agent:", "model:", problem.detail)
+    is_unknown_model = detail.startswith("model: there is no")
+    if status == 422:
+        status = 404 if is_unknown_model else 400
+    where = detail.partition(":")[0]
+    error = {
+        "message": detail,
+        "type": "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error",
+        "param": where if where.isidentifier() else None,
+        "code": "model_not_found" if is_unknown_model else _ERROR_CODES.get(status),
+    }
+    # the SDK would send a message again, with no id by which the second one could be recognised
+    unrepeated = {} if status == 429 else {"x-should-retry": "false"}
+    return JSONResponse({"error": error}, status, headers=problem.headers | unrepeated)
+
+
+@dataclass
+class ResponseFold:
+    """One response. The number of an event is its place in the stream, in which each character of a text counts."""
+
+    facts: dict[str, Any]
+    """The fields of the response that do not change."""
+    inbox: str
+    after: int
+    """Events up to this number are left out."""
+    _number: int = -1
+    _items: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """All items of the stream by id, in the order of their `output_index`."""
+    _open: str = ""
+    """The id of the message whose text streams."""
+    _answer: str = ""
+    """The id of the last message that was an answer."""
+    _over: turns.Over | None = None
+
+    @property
+    def number(self) -> dict[str, int]:
+        return {"sequence_number": max(self._number, self.after)}
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        yield from self._event("created", response=self.response())
+        yield from self._event("in_progress", response=self.response())
+
+    def take(self, step: turns.Step) -> Iterator[dict[str, Any]]:
+        match step:
+            case turns.Text(run="", is_thinking=False):
+                yield from self._message(f"msg_{step.iteration}", step)
+            case turns.CallMade(run=""):
+                call = {"type": "mcp_call", "server_label": "orga", "name": step.tool, "arguments": step.arguments}
+                open_call = call | {"status": "in_progress", "output": None, "error": None}
+                yield from self._item("added", f"mcp_{step.place}", open_call)
+            case turns.CallEnded(run="", outcome="ok"):
+                yield from self._item("done", f"mcp_{step.place}", {"status": "completed", "output": step.text})
+            case turns.CallEnded(run=""):
+                yield from self._item("done", f"mcp_{step.place}", {"status": "failed", "error": step.text})
+            case turns.Waiting():
+                yield from self._waiting(step)
+            case turns.Over():
+                yield from self._end(step)
+            case _:
+                pass
+
+    def response(self) -> dict[str, Any]:
+        """Return the response as it is now."""
+        over = self._over
+        status = "in_progress" if over is None else _STATUSES.get(over.reason, "incomplete")
+        usage, why = (over.usage, over.detail or over.reason) if over else (None, "")
+        return self.facts | {
+            "status": status,
+            "error": {"code": "server_error", "message": why} if status == "failed" else None,
+            "incomplete_details": {"reason": over.reason} if over and status == "incomplete" else None,
+            "output": [item for item in self._items.values() if over is None or self._is_output(item)],
+            "usage": usage
+            and {
+                "input_tokens": usage.input_tokens,
+                "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+                "output_tokens": usage.output_tokens,
+                "output_tokens_details": {"reasoning_tokens": usage.thinking_tokens},
+                "total_tokens": usage.total_tokens,
+            },
+        }
+
+    def _is_output(self, item: dict[str, Any]) -> bool:
+        """Return False for rejected answers, for remarks before calls, and for what has waited."""
+        return item["type"] == "mcp_call" or item["id"] == self._answer or item["status"] == "incomplete"
+
+    def _event(self, kind: str, size: int = 1, **data: Any) -> Iterator[dict[str, Any]]:
+        """Yield an event, unless the client has it. Of a text, the client may lack only the end."""
+        self._number += size
+        lacking = self._number - self.after
+        if 0 < lacking < size:
+            data["delta"] = data["delta"][-lacking:]
+        if lacking > 0:
+            yield {"type": f"response.{kind}", "sequence_number": self._number, **data}
+
+    def _item(self, kind: str, item_id: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Add an item or change it, and yield the event of that."""
+        item = self._items[item_id] = {"id": item_id} | self._items.get(item_id, {}) | fields
+        yield from self._event(f"output_item.{kind}", output_index=[*self._items].index(item_id), item=item)
+
+    def _part(self, kind: str, size: int = 1, **data: Any) -> Iterator[dict[str, Any]]:
+        """Yield an event about the text of the open message."""
+        at = {"item_id": self._open, "output_index": [*self._items].index(self._open), "content_index": 0}
+        yield from self._event(kind, size, **at, **data)
+
+    def _message(self, item_id: str, step: turns.Text, status: str = "completed") -> Iterator[dict[str, Any]]:
+        """Begin the message of a text, send what is new of it, and end it once the text is whole."""
+        if not self._open and step.text:
+            message: dict[str, Any] = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
+            part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+            yield from self._item("added", item_id, message)
+            self._open = item_id
+            yield from self._part("content_part.added", part=part)
+            self._items[item_id] = self._items[item_id] | {"content": [{**part}]}
+        if not self._open:
+            return
+        self._items[self._open]["content"][0]["text"] = step.text
+        if step.new:
+            yield from self._part("output_text.delta", len(step.text) - len(step.had), delta=step.new, logprobs=[])
+        if step.is_whole:
+            self._answer = self._open if step.is_answer else self._answer
+            yield from self._end_message(status)
+
+    def _end_message(self, status: str) -> Iterator[dict[str, Any]]:
+        part = self._items[self._open]["content"][0]
+        yield from self._part("output_text.done", text=part["text"], logprobs=[])
+        yield from self._part("content_part.done", part=part)
+        yield from self._item("done", self._open, {"status": status})
+        self._open = ""
+
+    def _waiting(self, step: turns.Waiting) -> Iterator[dict[str, Any]]:
+        """Show what waits for a person. The journal does not repeat it, so these events do not count."""
+        lines = [f"- {asked.wait.question}" for asked in step.waits]
+        text = "\n".join(["This waits for a person:", *lines, f"Decide it in the inbox: {self.inbox}"])
+        kept = self._number, self.after, self._open
+        self.after, self._open = -1, ""
+        item_id = f"msg_wait_{len(self._items)}"
+        events = [*self._message(item_id, turns.Text("", 0, text, is_whole=True), "in_progress")]
+        self._number, self.after, self._open = kept
+        yield from (event | self.number for event in events)
+
+    def _end(self, over: turns.Over) -> Iterator[dict[str, Any]]:
+        if self._open:
+            yield from self._end_message("incomplete")
+        self._answer = self._answer if over.output and not over.new_output else ""
+        if over.new_output:
+            yield from self._message("msg_output", turns.Text("", 0, over.new_output, is_whole=True, is_answer=True))
+        self._over, self.after = over, -1
+        response = self.response()
+        kind = response["status"] if response["status"] in {"completed", "failed"} else "incomplete"
+        yield from self._event(kind, response=response)
 
 
 @dataclass(frozen=True)
@@ -85,165 +217,153 @@ class _Asked:
     turn: int
     request: Request
     body: dict[str, Any]
+    """What the client asks for, if this request does."""
 
-    async def read(self, after: int = -1) -> tuple[ResponseFold, TurnFold, list[JournalEntry]]:
-        """Return the empty response, the empty turn, and the journal. Raise Problem if there is no such turn."""
-        past, number = await _past_of(self.session, self.turn), {"turn": self.turn}
-        begun = (entry.timestamp for entry in past if number.items() <= entry.data.items())
-        fold = ResponseFold(
-            id=f"resp_{self.session.id}.{self.turn}",
-            model=past[0].agent,
-            created=int(next(begun, datetime.now(UTC)).timestamp()),
-            previous=f"resp_{self.session.id}.{self.turn - 1}" if self.turn > 1 else None,
-            inbox=f"{console_address(self.request)}inbox",
-            after=after,
-            body=self.body,
-        )
-        return fold, TurnFold(self.session.id, self.turn), past
+    async def past(self) -> list[JournalEntry]:
+        """Return the journal of the session. Raise Problem if it never got the message of this turn."""
+        past = await turns.read_past(self.session)
+        sent = [entry.event for entry in past if entry.data.get("kind") == "send"]
+        if sent.count("InterventionReceived") - sent.count("InterventionRefused") < self.turn:
+            raise Problem(404, f"there is no response resp_{self.session.id}.{self.turn}")
+        return past
 
-    async def response(self, *, is_awaited: bool) -> dict[str, Any]:
+    async def read(self, after: int = -1) -> tuple[ResponseFold, turns.TurnFold, list[JournalEntry]]:
+        """Return the empty response, the empty turn, and the journal."""
+        past = await self.past()
+        begun = next((entry for entry in past if entry.data.get("turn") == self.turn), past[-1])
+        facts = _ALWAYS | {
+            "object": "response",
+            "id": f"resp_{self.session.id}.{self.turn}",
+            "created_at": int(begun.timestamp.timestamp()),
+            "model": past[0].agent,
+            "previous_response_id": f"resp_{self.session.id}.{self.turn - 1}" if self.turn > 1 else None,
+            "background": bool(self.body.get("background")),
+            "metadata": as_object(self.body.get("metadata")),
+        }
+        shown = ResponseFold(facts, f"{threads.console_address(self.request)}inbox", after)
+        return shown, turns.TurnFold(self.session.id, self.turn), past
+
+    async def response(self, *, is_awaited: bool) -> Response:
         """Return the response: now, or when the turn is over or waits for a person."""
         shown, fold, past = await self.read()
-        async with aclosing(turn_steps(self.session, fold, past, follow=is_awaited)) as steps:
+        async with aclosing(turns.turn_steps(self.session, fold, past, follow=is_awaited)) as steps:
             async for step in steps:
-                list(shown.take(step, fold))
-                if isinstance(step, Waiting):
+                list(shown.take(step))
+                if isinstance(step, turns.Waiting):
                     break
         if fold.view.turn is None and fold.view.ending is not None:
             raise Problem(422, fold.view.ending.detail.removeprefix("InvalidInput: "))
-        return shown.response()
+        return JSONResponse(shown.response())
 
     async def stream(self, after: int = -1) -> Response:
         """Return the response as a stream of the events after this number."""
         shown, fold, past = await self.read(after)
 
+        async def events() -> AsyncGenerator[dict[str, Any]]:
+            for event in shown.begin():
+                yield event
+            asked: set[str] = set()
+            async for step in turns.turn_steps(self.session, fold, past):
+                if isinstance(step, turns.Waiting):
+                    ids = {wait.wait.wait_id for wait in step.waits}
+                    if ids == asked:  # nobody has decided it for a while, so the client asks again later
+                        return
+                    asked = ids
+                for event in shown.take(step):
+                    yield event
+
         def failed(message: str, _: str) -> dict[str, Any]:
             return {"type": "error", "code": "server_error", "message": message, "param": None} | shown.number
 
-        return TurnStream(self._events(shown, fold, past), failed, _fields, self.request)
+        def fields(event: dict[str, Any]) -> dict[str, str]:
+            return {"event": event["type"], "data": json.dumps(event)}
 
-    async def _events(
-        self, shown: ResponseFold, fold: TurnFold, past: list[JournalEntry]
-    ) -> AsyncGenerator[dict[str, Any]]:
-        for event in shown.begin():
-            yield event
-        asked: set[str] = set()
-        async for step in turn_steps(self.session, fold, past):
-            if isinstance(step, Waiting):
-                ids = {wait.wait.wait_id for wait in step.waits}
-                if ids == asked:  # nobody has decided it for a while, so the client asks again later
-                    return
-                asked = ids
-            for event in shown.take(step, fold):
-                yield event
+        return threads.TurnStream(events(), failed, fields, self.request)
 
 
-def _fields(event: dict[str, Any]) -> dict[str, str]:
-    return {"event": event["type"], "data": json.dumps(event)}
-
-
-async def _session_of(console: Console, visitor: Visitor, response_id: str) -> tuple[SessionHandle, int]:
+async def _asked_about(request: Request, console: Console, visitor: Visitor, response_id: str) -> _Asked:
     name, _, turn = response_id.removeprefix("resp_").rpartition(".")
-    found = await find_run(console, visitor, name)
+    found = await threads.find_run(console, visitor, name)
     if not isinstance(found, SessionHandle) or not _TURN.fullmatch(turn):
         raise Problem(404, f"there is no response {response_id[:200]!r}. Its id begins with resp_")
-    return found, int(turn)
-
-
-async def _past_of(session: SessionHandle, turn: int) -> list[JournalEntry]:
-    """Return the journal of a session. Raise Problem if it never got the message of this turn."""
-    past = await read_past(session)
-    sent = Counter(entry.event for entry in past if entry.data.get("kind") == "send")
-    if sent["InterventionReceived"] - sent["InterventionRefused"] < turn:
-        raise Problem(404, f"there is no response resp_{session.id}.{turn}")
-    return past
+    return _Asked(found, int(turn), request, {})
 
 
 async def _create(request: Request) -> Response:
-    console, visitor = admitted(request, "operator", is_write=True)
+    console, visitor = threads.admitted(request, "operator", is_write=True)
     body = as_object(clean_json(await json_body(request)))
-    for key in ("model", "previous_response_id"):
-        if not isinstance(body.get(key, ""), str | None):
-            raise Problem(422, f"{key}: must be a string")
-    agent, previous = as_text(body.get("model")) or "default", as_text(body.get("previous_response_id"))
+    messages, previous = _messages(body), body.get("previous_response_id")
+    text = "\n\n".join(text for role, text in messages if role != "assistant") if previous else _transcript(messages)
+    if (size := len(to_json(text)) - 2) > MAX_MESSAGE_BYTES:
+        raise Problem(422, f"input: has {size:,} bytes, and a turn takes {MAX_MESSAGE_BYTES:,}. Put it into a file")
+    threads.require_room(console, visitor)
+    if previous:
+        newest = await _asked_about(request, console, visitor, str(previous))
+        if any(entry.event == "TurnStarted" and entry.data["turn"] > newest.turn for entry in await newest.past()):
+            raise refused("previous_response_id", f"{previous} has a later one. Send the newest of the session", 409)
+        session = newest.session
+    else:
+        session = await _begun(console, visitor, body)
+    try:
+        turn = await threads.post_message(session, text, visitor.name)
+    except NoAnswer as error:
+        if not previous and not isinstance(error, NotTakenYet):  # nobody knows it, so it would wait for ever
+            with suppress(OrgaError):
+                await session.close(by=visitor.name)
+        raise
+    asked = _Asked(session, turn, request, body)
+    if body.get("stream"):
+        return await asked.stream()
+    with threads.open_stream(console, visitor):
+        return await asked.response(is_awaited=not body.get("background"))
+
+
+async def _begun(console: Console, visitor: Visitor, body: dict[str, Any]) -> SessionHandle:
+    schema = as_object(as_object(body.get("text")).get("format")).get("schema")
+    tenant, session_id = as_object(body.get("metadata")).get("tenant"), run_id_of(None, "session")
+    given = {"agent": body.get("model"), "tenant": tenant, "output_schema": schema}
+    known = {key: value for key, value in given.items() if value}
+    await threads.start_thread(console, visitor, "session", session_id, known)
+    return SessionHandle(console.client, session_id)
+
+
+async def _retrieve(request: Request) -> Response:
+    console, visitor = threads.admitted(request, "viewer", is_write=False)
+    asked = await _asked_about(request, console, visitor, unquote(request.path_params["id"]))
+    if request.query_params.get("stream") not in {"true", "1"}:
+        return await asked.response(is_awaited=False)
+    after = request.query_params.get("starting_after", "-1")
+    if not after.removeprefix("-").isdecimal():
+        raise Problem(422, "starting_after: must be the sequence_number of an event")
+    return await asked.stream(int(after))
+
+
+async def _cancel(request: Request) -> Response:
+    console, visitor = threads.admitted(request, "operator", is_write=True)
+    asked = await _asked_about(request, console, visitor, unquote(request.path_params["id"]))
+    try:
+        await asked.session.interrupt("the response was cancelled", turn=asked.turn, by=visitor.name)
+    except Refused:  # it is over already, or has not begun
+        return await asked.response(is_awaited=False)
+    return await asked.response(is_awaited=True)
+
+
+def _messages(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the roles and texts of a request. Items of its input that are no messages come from earlier responses."""
     if body.get("tools"):
         raise Problem(422, "tools: an agent has its own tools. Leave them out")
     if body.get("conversation"):
         raise Problem(422, "conversation: there are none. Send the previous_response_id of the newest response")
-    messages = _messages(body)
-    require_room(console, visitor)
-    if previous:
-        session, turn = await _session_of(console, visitor, previous)
-        begun = [entry.data.get("turn") for entry in await _past_of(session, turn) if entry.event == "TurnStarted"]
-        if any(cast("int", each) > turn for each in begun):
-            raise Problem(409, _TOO_OLD.format(previous))
-        text = _checked_length("\n\n".join(text for role, text in messages if role != "assistant"))
-        turn = await post_message(session, text, visitor.name)
-    else:
-        text = _checked_length(_transcript(messages))
-        session = await _begun(console, visitor, agent, body)
-        try:
-            turn = await post_message(session, text, visitor.name)
-        except NoAnswer as error:
-            if not isinstance(error, NotTakenYet):  # nobody knows the session, so it would wait for ever
-                with suppress(OrgaError):
-                    await session.close(by=visitor.name)
-            raise
-    asked = _Asked(session, turn, request, body)
-    if body.get("stream"):
-        return await asked.stream()
-    with open_stream(console, visitor):
-        return JSONResponse(await asked.response(is_awaited=not body.get("background")))
-
-
-async def _begun(console: Console, visitor: Visitor, agent: str, body: dict[str, Any]) -> SessionHandle:
-    schema = as_object(as_object(body.get("text")).get("format")).get("schema")
-    given = {"agent": agent, "tenant": as_object(body.get("metadata")).get("tenant"), "output_schema": schema}
-    known = {key: value for key, value in given.items() if value}
-    return cast("SessionHandle", await start_thread(console, visitor, "session", run_id_of(None, "session"), known))
-
-
-async def _retrieve(request: Request) -> Response:
-    console, visitor = admitted(request, "viewer", is_write=False)
-    session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
-    asked, query = _Asked(session, turn, request, {}), request.query_params
-    if query.get("stream") in {"true", "1"}:
-        after = query.get("starting_after", "-1")
-        if not after.removeprefix("-").isdecimal():
-            raise Problem(422, "starting_after: must be the sequence_number of an event")
-        return await asked.stream(int(after))
-    return JSONResponse(await asked.response(is_awaited=False))
-
-
-async def _cancel(request: Request) -> Response:
-    console, visitor = admitted(request, "operator", is_write=True)
-    session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
-    asked = _Asked(session, turn, request, {})
-    try:
-        await session.interrupt("the response was cancelled", turn=turn, by=visitor.name)
-    except Refused:  # it is over already, or has not begun
-        return JSONResponse(await asked.response(is_awaited=False))
-    return JSONResponse(await asked.response(is_awaited=True))
-
-
-def _messages(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the roles and texts of the input. Items that are no messages come from earlier responses."""
     given = body.get("input")
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     written = [each for each in as_objects(given) if "content" in each]
-    found = [(as_text(each.get("role")) or "user", message_text(each["content"], "input")) for each in written]
+    found = [(as_text(each.get("role")) or "user", threads.message_text(each["content"], "input")) for each in written]
     if instructions := as_text(body.get("instructions")):
         found.insert(0, ("system", instructions))
     if not any(role == "user" and text.strip() for role, text in found):
         raise Problem(422, "input: must have the text of a user")
     return found
-
-
-def _checked_length(text: str) -> str:
-    if (size := len(to_json(text)) - 2) > MAX_MESSAGE_BYTES:
-        raise Problem(422, f"input: has {size:,} bytes, and a turn takes {MAX_MESSAGE_BYTES:,}. Put it into a file")
-    return text
 
 
 def _transcript(messages: list[tuple[str, str]]) -> str:

@@ -84,32 +84,26 @@ class TurnStream(EventSourceResponse):
         """
         self._console, self._visitor = console_of(request), visitor_of(request)
         require_room(self._console, self._visitor)
-        shown = _fields_of(events, failed, fields, request)
-        super().__init__(shown, ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
+
+        async def shown() -> AsyncGenerator[dict[str, str]]:
+            """Yield the events, and the failure that ends them: the answer has begun, so nobody else can report it."""
+            try:
+                async with aclosing(events):
+                    async for event in events:
+                        if self._console.doors.visitor(request) != self._visitor:
+                            return
+                        yield fields(event)
+            except (OrgaError, InvalidInput, Problem, RPCError) as error:
+                yield fields(failed(str(error), type(error).__name__))
+            except Exception:
+                logging.getLogger(__name__).exception("a stream failed")
+                yield fields(failed("the console has a defect; its log has the cause", "Defect"))
+
+        super().__init__(shown(), ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with open_stream(self._console, self._visitor):
             await super().__call__(scope, receive, send)
-
-
-async def _fields_of(
-    events: AsyncGenerator[E],
-    failed: Callable[[str, str], E],
-    fields: Callable[[E], dict[str, str]],
-    request: Request,
-) -> AsyncGenerator[dict[str, str]]:
-    """Yield the events, and the failure that ends them: the answer has begun, so nobody else can report it."""
-    try:
-        async with aclosing(events):
-            async for event in events:
-                if console_of(request).doors.visitor(request) != visitor_of(request):
-                    return
-                yield fields(event)
-    except (OrgaError, InvalidInput, Problem, RPCError) as error:
-        yield fields(failed(str(error), type(error).__name__))
-    except Exception:
-        logging.getLogger(__name__).exception("a stream failed")
-        yield fields(failed("the console has a defect; its log has the cause", "Defect"))
 
 
 def own_id(kind: str, visitor: Visitor, *parts: str) -> str:
@@ -127,8 +121,7 @@ async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str |
         return None
     if agent is not None and found.typed_search_attributes.get(AGENT) not in {agent, None}:
         return None
-    handle = SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle
-    return handle(console.client, run_id)
+    return (SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle)(console.client, run_id)
 
 
 async def start_thread(

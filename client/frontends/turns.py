@@ -50,6 +50,13 @@ class Text:
     is_thinking: bool = False
     is_whole: bool = False
     is_answer: bool = False
+    had: str = ""
+    """The part of it that came before. After a failed attempt, the whole text may not continue it."""
+
+    @property
+    def new(self) -> str:
+        """The part that did not come before. A text that does not continue what came is repeated as a whole."""
+        return self.text[len(self.had) :] if self.text.startswith(self.had) else f"\n\n{self.text}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,17 @@ class Over:
     usage: UsageTotals
     turn: int = 0
     """0 if the run has ended outside of a turn."""
+    reply: str = ""
+    """The last reply, if it was an answer."""
 
+    @property
+    def new_output(self) -> str:
+        """The output, unless the last reply was the same text."""
+        return "" if self.output == self.reply else self.output
+
+
+CANCELLED, FAILED = {"interrupted", "aborted"}, {"error", "failed", "terminated"}
+"""Reasons to end a turn that are no limits."""
 
 Step = Begun | Text | CallMade | CallBegun | CallEnded | Delegated | TurnProgress | Waiting | Over
 
@@ -132,16 +149,21 @@ class _Stream:
 
     attempt: int = 0
     text: str = ""
+    had: str = ""
+    """The part that has become steps, maybe in an earlier attempt."""
 
     def add(self, attempt: int, tail: str, length: int) -> bool:
-        """Add what is new, and return whether there is any. A gap stays until the journal has the whole text."""
+        """Add what is new, and return whether the text continues the part that has become steps.
+
+        A gap stays until the journal has the whole text. So does the text of an attempt that begins differently.
+        """
         if attempt != self.attempt:
             self.attempt, self.text = attempt, ""
         new = length - len(self.text)
         if not 0 < new <= len(tail):
             return False
         self.text += tail[-new:]
-        return True
+        return self.text.startswith(self.had)
 
 
 @dataclass
@@ -215,19 +237,21 @@ class TurnFold:
         tails = ((True, live.thinking, live.thinking_length), (False, live.text, live.text_length))
         for is_thinking, tail, length in tails:
             stream = self._streams.setdefault((run, iteration, is_thinking), _Stream())
-            if stream.add(live.attempt, tail, length):  # a whole text may lack the spaces at its end
-                yield Text(run, iteration, stream.text.rstrip(), is_thinking)
+            if stream.add(live.attempt, tail, length):
+                had, stream.had = stream.had, stream.text.rstrip()  # a whole text may lack the spaces at its end
+                yield Text(run, iteration, stream.had, is_thinking, had=had)
 
     def _take_reply(self, run: str, iteration: int, event: on.ReasoningComplete) -> Iterator[Step]:
-        thinking = self._streams.pop((run, iteration, True), _Stream()).text
-        text = self._streams.pop((run, iteration, False), _Stream()).text
+        thinking = self._streams.pop((run, iteration, True), _Stream())
+        reply = self._streams.pop((run, iteration, False), _Stream())
         if not event.is_for_people and not event.calls:
             return
-        yield Text(run, iteration, thinking, is_thinking=True, is_whole=True)
+        yield Text(run, iteration, thinking.text, is_thinking=True, is_whole=True, had=thinking.had)
+        text = reply.text
         if not event.calls:
             text = "\n".join(action.respond for action in event.actions if action.respond)
             self._answer = self._answer if run else text
-        yield Text(run, iteration, text, is_whole=True, is_answer=not event.calls)
+        yield Text(run, iteration, text, is_whole=True, is_answer=not event.calls, had=reply.had)
         self._open[run] = [(f"{iteration}.{n}", call.call_id) for n, call in enumerate(event.calls)]
         for n, call in enumerate(event.calls):
             arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
@@ -255,7 +279,8 @@ class TurnFold:
         if is_last or self.turn is None:
             open_turn = self.view.turn.number if self.view.turn and not self.view.turn.reason else 0
             turn = event.turn if isinstance(event, on.TurnEnded) else open_turn
-            yield Over(event.reason, event.detail, self._answer, event.usage, turn)
+            reply = "" if self.view.calls else self._answer
+            yield Over(event.reason, event.detail, self._answer, event.usage, turn, reply)
         self._answer = ""
 
 

@@ -30,7 +30,9 @@ async def _hostile(request: Request) -> JSONResponse:
 @pytest.fixture(scope="module")
 def pages() -> TestClient:
     routes = [Mount("/api/v1", routes=[Route("/runs", _hostile)]), *page_routes()]
-    return TestClient(Starlette(routes=routes, exception_handlers={Problem: handle_problem}))
+    app = Starlette(routes=routes, exception_handlers={Problem: handle_problem})
+    app.state.error_forms = {}
+    return TestClient(app)
 
 
 def test_the_first_data_of_a_page_are_the_answers_of_the_interface(pages: TestClient) -> None:

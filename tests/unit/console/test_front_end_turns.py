@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.client.frontends.agui_events import Shown
-from orga.client.frontends.response_items import ResponseFold
+from orga.client.frontends.responses import ResponseFold
 from orga.client.frontends.turns import CallEnded, CallMade, Over, Step, Text, TurnFold
 from orga.client.journal.events import LiveActivity
 from orga.workflows.types.status import JournalEntry
@@ -38,21 +38,19 @@ def live(text: str, iteration: int = 1, *, attempt: int = 1, length: int | None 
     return LiveActivity(run=ID, activity_id=str(iteration), name="reason", attempt=attempt, text=text, text_length=size)
 
 
-def steps(read: Iterable[JournalEntry | LiveActivity]) -> tuple[list[Step], TurnFold]:
+def steps(read: Iterable[JournalEntry | LiveActivity]) -> list[Step]:
     fold = TurnFold(ID, 1)
-    found = [
+    return [
         step for each in read for step in (fold.take_live(each) if isinstance(each, LiveActivity) else fold.take(each))
     ]
-    return found, fold
 
 
 def response(
     read: Iterable[JournalEntry | LiveActivity], after: int = -1
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the events of a response, and the response."""
-    found, fold = steps(read)
-    shown = ResponseFold("resp_1", "a", 0, None, "http://x/inbox", after, {})
-    events = [*shown.begin(), *(event for step in found for event in shown.take(step, fold))]
+    shown = ResponseFold({}, "http://x/inbox", after)
+    events = [*shown.begin(), *(event for step in steps(read) for event in shown.take(step))]
     return events, shown.response()
 
 
@@ -86,10 +84,9 @@ def test_an_answer_that_was_not_accepted_is_no_part_of_the_response() -> None:
     [("max_iterations", "incomplete"), ("interrupted", "cancelled"), ("error", "failed"), ("aborted", "cancelled")],
 )
 def test_a_turn_that_did_not_complete_has_its_own_status_and_no_rejected_answer(reason: str, status: str) -> None:
-    _, fold = steps([BEGUN, FIRST])
-    shown = ResponseFold("resp_1", "a", 0, None, "", -1, {})
+    shown = ResponseFold({}, "", -1)
     for step in (Text("", 1, "a secret", is_whole=True, is_answer=True), Over(reason, "why", "", UsageTotals())):
-        list(shown.take(step, fold))
+        list(shown.take(step))
     assert (shown.response()["status"], shown.response()["output"]) == (status, [])
 
 
@@ -147,7 +144,7 @@ def test_a_stream_continues_after_any_number_however_it_was_read(
 def agui_events(
     read: Iterable[JournalEntry | LiveActivity], messages: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    return shown_events(steps(read)[0], messages)
+    return shown_events(steps(read), messages)
 
 
 def shown_events(taken: Iterable[Step], messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -196,7 +193,7 @@ TAKEN: list[Step] = [
     CallEnded("", 1, "1.0", "ok", "a lamp"),
     CallEnded("", 1, "1.1", "failed", "broken"),
     Text("", 2, "Done", is_whole=True, is_answer=True),
-    Over("completed", "", "Done", UsageTotals()),
+    Over("completed", "", "Done", UsageTotals(), reply="Done"),
 ]
 
 
