@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Annotated, Any, Literal, cast
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -87,7 +88,6 @@ class Runs:
 
     async def follow(self, ctx: Context, run: AgentHandle, wait_s: float) -> Reply:
         """Wait until the run has ended, or until it waits for something that was not reported yet."""
-        await self.continued(ctx)
         clock, state = asyncio.get_running_loop().time, RunState(run_id=run.id, state="running")
         until, progress_at = clock() + wait_s, clock()
         while True:
@@ -142,14 +142,10 @@ class Runs:
         A client of a later revision gets the question as the result of its call, and calls again with the answer.
         """
         offered = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
-        asked = [
-            wait
-            for wait in waits
-            if wait.wait.kind == "answer" and (wait.run.id, wait.wait.wait_id) not in self._declined
-        ]
-        if offered is None or not asked or within_s <= 0 or not self.reach.may_write:
+        questions = (wait for wait in waits if wait.wait.kind == "answer")
+        wait = next((each for each in questions if (each.run.id, each.wait.wait_id) not in self._declined), None)
+        if offered is None or wait is None or within_s <= 0 or not self.reach.may_write:
             return None
-        wait = asked[0]
         limit = {"enum": wait.options} if wait.options else {"maxLength": MAX_ANSWER_CHARS}
         answer = {"type": "string", "title": "Answer", **limit}
         schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
@@ -174,7 +170,7 @@ class Runs:
         answer, asked = (ctx.input_responses or {}).get("answer"), (state["asker"], state["question"])
         if isinstance(answer, ElicitResult) and asked not in self._declined:
             await self._take_answer(AgentHandle(self.reach.client, asked[0]), asked[1], answer)
-        return AgentHandle(self.reach.client, state["run"])
+        return await self.reach.open(state["run"])
 
     async def _take_answer(self, asker: AgentHandle, question: str, result: ElicitResult) -> None:
         """Answer a question once. It is not asked again in a form, so that a refused answer is not asked for ever."""
@@ -220,8 +216,14 @@ def build_server(
     server: MCPServer = MCPServer("orga", title="orga: durable agents", instructions=INSTRUCTIONS, log_level="ERROR")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
-    def tool(function: Callable[..., Any], annotations: ToolAnnotations | None = None) -> None:
-        server.add_tool(_with_errors(function), annotations=annotations)
+    def tool(function: Callable[..., Any], annotations: ToolAnnotations | None = None, **named: Any) -> None:
+        @wraps(function)
+        async def call(**given: Any) -> Any:
+            if (ctx := given.get("ctx")) and (run := await runs.continued(ctx)):  # the first call has acted
+                return await runs.follow(ctx, run, given["wait_s"])
+            return await function(**given)
+
+        server.add_tool(_with_errors(call), annotations=annotations, **named)
 
     async def start_run(
         ctx: Context,
@@ -233,8 +235,7 @@ def build_server(
         wait_s: WaitS = DEFAULT_WAIT_S,
     ) -> Reply:
         """Start a run on a task. It returns the state of the run; the run goes on after that."""
-        run = await runs.continued(ctx) or await reach.start(kind, agent, task, run_id)
-        return await runs.follow(ctx, run, wait_s)
+        return await runs.follow(ctx, await reach.start(kind, agent, task, run_id), wait_s)
 
     async def run_state(ctx: Context, run_id: RunId, wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
         """Wait for news of a run: its end, or something new that waits for a person. Then return its state."""
@@ -252,10 +253,9 @@ def build_server(
         wait_s: WaitS = DEFAULT_WAIT_S,
     ) -> Reply:
         """Answer a question of a run with the words of the user."""
-        run = await reach.open(run_id, is_write=not ctx.request_state)
-        if not ctx.request_state:
-            wait = await runs.find_wait(run, question_id, frozenset({"answer"}))
-            await wait.run.answer(text, wait.wait.wait_id, reach.by)
+        run = await reach.open(run_id, is_write=True)
+        wait = await runs.find_wait(run, question_id, frozenset({"answer"}))
+        await wait.run.answer(text, wait.wait.wait_id, reach.by)
         return await runs.follow(ctx, run, wait_s)
 
     async def decide(
@@ -271,20 +271,19 @@ def build_server(
         wait_s: WaitS = DEFAULT_WAIT_S,
     ) -> Reply:
         """Decide what waits in a run, as the user has decided after seeing it."""
-        run = await reach.open(run_id, is_write=not ctx.request_state)
-        if not ctx.request_state:
-            wait = await runs.find_wait(run, wait_id, frozenset({"approval", "escalation", "budget"}))
-            item = next((each for each in wait.calls if each.approval_id == wait_id), None)
-            if (item is not None) != (decision in {"approve", "deny"}):
-                raise ToolError(f"decision: {decision} does not fit {wait_id}. Name the approval_id of a held call")
-            if item is None:
-                await wait.run.resolve_escalation(wait_id, cast("Choice", decision), by=reach.by, reason=reason)
-            elif decision == "approve":
-                if held_arguments(item) is None:
-                    raise ToolError("wait_id: the arguments are too long to show here. Use: orga approve --show")
-                await wait.run.approve(wait_id, reach.by, reason)
-            else:
-                await wait.run.deny(wait_id, reach.by, reason)
+        run = await reach.open(run_id, is_write=True)
+        wait = await runs.find_wait(run, wait_id, frozenset({"approval", "escalation", "budget"}))
+        item = next((each for each in wait.calls if each.approval_id == wait_id), None)
+        if (item is not None) != (decision in {"approve", "deny"}):
+            raise ToolError(f"decision: {decision} does not fit {wait_id}. Name the approval_id of a held call")
+        if item is None:
+            await wait.run.resolve_escalation(wait_id, cast("Choice", decision), by=reach.by, reason=reason)
+        elif decision == "approve":
+            if held_arguments(item) is None:
+                raise ToolError("wait_id: the arguments are too long to show here. Use: orga approve --show")
+            await wait.run.approve(wait_id, reach.by, reason)
+        else:
+            await wait.run.deny(wait_id, reach.by, reason)
         return await runs.follow(ctx, run, wait_s)
 
     async def steer(
@@ -296,9 +295,8 @@ def build_server(
 
     async def abort(ctx: Context, run_id: RunId, why: str = "", wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
         """End a run at once. Its result keeps what was gathered so far."""
-        run = await reach.open(run_id, is_write=not ctx.request_state)
-        if not ctx.request_state:
-            await run.abort(why, by=reach.by)
+        run = await reach.open(run_id, is_write=True)
+        await run.abort(why, by=reach.by)
         return await runs.follow(ctx, run, wait_s)
 
     tool(run_state, reads)
@@ -309,7 +307,7 @@ def build_server(
     for name, purpose in (agent_tools or {}).items():
         about = f"Give a task to the agent {name}. {purpose}".strip()
         tool_name = f"ask_{re.sub('[^A-Za-z0-9_-]', '_', name)}"[:64]
-        server.add_tool(_with_errors(_agent_tool(start_run, name)), name=tool_name, description=about)
+        tool(_agent_tool(start_run, name), name=tool_name, description=about)
     return server
 
 
