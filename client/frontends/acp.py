@@ -7,7 +7,7 @@ on, and another process can load the session with everything that waits for a pe
 
 import asyncio
 import json
-import re
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -18,7 +18,7 @@ from acp.agent.connection import AgentSideConnection
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orga.client.errors import Refused, RunEnded, RunNotFound
-from orga.client.frontends.acp_session import REFUSED, AcpSession
+from orga.client.frontends.acp_session import REFUSED, AcpSession, Editor
 from orga.client.frontends.reach import Reach, converts_errors
 from orga.client.runs.agents import AgentHandle, run_id_of
 from orga.client.runs.listing import RunFilter, listed_runs, read_first_message, with_details
@@ -31,7 +31,6 @@ MAX_LINE_BYTES = 4_000_000
 """The limit of a request. A message to a session is far shorter."""
 NOT_FOUND, FAILED, INVALID, NO_JSON = -32002, -32603, -32600, -32700
 """Error codes of the protocol."""
-_MESSAGE_ID = re.compile(r"[!#-\[\]-~]{1,100}")
 
 
 class _Message(BaseModel):
@@ -55,8 +54,11 @@ async def serve(
         stdin: A pipe, like stdout.
         starts_goals: The first prompt of a new session is then a goal.
     """
-    agent = AcpAgent(reach, agent_name, folder, starts_goals=starts_goals)
-    lines = await Lines.open(stdin, stdout)
+    agent = AcpAgent(Editor(reach, folder), agent_name, starts_goals=starts_goals)
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdin)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdout)
+    lines = Lines(reader, asyncio.StreamWriter(transport, protocol, None, loop))
     connection = AgentSideConnection(cast("Any", agent), lines, listening=False, use_unstable_protocol=True)
     try:
         await connection.listen()
@@ -65,63 +67,39 @@ async def serve(
         await connection.close()
 
 
+@dataclass(frozen=True)
 class Lines:
     """The wire: one JSON object a line. A line that is none is answered with an error, and the next one is read.
 
     While the client does not read, nothing more is read from it, so what waits for it stays bounded.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    @classmethod
-    async def open(cls, stdin: BinaryIO, stdout: BinaryIO) -> "Lines":
-        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdin)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdout)
-        return cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
 
     async def send(self, message: dict[str, Any]) -> None:
         line = json.dumps(message, ensure_ascii=False, default=str).encode(errors="replace")
-        self._writer.write(line + b"\n")
-        await self._writer.drain()
+        self.writer.write(line + b"\n")
+        await self.writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message, or None at the end."""
-        is_too_long = False
         while True:
-            await self._writer.drain()
+            await self.writer.drain()
             try:
-                line = await self._reader.readuntil(b"\n")
-            except asyncio.IncompleteReadError as error:
-                if not (line := error.partial):
+                line = await self.reader.readline()
+                if line.strip():
+                    return _Message.model_validate_json(line).model_dump(exclude_unset=True)
+                if not line:
                     return None
-            except asyncio.LimitOverrunError as error:
-                await self._reader.readexactly(error.consumed)
-                is_too_long = True
-                continue
-            if is_too_long:
-                is_too_long = False
+            except ValidationError as error:
+                code = NO_JSON if error.errors()[0]["type"] == "json_invalid" else INVALID
+                await self._refuse(code, "the line is no request, notification or response of JSON-RPC 2.0")
+            except ValueError:  # the reader has dropped this part of the line. The rest of it is no JSON
                 await self._refuse(INVALID, f"the line is longer than {MAX_LINE_BYTES:,} bytes. Send less")
-            elif line.strip() and (message := await self._parse(line)) is not None:
-                return message
 
     async def close(self) -> None:
-        self._writer.close()
-
-    async def _parse(self, line: bytes) -> dict[str, Any] | None:
-        try:
-            message = _Message.model_validate_json(line).model_dump(exclude_unset=True)
-        except ValidationError as error:
-            if error.errors()[0]["type"] == "json_invalid":
-                await self._refuse(NO_JSON, "the line is not JSON")
-            else:
-                await self._refuse(INVALID, "the line is no request, notification or response of JSON-RPC 2.0")
-            return None
-        params = message.get("params")
-        if isinstance(params, dict) and "messageId" in params:  # the package knows it only as a part of `_meta`
-            params["_meta"] = {"messageId": params["messageId"]}
-        return message
+        self.writer.close()
 
     async def _refuse(self, code: int, problem: str) -> None:
         await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": problem}})
@@ -139,31 +117,26 @@ _explained = converts_errors(_request_error)
 class AcpAgent:
     """One client's connection. Its methods are those of the protocol."""
 
-    def __init__(self, reach: Reach, agent: str, folder: Path, *, starts_goals: bool) -> None:
-        self._reach, self._agent, self._folder, self._starts_goals = reach, agent, folder, starts_goals
-        self._client: Any = None
-        self._has_forms = False
+    def __init__(self, editor: Editor, agent: str, *, starts_goals: bool) -> None:
+        self._editor, self._reach, self._agent, self._starts_goals = editor, editor.reach, agent, starts_goals
         self._sessions: dict[str, AcpSession] = {}
 
     def on_connect(self, conn: AgentSideConnection) -> None:
-        self._client = conn
+        self._editor.client = conn
 
     async def initialize(
         self, protocol_version: int, client_capabilities: schema.ClientCapabilities | None = None, **_: Any
     ) -> schema.InitializeResponse:
         offered = client_capabilities.elicitation if client_capabilities else None
-        self._has_forms = offered is not None and offered.form is not None
+        self._editor.has_forms = offered is not None and offered.form is not None
+        features: dict[str, Any] = {"list": {}, "resume": {}, "close": {}}
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="orga", title=f"orga: {self._agent}", version="0.1.0"),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=schema.PromptCapabilities(embedded_context=True),
-                session_capabilities=schema.SessionCapabilities(
-                    list=schema.SessionListCapabilities(),
-                    resume=schema.SessionResumeCapabilities(),
-                    close=schema.SessionCloseCapabilities(),
-                ),
+                session_capabilities=schema.SessionCapabilities.model_validate(features),
             ),
         )
 
@@ -171,12 +144,11 @@ class AcpAgent:
     async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
         self._require_folder(cwd)
         if self._starts_goals:
-            session_id = run_id_of(None, "goal")
-            await self._open(AgentHandle(self._reach.client, session_id), goal_of=self._agent)
+            run = AgentHandle(self._reach.client, run_id_of(None, "goal"))
         else:
-            session_id = (session := await self._reach.start("session", self._agent)).id
-            await self._open(session)
-        return schema.NewSessionResponse(session_id=session_id)
+            run = await self._reach.start("session", self._agent)
+        await self._open(run, goal_of=self._agent if self._starts_goals else "")
+        return schema.NewSessionResponse(session_id=run.id)
 
     @_explained
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
@@ -200,7 +172,7 @@ class AcpAgent:
             return schema.ListSessionsResponse(sessions=[])
         rows = await with_details(self._reach.client, await listed_runs(self._reach.client, wanted, LISTED_SESSIONS))
         firsts = await asyncio.gather(*(read_first_message(self._reach.client, row.id) for row in rows))
-        folder = cwd or str(self._folder)
+        folder = cwd or str(self._editor.folder)
         return schema.ListSessionsResponse(
             sessions=[
                 schema.SessionInfo(
@@ -212,10 +184,8 @@ class AcpAgent:
 
     @_explained
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
-        given = more.get("messageId")
-        message_id = given if isinstance(given, str) and given else str(uuid4())
-        if not _MESSAGE_ID.fullmatch(message_id):
-            message_id = sha256(message_id.encode(errors="replace")).hexdigest()
+        own_id = str(more.get("messageId") or uuid4())
+        message_id = sha256(own_id.encode(errors="replace")).hexdigest()
         reason = await self._session(session_id).prompt(prompt_text(prompt), message_id)
         return schema.PromptResponse(stop_reason=reason)
 
@@ -239,24 +209,22 @@ class AcpAgent:
     async def _open(self, run: AgentHandle, *, shows_past: bool = False, goal_of: str = "") -> None:
         if earlier := self._sessions.pop(run.id, None):
             earlier.stop("the session was opened again")
-        session = AcpSession(self._client, self._reach, run, self._folder, has_forms=self._has_forms, goal_of=goal_of)
-        self._sessions[run.id] = session
+        session = self._sessions[run.id] = AcpSession(self._editor, run, goal_of)
         if not goal_of:
             await session.begin(shows_past=shows_past)
 
     def _session(self, session_id: str) -> AcpSession:
-        if session_id not in self._sessions:
-            problem = f"session {one_line(session_id)!r} is not open here. Load it first"
-            raise RequestError(NOT_FOUND, problem)
-        return self._sessions[session_id]
+        if (session := self._sessions.get(session_id)) is None:
+            raise RequestError(NOT_FOUND, f"session {one_line(session_id)!r} is not open here. Load it first")
+        return session
 
     def _is_inside(self, cwd: str) -> bool:
-        return "\0" not in cwd and Path(cwd).resolve().is_relative_to(self._folder)
+        return "\0" not in cwd and Path(cwd).resolve().is_relative_to(self._editor.folder)
 
     def _require_folder(self, cwd: str) -> None:
         if not self._is_inside(cwd):
-            problem = f"this agent acts in {self._folder}, not in {one_line(cwd, 500)}"
-            raise RequestError(REFUSED, f"cwd: {problem}. Start `orga acp` in the folder of the project")
+            problem = f"cwd: this agent acts in {self._editor.folder}, not in {one_line(cwd, 500)}"
+            raise InvalidInput(f"{problem}. Start `orga acp` in the folder of the project")
 
 
 def prompt_text(blocks: list[Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from orga.client.frontends.turns import AGAIN_S
 from tests.support.model.chat_server import Calls, ChatServer, Says
 from tests.support.model.goals import GOOD, a_step
 from tests.support.parts.front_ends import front_end_path
@@ -152,6 +153,42 @@ def test_a_question_is_answered(orga: Orga, model: ChatServer, capabilities: dic
         assert client.text().endswith("I see.")
     answers = [each["text"] for each in json.loads(orga("conversation", session, "--json").out) if each["tool"]]
     assert ["blue" in answers[0], "because" in answers[1]] == [True, True]
+
+
+LEFT = {"outcome": {"outcome": "cancelled"}}
+
+
+def test_what_was_left_open_is_asked_again_with_the_next_prompt(orga: Orga, model: ChatServer, refunds: Path) -> None:
+    model.replies = [REFUNDS, Says(["Paid."]), Says(["Next."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        ended = client.prompts(session, "Pay")
+        for number in (1, 2):
+            client.answer(client.ask(number), LEFT)
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert client.text().count("It waits in `orga inbox`") == 2
+        prompted = time.monotonic()
+        ended = client.prompts(session, "And?")
+        for number in (3, 4):
+            client.selects(client.ask(number), "allow")
+        assert time.monotonic() - prompted < AGAIN_S
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert client.text().endswith("Paid.Next.")
+        assert sorted(refunds.read_text().splitlines()) == ["A 1", "B 2"]
+
+
+def test_an_answer_that_is_no_option_is_refused_and_the_question_stays(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Calls("ask_user", {"question": "Which?", "options": ["red", "blue"]}), Says(["Noted."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        ended = client.prompts(session, "Ask me")
+        client.answer(client.ask(1), LEFT)
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert "Which? (red / blue)\n\nYour next message answers it." in client.text()
+        with pytest.raises(AcpError, match="answer with one of: red, blue"):
+            client.prompts(session, "green").result(60)
+        assert client.prompts(session, "blue").result(60) == {"stopReason": "end_turn"}
+        assert client.text().endswith("Noted.")
 
 
 def test_cancelling_ends_the_turn_and_its_question(orga: Orga, model: ChatServer, refunds: Path) -> None:
