@@ -17,6 +17,7 @@ from orga.activities.adapters.tools.root import (
     WALK_THREADS,
     FileRoot,
     FileWalk,
+    WalkedFile,
     path_filter,
     printable_name,
 )
@@ -69,8 +70,6 @@ def matching_lines(path: str, data: bytes, hits: Mapping[int, int], context: int
 
     With context, a line `--` separates two groups that do not touch.
     """
-    if not hits:
-        return
     lines = data.removesuffix(b"\n").split(b"\n")
     last = None
     for number in sorted({n for hit in hits for n in range(hit - context, hit + context + 1)}):
@@ -148,19 +147,20 @@ class SearchText:
         wanted = path_filter(parameters.pattern)
         walk = FileWalk(self._root, parameters.path, includes_ignored=parameters.include_ignored)
         found = _SearchFindings()
-        for path, relative in walk.files():
-            if wanted(relative) and (data := self._text(path, found)):
+        for file in walk.files():
+            if wanted(file.relative) and (data := self._text(file, found)):
                 hits = dict(islice(query.matches(data), parameters.limit - found.hits))
-                found.add(hits, matching_lines(printable_name(path), data, hits, parameters.context))
+                if hits:
+                    found.add(hits, matching_lines(printable_name(file.path), data, hits, parameters.context))
             if _is_full(found, parameters):
                 break
         lines = found.lines or [f"No match for {parameters.query!r} in {printable_name(parameters.path)}"]
         return "\n".join([*lines, *_omission_notes(found, parameters, walk.cut)])
 
-    def _text(self, path: str, found: _SearchFindings) -> bytes:
+    def _text(self, file: WalkedFile, found: _SearchFindings) -> bytes:
         try:
-            with self._root.open_file(path) as file:
-                data = file.read(_MAX_FILE_BYTES + 1)
+            with file.open() as opened:
+                data = opened.read(_MAX_FILE_BYTES + 1)
         except (ToolError, OSError):
             found.unreadable += 1
             return b""
@@ -220,7 +220,7 @@ class ListFiles:
     def _listing(self, parameters: _ListParameters) -> str:
         wanted = path_filter(parameters.pattern)
         walk = FileWalk(self._root, parameters.path, includes_ignored=parameters.include_ignored)
-        paths = sorted(path for path, relative in walk.files() if wanted(relative))
+        paths = sorted(file.path for file in walk.files() if wanted(file.relative))
         lines = [printable_name(path) for path in paths[: parameters.limit]]
         if len(paths) > parameters.limit:
             lines.append(f"[{len(paths) - parameters.limit} more files not shown; narrow with path or pattern]")

@@ -6,6 +6,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -232,6 +233,22 @@ OMISSIONS_TEXT = (
 INCLUDE_IGNORED_DESCRIPTION = "Include files that .gitignore names."
 
 
+@dataclass(frozen=True, slots=True)
+class WalkedFile:
+    """A file, as long as the walk does not go on."""
+
+    path: str
+    """From the root."""
+    relative: str
+    """From the start of the walk."""
+    name: str
+    folder: int
+    """Descriptor of its folder. Opening each file by its path from the root takes longer than the rest of a search."""
+
+    def open(self) -> BinaryIO:
+        return open_in_folder(self.path, self.name, self.folder)
+
+
 class FileWalk:
     """One walk, bounded in time. `cut` is True if the time ran out.
 
@@ -245,21 +262,21 @@ class FileWalk:
         self._includes_ignored = includes_ignored
         self.cut = False
 
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Yield each file, sorted within its folder, as its path from the root and its path from the walk's start."""
+    def files(self) -> Iterator[WalkedFile]:
+        """Yield each file, sorted within its folder."""
         place = self._root.locate(self._path)
         with path_errors(self._path), self._root.folder(place.parent) as parent:
             if stat.S_ISREG(os.stat(place.name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
-                yield str(place), place.name
+                yield WalkedFile(str(place), place.name, place.name, parent)
                 return
         yield from self._files_below(place)
 
-    def _files_below(self, place: PurePosixPath) -> Iterator[tuple[str, str]]:
+    def _files_below(self, place: PurePosixPath) -> Iterator[WalkedFile]:
         ends = time.monotonic() + TIME_LIMIT_S
         base = f"{place}/" if place.name else ""
         with path_errors(self._path), self._root.folder(place) as top:
-            for path in self._files_in(top, base, self._outer_rules(place), ends):
-                yield path, path.removeprefix(base)
+            for folder, inside, name in self._files_in(top, base, self._outer_rules(place), ends):
+                yield WalkedFile(inside + name, (inside + name)[len(base) :], name, folder)
 
     def _outer_rules(self, place: PurePosixPath) -> IgnoreRules:
         """Return the ignore rules of the folders above the start."""
@@ -273,10 +290,11 @@ class FileWalk:
                 rules = NO_IGNORE_RULES
         return rules
 
-    def _files_in(self, folder: int, inside: str, rules: IgnoreRules, ends: float) -> Iterator[str]:
-        """Yield the files of an open folder, then those of its subfolders. Unreadable subfolders are skipped.
+    def _files_in(self, folder: int, inside: str, rules: IgnoreRules, ends: float) -> Iterator[tuple[int, str, str]]:
+        """Yield the files of an open folder, then those of its subfolders: folder, its path, name.
 
-        `os.fwalk` would end at the first folder that can be opened but not listed, such as some in /proc.
+        Unreadable subfolders are skipped. `os.fwalk` would end at the first folder that can be opened but not listed,
+        such as some in /proc.
         """
         with os.scandir(folder) as entries:
             wanted = [e for e in entries if not e.name.startswith(".") and e.name not in _GENERATED_FOLDERS]
@@ -287,15 +305,17 @@ class FileWalk:
             if self._is_over(ends):
                 return
             if kind is _KIND_FILE and not rules.ignores(inside + name, is_folder=False):
-                yield inside + name
+                yield folder, inside, name
         for name, kind in found:
             if self._is_over(ends):  # checked even if no folder has a wanted file
                 return
             path = inside + name
-            is_out_of_bounds = path.count("/") >= _MAX_DEPTH or self._root.path / path in _SYSTEM_FOLDERS
-            if kind is _KIND_FOLDER and not is_out_of_bounds and not rules.ignores(path, is_folder=True):
+            if kind is _KIND_FOLDER and self._is_in_bounds(path) and not rules.ignores(path, is_folder=True):
                 with suppress(OSError), _open_folder(name, folder) as below:
                     yield from self._files_in(below, f"{path}/", rules, ends)
+
+    def _is_in_bounds(self, path: str) -> bool:
+        return path.count("/") < _MAX_DEPTH and self._root.path / path not in _SYSTEM_FOLDERS
 
     def _is_over(self, ends: float) -> bool:
         self.cut = time.monotonic() > ends
