@@ -300,7 +300,7 @@ async def _create(request: Request) -> Response:
     if previous:
         newest = await _asked_about(request, console, visitor, str(previous))
         if any(entry.event == "TurnStarted" and entry.data["turn"] > newest.turn for entry in await newest.past()):
-            raise refused("previous_response_id", f"{previous} has a later one. Send the newest of the session", 409)
+            raise refused("previous_response_id", f"{previous} is not the newest of its session. Send the newest", 409)
         session = newest.session
     else:
         session = await _begun(console, visitor, body)
