@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orga.activities.adapters.knowledge.project_files import UnreadableFile, project_files, read_project_file
+from orga.activities.adapters.knowledge.project_files import (
+    UnreadableFile,
+    project_files,
+    project_text,
+    read_project_bytes,
+)
+from orga.activities.adapters.tools.pdf_text import PDF_SIGNATURE, UnreadablePdf, pdf_text
 from orga.activities.knowledge.chunks import chunks
 from orga.activities.knowledge.identity import forget_ids
 from orga.activities.knowledge.ports import KnowledgeStore, batches
@@ -18,7 +24,7 @@ from orga.workflows.types.text import clean_text
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes of one document."""
 
-SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org", ".text")
+SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org", ".text", ".pdf")
 """Suffixes of documents in a folder. A file that is named itself may have any suffix."""
 
 
@@ -106,7 +112,7 @@ async def import_documents(
     for document in find_documents(path, root):
         progress(document.source)
         try:
-            items = await asyncio.to_thread(_document_parts, document, owned)
+            items = await _document_parts(document, owned)
         except UnreadableFile as error:
             yield DocumentChange(document.source, "unreadable", 0, str(error))
             continue
@@ -147,13 +153,28 @@ def _overall_change(changes: Set[str], gone: int) -> Literal["added", "changed",
     return "added" if changes == {"added"} else "unchanged" if changes == {"unchanged"} else "changed"
 
 
-def _document_parts(document: Document, owned: DocumentOwner) -> list[KnowledgeItem]:
+async def _document_parts(document: Document, owned: DocumentOwner) -> list[KnowledgeItem]:
     if "\\" in document.directory or len(document.source) > 900:
         raise UnreadableFile("its path has a backslash, or more than 900 characters")
-    return [
-        _document_part(document, owned, part.number, part.text)
-        for part in chunks(read_project_file(document.root, document.path, MAX_BYTES))
-    ]
+    data = await asyncio.to_thread(read_project_bytes, document.root, document.path, MAX_BYTES)
+    texts = await _page_parts(data) if data.startswith(PDF_SIGNATURE) else await asyncio.to_thread(_text_parts, data)
+    return [_document_part(document, owned, number, text) for number, text in enumerate(texts)]
+
+
+def _text_parts(data: bytes) -> list[str]:
+    return [part.text for part in chunks(project_text(data))]
+
+
+async def _page_parts(data: bytes) -> list[str]:
+    """Return the parts of a PDF. Each begins with the number of its page."""
+    try:
+        found = await pdf_text(data)
+    except UnreadablePdf as error:
+        raise UnreadableFile(str(error)) from None
+    if len(found.pages) < found.total:
+        raise UnreadableFile(f"only {found.note()} can be read; split it")
+    pages = enumerate(found.pages, 1)
+    return [f"Page {number}\n{part.text}" for number, page in pages for part in chunks(clean_text(page))]
 
 
 def _document_part(document: Document, owned: DocumentOwner, number: int, text: str) -> KnowledgeItem:

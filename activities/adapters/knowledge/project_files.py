@@ -113,6 +113,18 @@ class UnreadableFile(ValueError):
 
 def read_project_file(root: Path, path: str, max_bytes: int) -> str:
     """Return a file's text. Raise UnreadableFile if it is no text, too large, or not a regular file in the root."""
+    return project_text(read_project_bytes(root, path, max_bytes))
+
+
+def project_text(data: bytes) -> str:
+    """Return a file's content as text. Raise UnreadableFile if it is none."""
+    if b"\0" in data:
+        raise UnreadableFile("it is no text")
+    return clean_text(data.decode("utf-8-sig", "replace"))
+
+
+def read_project_bytes(root: Path, path: str, max_bytes: int) -> bytes:
+    """Return a file's content. Raise UnreadableFile if it is too large, or not a regular file in the root."""
     try:
         with FileRoot(root).open_file(path) as file:
             data = file.read(max_bytes + 1)
@@ -122,6 +134,4 @@ def read_project_file(root: Path, path: str, max_bytes: int) -> str:
         raise UnreadableFile(error.strerror or "it cannot be read") from None
     if len(data) > max_bytes:
         raise UnreadableFile(f"it is larger than {max_bytes // 1024:,} KiB")
-    if b"\0" in data:
-        raise UnreadableFile("it is no text")
-    return clean_text(data.decode("utf-8-sig", "replace"))
+    return data

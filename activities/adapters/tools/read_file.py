@@ -1,16 +1,20 @@
 """The `read_file` tool, and how it distinguishes text from binary files."""
 
+import asyncio
+import hashlib
 import mimetypes
 import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, BinaryIO
 
 from pydantic import Field
 
 from orga.activities.adapters.tools.call_threads import StopSignal, run_stoppable
 from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.adapters.tools.pdf_text import MAX_PDF_BYTES, PDF_SIGNATURE, PdfText, UnreadablePdf, pdf_text
 from orga.activities.adapters.tools.root import FILE_THREADS, FileRoot, path_refusal, printable_name
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
@@ -21,7 +25,6 @@ _SIGNATURES = (
     (b"\x89PNG", "PNG image"),
     (b"\xff\xd8\xff", "JPEG image"),
     (b"GIF8", "GIF image"),
-    (b"%PDF", "PDF document"),
     (b"PK\x03\x04", "ZIP archive or Office document"),
     (b"\x1f\x8b", "gzip archive"),
     (b"\x7fELF", "ELF program"),
@@ -33,7 +36,7 @@ _SIGNATURES = (
 
 def is_binary(head: bytes) -> bool:
     """Return whether a file that starts with `head` is no text: it contains a NUL, or is a PDF, which may have none."""
-    return b"\0" in head[:SNIFFED_BYTES] or head.startswith(b"%PDF")
+    return b"\0" in head[:SNIFFED_BYTES] or head.startswith(PDF_SIGNATURE)
 
 
 def binary_kind(name: str, head: bytes) -> str:
@@ -138,15 +141,18 @@ class _ReadParameters(Parameters):
 
 
 class ReadFile:
-    """Returns a window of lines of a text file of any size."""
+    """Returns a window of lines of a text file of any size, or of the text of a PDF."""
 
     def __init__(self, root: FileRoot, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
+        self._pdf_processes = asyncio.Semaphore(2)
+        self._last_pdf: tuple[bytes, PdfText] | None = None
+        """The digest and the text of the last PDF, because a model reads a long one window by window."""
         self.spec = ToolSpec(
             name="read_file",
             description=(
-                f"Read a text file, each line as `NUMBER<tab>text`; at most {MAX_LINES} lines "
+                f"Read a text file or the text of a PDF, each line as `NUMBER<tab>text`; at most {MAX_LINES} lines "
                 f"or {MAX_BYTES:,} bytes a call, the last line then says how to go on."
             ),
             parameters=_ReadParameters.json_schema(),
@@ -156,21 +162,47 @@ class ReadFile:
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         parameters = _ReadParameters.parse(arguments)
-        return ToolOutput(content=await run_stoppable(FILE_THREADS, self._read, parameters))
+        found = await run_stoppable(FILE_THREADS, self._read, parameters)
+        if isinstance(found, bytes):
+            found = await self._pdf_window_text(parameters, found)
+        return ToolOutput(content=found)
 
-    def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str:
+    async def _pdf_window_text(self, parameters: _ReadParameters, data: bytes) -> str:
+        digest = hashlib.sha256(data).digest()
+        async with self._pdf_processes:
+            if self._last_pdf is None or self._last_pdf[0] != digest:
+                try:
+                    self._last_pdf = digest, await pdf_text(data)
+                except UnreadablePdf as error:
+                    raise path_refusal(parameters.path, str(error), "UnreadablePdf") from None
+            found = self._last_pdf[1]
+        text = "".join(f"[page {number}]\n{page}\n" for number, page in enumerate(found.pages, 1))
+        return _window_of(
+            parameters, BytesIO(text.encode(errors="replace")), lambda: False, f", the text of {found.note()}"
+        )
+
+    def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str | bytes:
+        """Return the window of a text, or the whole of a PDF."""
         if parameters.end_line is not None and parameters.end_line < parameters.start_line:
             raise ToolError("end_line is before start_line; swap them", kind="InvalidArguments")
         with self._root.open_file(parameters.path) as file:
+            if file.read(len(PDF_SIGNATURE)) == PDF_SIGNATURE:
+                file.seek(0)
+                return file.read(MAX_PDF_BYTES + 1)
+            file.seek(0)
             _refuse_binary(parameters.path, file)
             ends = self._clock() + TIME_LIMIT_S
-            window = read_window(file, parameters.start_line, parameters.end_line, lambda: self._is_over(stop, ends))
-        _refuse_unreached(parameters, window)
-        return _window_text(parameters, window)
+            return _window_of(parameters, file, lambda: self._is_over(stop, ends))
 
     def _is_over(self, stop: StopSignal, ends: float) -> bool:
         stop.check()
         return self._clock() > ends
+
+
+def _window_of(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[[], bool], about: str = "") -> str:
+    window = read_window(file, parameters.start_line, parameters.end_line, is_over)
+    _refuse_unreached(parameters, window)
+    return _window_text(parameters, window, about)
 
 
 def _refuse_binary(path: str, file: BinaryIO) -> None:
@@ -191,13 +223,13 @@ def _refuse_unreached(parameters: _ReadParameters, window: LineWindow) -> None:
         raise path_refusal(parameters.path, why, "InvalidArguments")
 
 
-def _window_text(parameters: _ReadParameters, window: LineWindow) -> str:
+def _window_text(parameters: _ReadParameters, window: LineWindow, about: str) -> str:
     path, first, last = printable_name(parameters.path), parameters.start_line, window.last
     if not window.total:
         return f"{path} (empty)"
     total = f"{window.total}" if window.is_total_known else f"{window.total} or more"
     note = ", not valid UTF-8: undecodable bytes shown as \ufffd" if window.has_undecodable else ""
-    lines = [f"{path} (lines {first}-{last} of {total}{note})"]
+    lines = [f"{path} (lines {first}-{last} of {total}{about}{note})"]
     lines += [f"{number}\t{line}" for number, line in enumerate(window.lines, first)]
     if window.is_line_cut:
         lines.append(f"[line {last} is cut at {MAX_BYTES:,} bytes; search_text finds text in the rest of it]")

@@ -118,8 +118,8 @@ def import_(
     """Import documents, which are cut into parts, and files of `orga knowledge export`.
 
     Nothing is stored twice, and passages that a document no longer contains are erased. You can stop the command at any
-    time; the same command continues. A folder's text files are read unless git ignores them. Stored documents that are
-    no longer in the folder are listed.
+    time; the same command continues. A folder's text files and PDFs are read unless git ignores them. Stored documents
+    that are no longer in the folder are listed.
 
     Example: orga knowledge import docs README.md --tenant shop
 

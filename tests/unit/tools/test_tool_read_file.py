@@ -178,7 +178,6 @@ async def test_undecodable_bytes_are_replaced_with_a_note(tool: ReadFile, tmp_pa
         pytest.param("a.mp3", b"ID3\0", "audio/mpeg", id="by its name"),
         pytest.param("a", b"ab\0", "unknown kind", id="unknown"),
         pytest.param("a.txt", "hällo".encode("utf-16"), "UTF-16 text", id="UTF-16"),
-        pytest.param("a.pdf", b"%PDF-1.7\n", "PDF document", id="PDF without NUL"),
     ],
 )
 async def test_a_binary_file_is_refused_with_its_size_and_kind(

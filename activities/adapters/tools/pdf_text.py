@@ -1,0 +1,87 @@
+"""Extracts the text of a PDF document, page by page. As a program, it reads a PDF and writes JSON."""
+
+import json
+import resource
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from io import BytesIO
+
+from orga.activities.adapters.process_streams import child_output
+
+PDF_SIGNATURE = b"%PDF"
+MAX_PDF_BYTES = 16 * 1024 * 1024
+_MAX_CHARS = 2_000_000
+_WORK_S = 15.0
+"""Seconds of processor time, more than the characters usually take. Further pages are left out."""
+
+_LAST_WORK_S = 20.0
+"""Seconds of processor time after which the process ends, because one page takes too long."""
+
+_TIMEOUT_S = 120.0
+"""Seconds for the process, which are more on a busy machine."""
+
+_MEMORY_BYTES = 1_000_000_000
+
+
+class UnreadablePdf(ValueError):
+    """The text cannot be extracted. The message gives the reason and the remedy."""
+
+
+@dataclass(frozen=True)
+class PdfText:
+    pages: tuple[str, ...]
+    total: int
+    """Pages of the document. Those for which the time or the size did not suffice are missing at the end."""
+
+    def note(self) -> str:
+        """Return the number of the pages, and of those that were read."""
+        total = f"{self.total} page{'' if self.total == 1 else 's'}"
+        return total if len(self.pages) == self.total else f"the first {len(self.pages)} of {total}"
+
+
+async def pdf_text(data: bytes) -> PdfText:
+    """Return the text of a PDF. A process of its own reads it, because a PDF may be hostile.
+
+    Raises:
+        UnreadablePdf: It is damaged, needs a password, is too large, or has no text.
+    """
+    if len(data) > MAX_PDF_BYTES:
+        raise UnreadablePdf(f"it is a PDF of more than {MAX_PDF_BYTES // 1024:,} KiB; split it")
+    try:
+        output = await child_output(__name__, data, _TIMEOUT_S)
+    except TimeoutError:
+        output = b""
+    if not output:
+        raise UnreadablePdf("it is a damaged PDF, or too complex to read; print it into a new one")
+    pages, total = json.loads(output)
+    if total < 0:
+        raise UnreadablePdf("it is a PDF that needs a password; save it without one")
+    if not any(page.strip() for page in pages):
+        raise UnreadablePdf("it is a PDF without text, its pages may be images; use a version with text")
+    return PdfText(tuple(pages), total)
+
+
+def main() -> None:
+    """Read a PDF from standard input and write its pages' texts and their number, -1 if it needs a password."""
+    from pypdf import PdfReader
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    signal.setitimer(signal.ITIMER_PROF, _LAST_WORK_S)  # its signal ends a process that does not handle it
+    reader = PdfReader(BytesIO(sys.stdin.buffer.read()))
+    if reader.is_encrypted and not reader.decrypt(""):
+        sys.stdout.write(json.dumps([[], -1]))
+        return
+    found: list[str] = []
+    chars, total = 0, len(reader.pages)
+    for number in range(total):
+        if time.process_time() > _WORK_S:
+            break
+        text = reader.pages[number].extract_text().rstrip()
+        chars += len(text)
+        if chars > _MAX_CHARS:
+            break
+        found.append(text)
+    sys.stdout.write(json.dumps([found, total]))
