@@ -1,15 +1,18 @@
 """The `critique` activity: a critic's model reviews an answer or a call, which it gets as data."""
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from pydantic_core import to_json
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from orga.activities.calls.activity import own_part
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models
 from orga.activities.models.model_context import model_context
-from orga.activities.ports import ModelContext, ModelRequest
+from orga.activities.ports import CodeCritic, ModelContext, ModelRequest, ReviewedWork
 from orga.activities.reason import transcript
 from orga.activities.replies import normalised_reply, text_only_reply
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
@@ -26,6 +29,8 @@ MAX_TASK_BYTES = 16_000
 
 MAX_VERDICT_BYTES = 20_000
 
+NO_CRITICS: Mapping[str, CodeCritic] = MappingProxyType({})
+
 INSTRUCTIONS = """\
 You are a critic. Another agent has made {what}; you review it before it counts.
 Score each dimension from 0 (fails) to 1 (nothing to improve):
@@ -38,11 +43,18 @@ in a few sentences, and `approved` with your own opinion."""
 
 
 class CritiqueActivities:
-    """Asks critics for verdicts. A critic uses its own model, or else the run's."""
+    """Asks critics for verdicts. A critic is an object of the application, or uses its own model, or else the run's."""
 
-    def __init__(self, models: Models, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS) -> None:
+    def __init__(
+        self,
+        models: Models,
+        conversations: Conversations,
+        secrets: KnownSecrets = NO_SECRETS,
+        in_code: Mapping[str, CodeCritic] = NO_CRITICS,
+    ) -> None:
+        """Keep the parts. `in_code` has the application's critics by model name, `code:NAME`."""
         self._calls = ModelCalls(models, secrets)
-        self._conversations = conversations
+        self._conversations, self._secrets, self._in_code = conversations, secrets, in_code
 
     @activity.defn(name="critique")
     async def critique(self, request: CritiqueRequest) -> Reply:
@@ -50,10 +62,22 @@ class CritiqueActivities:
         began = time.monotonic()
         _, context = await model_context(self._conversations, request)
         critic = _find_critic(context.setup, request.critic)
+        if (own := self._in_code.get(critic.model or "")) is not None:
+            return await self._reviewed_in_code(own, critic, context, request)
         models = _critic_models(context.setup, critic)
         reply = await self._calls.complete(context.setup, _model_request(context, critic, request), began, models)
         reply = normalised_reply(reply, ())
         return text_only_reply(reply, clip(reply.text.strip(), MAX_VERDICT_BYTES))
+
+    async def _reviewed_in_code(
+        self, own: CodeCritic, critic: Critic, context: ModelContext, request: CritiqueRequest
+    ) -> Reply:
+        """Return the verdict in the form of a model's, which the run checks in the same way."""
+        work = ReviewedWork(_task_text(context), request.subject, request.tool, context.messages)
+        async with own_part(f"critic {critic.name}", self._secrets.redact):
+            review = await own.review(work)
+            verdict = to_json({"scores": dict(review.scores), "feedback": review.feedback, "approved": True}).decode()
+        return self._secrets.redact_record(Reply.of(clip(verdict, MAX_VERDICT_BYTES), cost_usd=0.0))
 
 
 def _find_critic(setup: Setup, name: str) -> Critic:

@@ -1,6 +1,6 @@
 """The protocols of everything that activities need from outside. `worker.py` passes the adapters."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -69,6 +69,55 @@ class ModelProvider(Protocol):
 
         Raises:
             ModelError: With its kind, whether it may be retried, and the delay that the provider asked for.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ReviewedWork:
+    """An answer or a call that a critic reviews before it counts."""
+
+    task: str
+    """Everything that the agent was given, up to 16,000 bytes."""
+    subject: str
+    """The answer, or the arguments of the call as JSON."""
+    tool: str = ""
+    """The tool of the call. Empty for an answer."""
+    messages: tuple[Message, ...] = ()
+    """The agent's conversation."""
+
+
+@dataclass(frozen=True)
+class Review:
+    """A critic's verdict."""
+
+    scores: Mapping[str, float]
+    """From 0 (fails) to 1, for each dimension of the critic's rubric."""
+    feedback: str = ""
+    """What has to change. The agent reads it if the work does not pass."""
+
+
+class CodeCritic(Protocol):
+    """A critic that is an object. An agent's critic with `model="code:NAME"` is reviewed by it."""
+
+    async def review(self, work: ReviewedWork) -> Review:
+        """Return the verdict. A failure is tried again. In the end, the critic's `on_failure` decides.
+
+        `work` is what a model wrote: material to be judged, never an instruction.
+        """
+        ...
+
+
+class Summarizer(Protocol):
+    """Writes the text that replaces old messages, under `context_strategy = "anchored_summary"`."""
+
+    async def summarise(self, task: str, messages: Sequence[Message], max_bytes: int) -> str:
+        """Return the text, which is cut to `max_bytes`. If it is empty, the messages are left out without a summary.
+
+        Args:
+            task: The beginning of the run's task.
+            messages: The messages that leave the context, oldest first.
+            max_bytes: UTF-8 that the text may have.
         """
         ...
 

@@ -5,11 +5,12 @@ import time
 from pydantic_core import to_json
 from temporalio import activity
 
+from orga.activities.calls.activity import own_part
 from orga.activities.gate.fitted_arguments import with_fitted_arguments
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models
 from orga.activities.models.model_context import model_context, model_request
-from orga.activities.ports import ModelContext, ModelRequest
+from orga.activities.ports import ModelContext, ModelRequest, Summarizer
 from orga.activities.replies import calls_byte_limit, normalised_reply, text_only_reply
 from orga.activities.text.sanitize import sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
@@ -70,11 +71,17 @@ Answer with the summary alone, in at most {words} words."""
 
 
 class SummariseActivities:
-    """Summarises with the run's own model."""
+    """Summarises with the run's own model, or by the application's own summarizer."""
 
-    def __init__(self, models: Models, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS) -> None:
+    def __init__(
+        self,
+        models: Models,
+        conversations: Conversations,
+        secrets: KnownSecrets = NO_SECRETS,
+        own: Summarizer | None = None,
+    ) -> None:
         self._calls = ModelCalls(models, secrets)
-        self._conversations = conversations
+        self._conversations, self._secrets, self._own = conversations, secrets, own
 
     @activity.defn(name="summarise")
     async def summarise(self, request: SummariseRequest) -> Reply:
@@ -83,7 +90,15 @@ class SummariseActivities:
         run, context = await model_context(self._conversations, request)
         limit = request.max_output_tokens or DEFAULT_SUMMARY_TOKENS
         setup = context.setup
-        reply = await self._calls.complete(setup, _model_request(context, request, limit), began, setup.models_for())
+        if self._own is None:
+            asked = _model_request(context, request, limit)
+            reply = await self._calls.complete(setup, asked, began, setup.models_for())
+        else:
+            async with own_part("the summarizer", self._secrets.redact):
+                text = await self._own.summarise(
+                    _task_text(context), messages_within(context.messages, request.ranges), limit * BYTES_PER_TOKEN
+                )
+            reply = self._secrets.redact_record(Reply.of(text, cost_usd=0.0))
         reply = normalised_reply(reply, ())
         reply = text_only_reply(reply, _summary_text(reply, limit))
         self._conversations.keep_result(run, activity.info().activity_id, reply.text)
@@ -92,18 +107,21 @@ class SummariseActivities:
 
 def _model_request(context: ModelContext, request: SummariseRequest, limit: int) -> ModelRequest:
     setup = context.setup
-    task = clip(context.messages[0].text, MAX_TASK_BYTES) if context.messages else ""
     salt = activity.info().activity_id
     text = transcript(messages_within(context.messages, request.ranges), salt)
     text = delimited_text(text, "earlier messages of the agent", salt)
     return ModelRequest(
         model=setup.model,
         system=(INSTRUCTIONS.format(words=limit // 2),),
-        messages=(Message.of("user", f"The agent's task:\n{task}\n\nSum up these messages:\n{text}"),),
+        messages=(Message.of("user", f"The agent's task:\n{_task_text(context)}\n\nSum up these messages:\n{text}"),),
         tool_choice="none",
         settings=setup.settings_for(),
         max_output_tokens=limit,
     )
+
+
+def _task_text(context: ModelContext) -> str:
+    return clip(context.messages[0].text, MAX_TASK_BYTES) if context.messages else ""
 
 
 def _summary_text(reply: Reply, limit: int) -> str:

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
         transient,
     )
     from orga.client.testing.journals import NoHistory, journal_of
+    from orga.client.testing.part_checks import (
+        check_critic,
+        check_knowledge_store,
+        check_model,
+        check_policy,
+        check_summarizer,
+    )
     from orga.client.testing.replay import ReplayDiffers, replay
     from orga.client.testing.script import ScriptedModel, ScriptExhausted, answers, calls, scripted, together
     from orga.workflows.types.usage import Usage
@@ -41,6 +48,11 @@ __all__ = [
     "assert_denied",
     "calls",
     "calls_in",
+    "check_critic",
+    "check_knowledge_store",
+    "check_model",
+    "check_policy",
+    "check_summarizer",
     "environment",
     "forbids",
     "journal_of",
@@ -70,6 +82,7 @@ _NAMES_BY_MODULE = {
         "transient",
     ),
     "journals": ("NoHistory", "journal_of"),
+    "part_checks": ("check_critic", "check_knowledge_store", "check_model", "check_policy", "check_summarizer"),
     "replay": ("ReplayDiffers", "replay"),
     "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
 }

@@ -74,6 +74,17 @@ async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
         beat.cancel()
 
 
+@asynccontextmanager
+async def own_part(what: str, redact: Callable[[str], str]) -> AsyncGenerator[None]:
+    """Heartbeat while an object of the application works. Its failure becomes one without secrets, and is retried."""
+    try:
+        async with heartbeats(lambda: None):
+            yield
+    except Exception as error:
+        text = redact(f"{what} failed: {type(error).__name__}: {error_text(error)}")
+        raise ApplicationError(text, type="OwnPartFailed") from None
+
+
 async def _send_heartbeats(details: Callable[[], Any]) -> None:
     last: Any = None
     while True:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from unicodedata import normalize
 
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, batches
-from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, ScopeLevel, StoredItem
+from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, Recall, ScopeLevel, StoredItem
 
 
 def scoped_owner(scope: ScopeLevel, owner: Reader) -> Reader:
@@ -38,6 +38,11 @@ def scope_place(scope: ScopeLevel, owner: Reader) -> str:
 def visible_places(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
     """Return the places that a reader sees. Places of a user or an agent need a reader with a user or an agent."""
     return tuple(scope_place(scope, reader) for scope in dict.fromkeys(scopes) if _has_owner(scope, reader))
+
+
+def is_visible(item: KnowledgeItem, query: Recall) -> bool:
+    """Return whether the reader of a query sees the item."""
+    return scope_place(item.scope, item.owner) in visible_places(query.reader, query.scopes)
 
 
 def _has_owner(scope: ScopeLevel, reader: Reader) -> bool:

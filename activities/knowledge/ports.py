@@ -85,15 +85,18 @@ class KnowledgeStore(Protocol):
         Raises:
             KnowledgeError: Something may remain in the files. It is not recalled in any case.
         """
-        ...
+        return
 
     async def facts(self) -> StoreFacts: ...
 
     async def reindex(self, progress: Progress) -> int:
         """Recompute the text index and vectors of other embedders, and return the number of items. It can resume."""
-        ...
+        del progress
+        return 0
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close what was opened."""
+        return
 
 
 class KnowledgeError(Exception):

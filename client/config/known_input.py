@@ -10,7 +10,7 @@ from orga.client.errors import ConfigError
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
-from orga.workflows.types.providers import PROVIDERS, model_name_problem
+from orga.workflows.types.providers import CODE, PROVIDERS, model_name_problem
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session_input import SessionInput
@@ -39,6 +39,8 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
             provider_endpoint(provider, env, base_urls)
         except ModelNotConfigured as error:
             return str(error)
+    if provider == CODE:
+        return ""  # only the worker knows what it was given
     if provider == "local":
         from orga.activities.adapters.offline.local_engine import missing_extra
 

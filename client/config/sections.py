@@ -356,9 +356,9 @@ class McpConfig(CheckedInput):
 class PolicyConfig(CheckedInput):
     """`[policy]`: who decides."""
 
-    engine: Literal["cedar", "opa", "default", "allow"] | None = None
+    engine: Literal["cedar", "opa", "code", "default", "allow"] | None = None
     """Null: Cedar if `dir` has Cedar files, else OPA if it is configured, else `default`: the tools that the agent
-    lists. `allow` allows every call and warns about it."""
+    lists. `allow` allows every call and warns about it. `code` is an engine that an application gives its worker."""
     dir: ConfiguredPath | None = None
     """Folder of `*.cedar` files, relative to this configuration. Null: the folder `policies` next to it, if it has
     Cedar files."""
@@ -369,7 +369,7 @@ class PolicyConfig(CheckedInput):
     def with_dir(self, folder: Path) -> Self:
         return replace_fields(self, {"dir": folder})
 
-    def with_engine(self, engine: Literal["cedar"]) -> Self:
+    def with_engine(self, engine: Literal["cedar", "code"]) -> Self:
         return replace_fields(self, {"engine": engine})
 
 

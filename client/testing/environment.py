@@ -12,6 +12,8 @@ from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.ports import CodeCritic, PolicyEngine, Summarizer
 from orga.client.config.sections import OrgaConfig
 from orga.client.history.converter import data_converter
 from orga.client.server.locate import locate
@@ -83,9 +85,12 @@ class Environment:
         tools: Sequence[Function] = (),
         fakes: Sequence[FakeTool] = (),
         mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] | None = None,
-        policy: Path | str | None = None,
+        policy: Path | str | PolicyEngine | None = None,
         config: OrgaConfig | Path | str | None = None,
         root: Path | str | None = None,
+        critics: Mapping[str, CodeCritic] | None = None,
+        knowledge: KnowledgeStore | None = None,
+        summarizer: Summarizer | None = None,
         workflows: Sequence[type[Any]] = (),
         activities: Sequence[Callable[..., Any]] = (),
         task_queue: str | None = None,
@@ -98,9 +103,12 @@ class Environment:
             tools: Functions for agents.
             fakes: They replace the tools of their names, or are added.
             mcp_servers: Servers by name.
-            policy: Folder of Cedar files.
+            policy: Folder of Cedar files, or an object that judges.
             config: A configuration, or its file. None uses no file, even if the folder has one.
             root: Root of the file tools.
+            critics: Your own critics.
+            knowledge: Your own store of knowledge.
+            summarizer: Your own summarizer.
             workflows: Your own workflows.
             activities: Your own activities.
             task_queue: The queue, by default a new one.
@@ -118,6 +126,9 @@ class Environment:
             policy=policy,
             config=OrgaConfig() if config is None else config,
             root=root,
+            critics=critics,
+            knowledge=knowledge,
+            summarizer=summarizer,
         )
         queue = task_queue or f"test-{uuid4()}"
         worker = Worker(

@@ -3,6 +3,8 @@
 They become entries of the configuration and tools, and so follow the same rules as the file.
 """
 
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,12 +17,13 @@ from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.tools.activity_tool import ActivityTool
 from orga.activities.adapters.tools.python_function import PythonFunction
-from orga.activities.ports import Tool
+from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.ports import CodeCritic, ModelProvider, PolicyEngine, Summarizer, Tool
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
 from orga.workflows.types.input import LoopConfig, LoopSettings
-from orga.workflows.types.providers import model_name_problem
+from orga.workflows.types.providers import CODE, model_name_problem
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.tiers import TIER_PREFIX
 from orga.workflows.types.tool_calls.decision import CheckedDecision
@@ -35,6 +38,8 @@ Function = Callable[..., Any] | Tool
 method."""
 
 T = TypeVar("T")
+
+_OBJECT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -116,17 +121,41 @@ class InCodeParts:
     agents: Sequence[Agent] = ()
     tools: Sequence[Function] = ()
     mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] = field(default_factory=dict[str, McpServer])
-    policy: Path | None = None
+    policy: Path | PolicyEngine | None = None
+    models: Mapping[str, ModelProvider] = field(default_factory=dict[str, ModelProvider])
+    critics: Mapping[str, CodeCritic] = field(default_factory=dict[str, CodeCritic])
+    knowledge: KnowledgeStore | None = None
+    summarizer: Summarizer | None = None
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a single agent or function instead of a list."""
+        """Raise ConfigError for a single agent or function instead of a list, and for an object of another kind."""
         _require_list("agents", self.agents)
         _require_list("tools", self.tools)
+        for key, objects, method in (("models", self.models, "complete"), ("critics", self.critics, "review")):
+            for name, each in objects.items():
+                if not _OBJECT_NAME.fullmatch(name):
+                    raise ConfigError(f"{key}: {name!r} must be lower-case letters, digits, - and _, such as house-1")
+                _require_method(each, method, f"{key}[{name!r}]")
+        if shared := sorted(self.models.keys() & self.critics.keys()):
+            raise ConfigError(f"critics: {shared[0]!r} is a model, too, and both are code:{shared[0]}; rename one")
+        _require_method(self.knowledge, "recall", "knowledge")
+        _require_method(self.summarizer, "summarise", "summarizer")
+        if not isinstance(self.policy, Path):
+            _require_method(self.policy, "judge", "policy")
+
+    @property
+    def engine(self) -> PolicyEngine | None:
+        return None if isinstance(self.policy, Path) else self.policy
+
+    @property
+    def object_names(self) -> list[str]:
+        return [f"{CODE}:{name}" for name in (*self.models, *self.critics)]
 
     @property
     def is_empty(self) -> bool:
         """True if nothing is given in code, so that only the file counts."""
-        return not (self.agents or self.tools or self.mcp_servers or self.policy)
+        lists = (self.agents, self.tools, self.mcp_servers, self.models, self.critics)
+        return not any(lists) and self.policy is self.knowledge is self.summarizer is None
 
     def functions(self) -> list[Tool]:
         """Return each function once as a tool, whether it was given as a tool or to an agent."""
@@ -154,7 +183,11 @@ class InCodeParts:
         servers = [(name, _checked_server(name, given)) for name, given in self.mcp_servers.items()]
         mcp = {"servers": _merge_tables("MCP server", config.mcp.servers, servers, file)}
         found = config.with_agents(agents).with_mcp(_validate(type(config.mcp), mcp, "mcp_servers"))
-        return found if self.policy is None else found.with_policy(_folder_policy(self.policy, config.policy, file))
+        if self.policy is None:
+            return found
+        if isinstance(self.policy, Path):
+            return found.with_policy(_folder_policy(self.policy, config.policy, file))
+        return found.with_policy(_own_policy(config.policy, file))
 
 
 def _merge_tables(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]], file: str) -> dict[str, T]:
@@ -182,6 +215,20 @@ def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyC
     if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
         raise ConfigError(f"policy: {folder} has no *.cedar files; name the folder that they lie in")
     return configured.with_dir(folder).with_engine("cedar")
+
+
+def _own_policy(configured: PolicyConfig, file: str) -> PolicyConfig:
+    """Return the policy that an object decides. It may not replace a configured policy, so that no doubt remains."""
+    other = configured.dir or configured.opa.url or configured.opa.wasm
+    if configured.engine not in (None, "code") or other:
+        other = other or configured.engine
+        raise ConfigError(f"policy: an object is given in code, and {file} has a policy ({other}); remove one of them")
+    return configured.with_engine("code")
+
+
+def _require_method(given: object, method: str, owner: str) -> None:
+    if given is not None and not inspect.iscoroutinefunction(getattr(given, method, None)):
+        raise ConfigError(f"{owner}: {type(given).__name__} has no `async def {method}`; see docs/own-parts.md")
 
 
 M = TypeVar("M", bound=Any)

@@ -23,7 +23,16 @@ from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.gate.permits import PermitKeys, permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.models.model_calls import Models
-from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
+from orga.activities.ports import (
+    Agents,
+    CodeCritic,
+    ModelProvider,
+    Notifier,
+    PolicyEngine,
+    Summarizer,
+    Tool,
+    ToolSource,
+)
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.config.delivery_settings import ADDRESS, delivery_channels, notify_settings, run_channels
 from orga.client.config.known_input import price_check
@@ -38,6 +47,7 @@ from orga.client.workers.run_time import RunTimeAgents, SettingsLookup
 from orga.client.workers.tool_sources import configured_servers, manifest_secrets, worker_tools
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.names import LOOP_VERSION
+from orga.workflows.types.providers import CODE
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -107,6 +117,19 @@ def configured_deliveries(
     )
 
 
+@dataclass(frozen=True)
+class OwnParts:
+    """Parts that an application gives its worker as objects."""
+
+    models: Mapping[str, ModelProvider] = field(default_factory=dict[str, ModelProvider])
+    """By the name after `code:`."""
+    critics: Mapping[str, CodeCritic] = field(default_factory=dict[str, CodeCritic])
+    """By the name after `code:`."""
+    engine: PolicyEngine | None = None
+    knowledge: KnowledgeStore | None = None
+    summarizer: Summarizer | None = None
+
+
 _log = logging.getLogger(__name__)
 
 
@@ -132,6 +155,10 @@ class Parts:
     """Channels for the answers of goals, by name."""
     knowledge: KnowledgeStore | None = None
     """The store that runs recall from, or None."""
+    critics: Mapping[str, CodeCritic] = field(default_factory=dict[str, CodeCritic])
+    """The application's critics by model name, `code:NAME`."""
+    summarizer: Summarizer | None = None
+    """The application's summarizer, or None."""
     root: Path | None = None
     """The root of the file tools. Conventions also apply to places in it."""
     engine: str = ""
@@ -168,6 +195,7 @@ def configured_parts(
     in_code: Sequence[Tool] = (),
     stand_ins: StandIns | None = None,
     client: Client | None = None,
+    own: OwnParts = OwnParts(),
 ) -> Parts:
     """Return the parts for a configuration.
 
@@ -177,18 +205,19 @@ def configured_parts(
         in_code: Tools that an application gives in code.
         stand_ins: Models and tools that replace the real ones in a test.
         client: Reads the settings at run time. Without it, there are none.
+        own: Parts that an application gives as objects, in place of the configured ones.
 
     Raises:
         ValueError: Something in the configuration is unavailable. The text names it.
     """
-    store = configured_store(config, env, root)
+    store = own.knowledge or configured_store(config, env, root)
     tools = configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools if stand_ins else ())
     tools = tools if stand_ins is None else stand_ins.applied_to(tools)
     servers = configured_servers(config, tools, env)
-    models: KnownModels = stand_ins.models if stand_ins else _registry(config, env)
+    models: KnownModels = stand_ins.models if stand_ins else _registry(config, env, own)
     default = stand_ins.models.default if stand_ins else default_model(env)
     settings = policy_settings(config.policy, env)
-    policy = policy_engine(settings)
+    policy = own.engine or policy_engine(settings)
     facts = Setup(
         agent="",
         model="",
@@ -207,13 +236,19 @@ def configured_parts(
         facts = facts.with_notify(config.notify.events)
     is_priced = price_check(config.models, models)
 
+    critics = {f"{CODE}:{name}": critic for name, critic in own.critics.items()}
+
+    def check_model(name: str) -> None:
+        if name not in critics:
+            models.check(name)
+
     def agents_of(changed: OrgaConfig) -> ConfiguredAgents:
         goals = changed.goals
         return ConfiguredAgents(
             changed.agents,
             {name: tool.spec for name, tool in tools.items()},
             changed.models.default or default,
-            models.check,
+            check_model,
             facts.with_deliveries(run_channels(goals.deliveries)) if goals.deliveries else facts,
             source=servers,
             is_priced=is_priced,
@@ -229,7 +264,7 @@ def configured_parts(
     agents: Agents = agents_of(config)
     check_settings: SettingsCheck | None = None
     if client is not None:
-        rules = RunTimeRules(config, default, models.check, is_priced)
+        rules = RunTimeRules(config, default, check_model, is_priced)
         agents = RunTimeAgents(agents, rules, agents_of, SettingsLookup(client))
         check_settings = agents.check
     permits = permit_keys(env)
@@ -246,14 +281,16 @@ def configured_parts(
         notifier=WebhookNotifier(webhook, link) if webhook else None,
         deliveries=configured_deliveries(config, root, env, store),
         knowledge=store,
+        critics=critics,
+        summarizer=own.summarizer,
         root=root,
         engine=engine_name(settings),
         check_settings=check_settings,
     )
 
 
-def _registry(config: OrgaConfig, env: Mapping[str, str]) -> ModelRegistry:
-    return ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
+def _registry(config: OrgaConfig, env: Mapping[str, str], own: OwnParts) -> ModelRegistry:
+    return ModelRegistry(env, config.models.base_urls, prices=config.models.prices, in_code=own.models)
 
 
 def secret_names(config: OrgaConfig) -> set[str]:

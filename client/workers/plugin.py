@@ -26,7 +26,8 @@ from temporalio.worker import (
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from orga.activities.ports import Agents
+from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.ports import Agents, CodeCritic, ModelProvider, PolicyEngine, Summarizer
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
@@ -40,7 +41,7 @@ from orga.client.workers.core_faults import SHUTDOWN_GRACE, end_if_not_begun, wo
 from orga.client.workers.deployment import UnpinningRunner
 from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
 from orga.client.workers.in_code import Agent, Function, InCodeParts
-from orga.client.workers.parts import Parts, StandIns, configured_parts
+from orga.client.workers.parts import OwnParts, Parts, StandIns, configured_parts
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, registrations, supporting_services
 from orga.own_code import seal
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -87,9 +88,13 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         agents: Sequence[Agent] = (),
         tools: Sequence[Function] = (),
         mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] | None = None,
-        policy: Path | str | None = None,
+        policy: Path | str | PolicyEngine | None = None,
         config: OrgaConfig | Path | str | None = None,
         root: Path | str | None = None,
+        models: Mapping[str, ModelProvider] | None = None,
+        critics: Mapping[str, CodeCritic] | None = None,
+        knowledge: KnowledgeStore | None = None,
+        summarizer: Summarizer | None = None,
     ) -> None:
         """Read the configuration and add what is given here.
 
@@ -97,14 +102,27 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             agents: Agents in addition to those of the configuration.
             tools: Functions that agents may name: plain, or marked by `@tool` or `@activity.defn`.
             mcp_servers: Servers by name, as in `[mcp.servers.NAME]`.
-            policy: Folder of Cedar files that judge every call.
+            policy: Folder of Cedar files that judge every call, or an object that does.
             config: A configuration, or its file. None takes the `orga.toml` found from here upwards, if there is one.
             root: Folder that file tools stay under. None takes the configuration's, else the working directory.
+            models: Your own models. Agents name them `code:NAME`.
+            critics: Your own critics. A critic of an agent names one as its model, `code:NAME`.
+            knowledge: Your own store of knowledge, in place of the configured one.
+            summarizer: Writes what replaces old messages under `context_strategy = "anchored_summary"`.
 
         Raises:
             ConfigError: Something cannot be used, two things have one name, or nobody has trusted the file.
         """
-        in_code = InCodeParts(agents, tools, mcp_servers or {}, None if policy is None else Path(policy))
+        in_code = InCodeParts(
+            agents,
+            tools,
+            mcp_servers or {},
+            Path(policy) if isinstance(policy, str) else policy,
+            models or {},
+            critics or {},
+            knowledge,
+            summarizer,
+        )
         has_config = isinstance(config, OrgaConfig)
         if not isinstance(config, OrgaConfig):
             config = load_config(None if config is None else Path(config), named_by="config=").config
@@ -117,8 +135,9 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     @property
     def names(self) -> list[str]:
-        """The names of its agents, tools and MCP servers, including those of the configuration."""
-        return [*self.config.agents, *(tool.spec.name for tool in self._functions), *self.config.mcp.servers]
+        """The names of its agents, tools, MCP servers and own models, including those of the configuration."""
+        tools = (tool.spec.name for tool in self._functions)
+        return [*self.config.agents, *tools, *self.config.mcp.servers, *self._in_code.object_names]
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """Let the client write values in our way, and give the reason if a run refuses an update.
@@ -214,7 +233,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return next(replayer, histories)
 
     def _parts(self, client: Client) -> Parts:
-        config, ui = self.config, self.config.notify.ui_url
+        config, ui, given = self.config, self.config.notify.ui_url, self._in_code
         try:
             parts = configured_parts(
                 config,
@@ -226,6 +245,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 in_code=self._functions,
                 stand_ins=self._stand_ins,
                 client=client,
+                own=OwnParts(given.models, given.critics, given.engine, given.knowledge, given.summarizer),
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error

@@ -14,6 +14,8 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.ports import CodeCritic, ModelProvider, PolicyEngine, Summarizer
 from orga.client.config.known_input import refuse_in_process
 from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
@@ -38,9 +40,13 @@ async def worker(
     agents: Sequence[Agent] = (),
     tools: Sequence[Function] = (),
     mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] | None = None,
-    policy: Path | str | None = None,
+    policy: Path | str | PolicyEngine | None = None,
     config: OrgaConfig | Path | str | None = None,
     root: Path | str | None = None,
+    models: Mapping[str, ModelProvider] | None = None,
+    critics: Mapping[str, CodeCritic] | None = None,
+    knowledge: KnowledgeStore | None = None,
+    summarizer: Summarizer | None = None,
     workflows: Sequence[type[Any]] = (),
     activities: Sequence[Callable[..., Any]] = (),
     task_queue: str | None = None,
@@ -51,12 +57,16 @@ async def worker(
     the embedded one is started. Blocking code stops the worker: await slow operations, or run them in a thread.
 
     Args:
-        agents: As for `OrgaPlugin`, like the next five.
+        agents: As for `OrgaPlugin`, like the next nine.
         tools: Functions for agents.
         mcp_servers: Servers by name.
-        policy: Folder of Cedar files.
+        policy: Folder of Cedar files, or an object that judges.
         config: A configuration, or its file.
         root: Root of the file tools.
+        models: Your own models.
+        critics: Your own critics.
+        knowledge: Your own store of knowledge.
+        summarizer: Your own summarizer.
         workflows: Your own workflows, in addition to agents and goals.
         activities: Your own activities.
         task_queue: The queue to poll. None takes that of this folder and configuration. If anything is given in code,
@@ -68,7 +78,18 @@ async def worker(
         ConfigError: As for `OrgaPlugin`.
         ServerUnavailable: As for `connect`.
     """
-    plugin = OrgaPlugin(agents=agents, tools=tools, mcp_servers=mcp_servers, policy=policy, config=config, root=root)
+    plugin = OrgaPlugin(
+        agents=agents,
+        tools=tools,
+        mcp_servers=mcp_servers,
+        policy=policy,
+        config=config,
+        root=root,
+        models=models,
+        critics=critics,
+        knowledge=knowledge,
+        summarizer=summarizer,
+    )
     has_own = plugin.has_more_than_the_file or bool(workflows or activities)
     observed = telemetry(plugin.config.telemetry)
     try:

@@ -1,4 +1,4 @@
-"""The public API: what `orga`, `orga.runs`, `orga.errors`, `orga.workflow` and `orga.testing` export, from their docstrings."""
+"""The public API: what `orga` and its public modules export, from their docstrings."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import griffe
 
 from docs.generate.source import docstring_text, in_cell, module
 
-MODULES = ("orga", "orga.runs", "orga.errors", "orga.workflow", "orga.testing")
+MODULES = ("orga", "orga.runs", "orga.errors", "orga.workflow", "orga.ports", "orga.testing")
 
 
 def api_page() -> str:

@@ -37,6 +37,9 @@ class Provider:
         return bool(self.base_url)
 
 
+CODE = "code"
+"""The provider of the models and critics that an application gives its worker as objects."""
+
 PROVIDERS = {
     provider.name: provider
     for provider in (
@@ -87,6 +90,7 @@ PROVIDERS = {
         ),
         Provider("local", needs_key=False),
         Provider("offline", needs_key=False),
+        Provider(CODE, needs_key=False),
     )
 }
 """The providers by name. The first one that has a key provides the default model."""

@@ -1,7 +1,8 @@
 """Finds the provider of a `provider:model` name."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import cast
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
@@ -19,14 +20,19 @@ from orga.activities.adapters.models.pricing import PricedProvider, is_priced
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.thinking import chat_thinking
 from orga.activities.adapters.models.wire import Wire
-from orga.activities.ports import ModelError, ModelProvider
-from orga.workflows.types.providers import PROVIDERS, model_name_problem
+from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.providers import CODE, PROVIDERS, model_name_problem
+from orga.workflows.types.text import one_line
 from orga.workflows.types.usage import ModelPrice
 
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 
 REACHABILITY_TIMEOUT_S = 5.0
 """Seconds that `unreachable_reason` waits for the provider."""
+
+
+MAX_ERROR_CHARS = 1_000
 
 
 class ModelRegistry:
@@ -39,17 +45,20 @@ class ModelRegistry:
         transport: http.AsyncBaseTransport | None = None,
         *,
         prices: Mapping[str, ModelPrice] | None = None,
+        in_code: Mapping[str, ModelProvider] | None = None,
     ) -> None:
         """Keep the environment and the config.
 
         Args:
             base_urls: Addresses by provider. They win over the environment's.
             prices: Prices by `provider:model`.
+            in_code: The application's own models, by the name after `code:`.
         """
         self._env = env
         self._base_urls = base_urls or {}
         self._transport = transport
         self._prices = prices or {}
+        self._in_code = in_code or {}
         self._remote: dict[str, StreamingProvider] = {}
         self._embedded: dict[str, ModelProvider] = {}
 
@@ -61,6 +70,8 @@ class ModelRegistry:
         found = (
             self._remote_provider(provider)
             if PROVIDERS[provider].is_remote
+            else self._own_provider(model)
+            if provider == CODE
             else self._embedded_provider(provider, model)
         )
         price = self._prices.get(f"{provider}:{model}")
@@ -103,11 +114,45 @@ class ModelRegistry:
             self._remote[provider] = _streaming_provider(place, _wires(place), self._transport)
         return self._remote[provider]
 
+    def _own_provider(self, model: str) -> ModelProvider:
+        if model not in self._in_code:
+            known = ", ".join(f"{CODE}:{name}" for name in self._in_code) or "none"
+            raise ModelNotConfigured(f"'{CODE}:{model}' was not given to this worker in code; it was given: {known}")
+        return CodeModel(model, self._in_code[model])
+
     def _embedded_provider(self, provider: str, model: str) -> ModelProvider:
         name = f"{provider}:{model}"
         if name not in self._embedded:
             self._embedded[name] = _build_embedded_provider(provider, model)
         return self._embedded[name]
+
+
+class CodeModel:
+    """A model of the application. Whatever it raises is a failure of the model, which is retried."""
+
+    def __init__(self, name: str, own: ModelProvider) -> None:
+        self._name, self._own = name, own
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return its reply.
+
+        Raises:
+            ModelError: As it raised it, or of the kind `ServerError`.
+        """
+        try:
+            reply = await self._own.complete(request, on_text)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise self._failure(f"{type(error).__name__}: {error}") from error
+        if not isinstance(cast("object", reply), Reply):
+            raise self._failure(f"it returned {type(reply).__name__}, not an orga.ports.Reply")
+        return reply
+
+    def _failure(self, why: str) -> ModelError:
+        return ModelError(
+            "ServerError", one_line(f"{CODE}:{self._name} failed: {why}", MAX_ERROR_CHARS), retryable=True
+        )
 
 
 def _wires(place: ProviderEndpoint) -> tuple[Wire, Wire | None]:

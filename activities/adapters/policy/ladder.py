@@ -48,7 +48,7 @@ class ListedTools:
         return Verdict(decision="deny", reason=f"{proposal.call.name} is not listed for this agent; listed: {listed}")
 
 
-EngineName = Literal["cedar", "opa", "default", "allow"]
+EngineName = Literal["cedar", "opa", "code", "default", "allow"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +78,8 @@ def policy_engine(settings: PolicySettings) -> PolicyEngine:
             return _cedar_engine(settings)
         case "opa":
             return _opa_engine(settings)
+        case "code":
+            raise ValueError('policy.engine: "code" is the engine of an application: OrgaPlugin(policy=...)')
         case "allow":
             return AllowAll()
         case "default":
@@ -91,7 +93,7 @@ def gate_execution(engine: PolicyEngine) -> Literal["local", "activity"]:
 
 def policy_version(engine: PolicyEngine) -> str:
     """Return the version of the current rules, or "" if the engine has none, or a server has them."""
-    return engine.version if isinstance(engine, CedarPolicies | OpaWasm) else ""
+    return str(getattr(engine, "version", ""))
 
 
 def _cedar_engine(settings: PolicySettings) -> CedarPolicies:

@@ -101,7 +101,7 @@ def layer(module: str) -> str | None:
             return "activities"
         case [("client" | "worker") as name, *_]:
             return name
-        case [""] | ["errors"] | ["workflow"] | ["testing"] | ["runs"]:
+        case [""] | ["errors"] | ["ports"] | ["workflow"] | ["testing"] | ["runs"]:
             return "api"
         case _:
             return "orga"

@@ -269,10 +269,10 @@ def is_same_policy(worker: str, run: str) -> bool:
     return engine == wanted and (place == wanted_place or (bool(version) and version == wanted_version))
 
 
-RULES = frozenset({"cedar", "opa"})
-"""Engines that evaluate configured rules."""
+RULES = frozenset({"cedar", "opa", "code"})
+"""Engines that evaluate configured rules, or are the application's own."""
 
-_STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2}
+_STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2, "code": 2}
 
 
 def is_weaker_engine(engine: str, than: str) -> bool:
