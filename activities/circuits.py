@@ -27,7 +27,7 @@ from orga.workflows.types.tool_calls.breakers import (
     describe_to_model,
     failure_cause,
 )
-from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
+from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOptions, ToolRequest, ToolSpec
 
 MAX_CAUSE_CHARS = 200
 
@@ -182,7 +182,7 @@ class _CircuitInbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         tool = activity.info().activity_type
         options = self._options_of(tool)
-        if options is None:
+        if options is None or _is_end_of_deferred_call(input):
             return await super().execute_activity(input)
         try:
             with self._breakers.guard(tool, options.breaker, lambda error: _is_infrastructure_failure(error, options)):
@@ -190,6 +190,12 @@ class _CircuitInbound(ActivityInboundInterceptor):
         except CircuitOpenError as turned_away:
             text = describe_to_model(str(turned_away), is_again=activity.info().attempt > 1)
             raise attempt_failure(text, CIRCUIT_OPEN, retryable=False, acted="no") from None
+
+
+def _is_end_of_deferred_call(given: ExecuteActivityInput) -> bool:
+    """Return whether the tool is not called, but only the end of one of its calls is recorded."""
+    request = given.args[0] if given.args else None
+    return isinstance(request, ToolRequest) and request.completion is not None
 
 
 def _is_infrastructure_failure(error: BaseException, options: ToolOptions) -> bool:

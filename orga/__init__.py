@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orga.client.runs.goals import GoalHandle, start_goal
     from orga.client.runs.sessions import SessionHandle, start_session
     from orga.client.schedules.create import create_schedule
-    from orga.client.workers.in_code import ActivityTool, Agent
+    from orga.client.workers.in_code import ActivityTool, Agent, DeferredTool
     from orga.client.workers.plugin import OrgaPlugin
     from orga.client.workers.script import worker
     from orga.workflows.agent import AgentWorkflow
@@ -29,6 +29,7 @@ __all__ = [
     "AgentInput",
     "AgentResult",
     "AgentWorkflow",
+    "DeferredTool",
     "GoalHandle",
     "JournalEntry",
     "LiveActivity",
@@ -56,6 +57,7 @@ _MODULES = {
     "AgentInput": "orga.workflows.types.input",
     "AgentResult": "orga.workflows.types.status",
     "AgentWorkflow": "orga.workflows.agent",
+    "DeferredTool": "orga.client.workers.in_code",
     "GoalHandle": "orga.client.runs.goals",
     "JournalEntry": "orga.workflows.types.status",
     "LiveActivity": "orga.client.journal.events",

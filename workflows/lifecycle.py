@@ -18,7 +18,7 @@ from orga.workflows.decisions.continue_as_new import continue_as_new_state, shor
 from orga.workflows.decisions.control.interventions import with_reopened_end, with_rest_refused, with_run_over
 from orga.workflows.decisions.limits import parsed_extension, with_extension
 from orga.workflows.decisions.result import agent_status, parsed_page, shown_conversation
-from orga.workflows.decisions.tool_calls import recovery
+from orga.workflows.decisions.tool_calls import deferred, recovery
 from orga.workflows.decisions.tool_calls.delegation import with_delegate_paused
 from orga.workflows.phases.agent_run import Run, name_run, show_start
 from orga.workflows.phases.control import visibility
@@ -40,6 +40,7 @@ from orga.workflows.types.control import InterventionKind, Stop
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, AgentStatus, ShownMessage
+from orga.workflows.types.tool_calls.tools import INVALID_RESULT
 
 
 class RunHandlers(ControlHandlers[Run]):
@@ -77,6 +78,8 @@ class RunHandlers(ControlHandlers[Run]):
             case "requeue":
                 self.refuse_requeue()
                 self._run.change_state(recovery.with_requeued_letter, recovery.parsed_letter_id(decision))
+            case "complete_tool_call":
+                self._run.change_state(deferred.with_completion, decision, now)
             case _:
                 super().decide(kind, decision, now)
 
@@ -99,6 +102,31 @@ class RunHandlers(ControlHandlers[Run]):
     def take_requeue(self, *letter_id: Any) -> None:
         """Send it again as the update does."""
         self.take_decision("requeue", letter_id)
+
+    @workflow.update
+    async def complete_tool_call(self, *completion: Any) -> None:
+        """Give a call of a deferred tool its result, or its error. The same again changes nothing."""
+        now = self._run.record_intervention()
+        parsed = deferred.parsed_completion(self._run.state, first_argument(completion))
+        if parsed is None:
+            return
+        key, _ = parsed
+        self._run.checked_results.pop(key, None)
+        self._run.change_state(deferred.with_completion, first_argument(completion), now)
+        show_details(self._run)
+        await workflow.wait_condition(lambda: key in self._run.checked_results or self._run.is_interrupted())
+        if why := self._run.checked_results.get(key):
+            raise ApplicationError(why, type=INVALID_RESULT, non_retryable=True)
+
+    @complete_tool_call.validator
+    def _validate_completion(self, *completion: Any) -> None:
+        self.refuse_if_over()
+        deferred.parsed_completion(self._run.state, first_argument(completion))
+
+    @workflow.signal(name="complete_tool_call")
+    def take_completion(self, *completion: Any) -> None:
+        """Complete it as the update does."""
+        self.take_decision("complete_tool_call", completion)
 
     @workflow.query
     def status(self) -> AgentStatus:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pydantic_core import from_json
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
@@ -20,6 +21,7 @@ from orga.activities.calls.activity import (
     log_iteration_of_call,
     shutdown_as_failure,
 )
+from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.gate.permits import PermitKeys, check_permit
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
@@ -27,8 +29,18 @@ from orga.activities.spans import tool_span
 from orga.activities.text.sanitize import MAX_CHARS, sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.names import OWN_ACTIVITIES
+from orga.workflows.types.questions import Completion
 from orga.workflows.types.text import clean_text, clip
-from orga.workflows.types.tool_calls.tools import REPORT_S, TIME_LIMIT, ToolOutput, ToolRequest, ToolSpec
+from orga.workflows.types.tool_calls.tools import (
+    EXPIRED,
+    INVALID_RESULT,
+    JOB_FAILED,
+    REPORT_S,
+    TIME_LIMIT,
+    ToolOutput,
+    ToolRequest,
+    ToolSpec,
+)
 
 T = TypeVar("T")
 
@@ -136,9 +148,14 @@ def tool_activities(
     conversations: Conversations,
     secrets: KnownSecrets = NO_SECRETS,
     permits: PermitKeys | None = None,
+    schema_errors: ArgumentErrors | None = None,
 ) -> list[Callable[..., Any]]:
-    """Return one activity for each tool, which hides secrets. Raise ValueError if a tool has a reserved name."""
-    worker = _CallServices(conversations, secrets, permits)
+    """Return one activity for each tool, which hides secrets. Raise ValueError if a tool has a reserved name.
+
+    Args:
+        schema_errors: Checks the results of deferred tools. None: those with an `output_schema` are refused.
+    """
+    worker = _CallServices(conversations, secrets, permits, schema_errors)
     return [_tool_activity(tool, worker) for tool in tools]
 
 
@@ -149,6 +166,7 @@ class _CallServices:
     conversations: Conversations
     secrets: KnownSecrets
     permits: PermitKeys | None
+    schema_errors: ArgumentErrors | None = None
 
 
 def _tool_activity(tool: Tool, worker: _CallServices) -> Callable[..., Any]:
@@ -196,9 +214,14 @@ async def _execute_call(tool: Tool, request: ToolRequest, worker: _CallServices)
         behalf=request.behalf,
         heartbeat=progress.note,
     )
+    work = (
+        tool.call(request.arguments, context)
+        if request.completion is None
+        else _completed_output(tool.spec, request.completion, worker.schema_errors)
+    )
     with tool_span(tool.spec.name, request.call_id), shutdown_as_failure():
         async with heartbeats(progress.details):
-            output = await _guarded_call(tool, request, context, secrets, began)
+            output = await _guarded_call(work, tool.spec, request, secrets, began)
     content = clip(await _model_safe_text(output.content, secrets), tool.spec.max_result_bytes)
     worker.conversations.keep_result(current_run_key(), info.activity_id, content)
     return output.with_content(content)
@@ -216,8 +239,29 @@ def _without_secrets(content: str, secrets: KnownSecrets) -> str:
     return secrets.redact_at_cuts(secrets.redact(text, is_cut=len(content) > MAX_CHARS))
 
 
+async def _completed_output(spec: ToolSpec, completion: Completion, schema_errors: ArgumentErrors | None) -> ToolOutput:
+    """Return the result of a call of a deferred tool.
+
+    Raises:
+        ToolError: Kind JobFailed, Expired or InvalidResult.
+    """
+    acted: Acted = "no" if completion.nothing_done else "maybe"
+    if completion.error:
+        raise ToolError(completion.error, kind=JOB_FAILED, acted=acted)
+    terms = spec.deferred
+    if completion.is_expired:
+        within = f"within {terms.expires_s:.15g} s" if terms else "in time"
+        raise ToolError(f"no result of {spec.name} arrived {within}", kind=EXPIRED, acted=acted)
+    value = from_json(completion.result)
+    if terms is not None and terms.output_schema is not None:
+        errors = await schema_errors(terms.output_schema, value) if schema_errors else ["this worker checks no schema"]
+        if errors:
+            raise ToolError("result: does not fit the output schema: " + "; ".join(errors), kind=INVALID_RESULT)
+    return ToolOutput(content=value if isinstance(value, str) else completion.result)
+
+
 async def _guarded_call(
-    tool: Tool, request: ToolRequest, context: ToolContext, secrets: KnownSecrets, began: float
+    work: Coroutine[Any, Any, ToolOutput], spec: ToolSpec, request: ToolRequest, secrets: KnownSecrets, began: float
 ) -> ToolOutput:
     def failure(
         text: str, kind: str, retryable: bool, acted: Acted | None = None, goes_on: bool = False
@@ -227,12 +271,12 @@ async def _guarded_call(
         return attempt_failure(message, kind, retryable=retryable, acted=acted, is_last=is_last, goes_on=goes_on)
 
     try:
-        return await run_within_limit(tool.call(request.arguments, context), tool.spec, is_awaited=request.is_awaited)
+        return await run_within_limit(work, spec, is_awaited=request.is_awaited)
     except ToolError as error:
         goes_on = isinstance(error, AbandonedCall)
         raise failure(str(error), error.kind, error.retryable, error.acted, goes_on) from None
     except Exception as error:
-        activity.logger.exception("tool %s failed", tool.spec.name)
+        activity.logger.exception("tool %s failed", spec.name)
         raise failure(error_text(error), type(error).__name__, retryable=True) from None
 
 

@@ -217,6 +217,11 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
             "Decide a question that a run waits for. ESCALATION may be omitted if only one waits.",
         ),
         CommandEntry(
+            "complete",
+            "orga.client.cli.steer.complete:complete",
+            "Give a call that waits for its result the result, or an error. CALL may be omitted if only one waits.",
+        ),
+        CommandEntry(
             "extend",
             "orga.client.cli.steer.resolve:extend",
             "Raise limits of a live run. A run that waits for more budget goes on.",

@@ -67,7 +67,7 @@ _DECISION_CODES = {
 COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
     **dict.fromkeys(("run", "goal", "attach", "demo"), _FOLLOWED_RUN_CODES),
     **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _SIGNAL_CODES),
-    **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "extend"), _DECISION_CODES),
+    **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "complete", "extend"), _DECISION_CODES),
     "requeue": _DECISION_CODES
     | {ExitCode.FAILED: "the run has ended, no worker received the decision, or a receiver refuses again"},
     "chat": {

@@ -143,7 +143,8 @@ def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
     from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS
 
     functions = [path.rpartition(":")[2] for path in config.tools.python]
-    known = sorted({*builtin_specs(), *LOOP_TOOLS, *KNOWLEDGE_TOOLS, *functions, *config.tools.activities})
+    own = {*functions, *config.tools.activities, *config.tools.deferred}
+    known = sorted({*builtin_specs(), *LOOP_TOOLS, *KNOWLEDGE_TOOLS, *own})
     may_be_more = bool(functions or config.tools.manifests or config.mcp.servers)
     return [
         (name, f"agents.{name}.tools: there is no tool {tool!r}; {known_names_hint(tool, known)}")

@@ -128,6 +128,8 @@ def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
     for name, activity in held.tools.activities.items():
         tool = ActivityTool(name, **dict(activity))
         yield _tool_row(name, tool.source, held, tool.spec)
+    for name, later in held.tools.deferred.items():
+        yield _tool_row(name, f"deferred, started by {later.start}" if later.start else "deferred", held)
     for server, each in held.mcp.servers.items():
         for name, digest in each.pinned.items():
             yield _tool_row(name, f"MCP server {server}", held) | {"digest": digest}

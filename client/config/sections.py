@@ -312,6 +312,25 @@ class ActivityConfig(CheckedInput):
     """Give the activity a second argument: an object with `idempotency_key`, `workflow_id` and `call_id`."""
 
 
+class DeferredConfig(CheckedInput):
+    """`[tools.deferred.NAME]`: a tool whose results come later, by `complete_tool_call`."""
+
+    start: ToolName | None = None
+    """Another tool, which starts the work. It gets the arguments and the ids of each call. Null: whoever does the work
+    finds the call in the inbox."""
+    description: Annotated[str, Field(max_length=4_000)] = ""
+    """The description that the model reads. Empty: that of `start`."""
+    parameters: dict[str, Any] | None = None
+    """JSON Schema (2020-12) of the arguments, an object. Null: those of `start`, or no arguments."""
+    effect: Effect | None = None
+    """The effect of repeating a call: `read_only`, `idempotent` or `irreversible`. Null: that of `start`, or
+    `irreversible`."""
+    expires_s: float = Field(default=604_800.0, ge=1, le=31_536_000)
+    """Seconds after which a call without a result has failed."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema (2020-12) of a result. Null: any JSON."""
+
+
 class ToolsConfig(CheckedInput):
     """`[tools]`: what agents can be given."""
 
@@ -325,6 +344,8 @@ class ToolsConfig(CheckedInput):
     commands: CommandsConfig = CommandsConfig()
     activities: dict[ToolName, ActivityConfig] = {}
     """Activities of other workers that are tools, by the name of the tool."""
+    deferred: dict[ToolName, DeferredConfig] = {}
+    """Tools whose results come later, by name."""
     options: dict[ToolName, ToolOptions] = {}
     """Activity options by tool."""
 

@@ -243,6 +243,24 @@ class Resolve(RunAction):
         return await to.decide("resolve_escalation", {**decision, "by": to.by, "reason": self.reason})
 
 
+class Complete(RunAction):
+    """Give a call of a deferred tool its result, or its error."""
+
+    wait_key = "idempotency_key"
+    idempotency_key: str = Field(min_length=1, max_length=64)
+    """The key of the call. It is the id of its wait."""
+    result: Any = None
+    """Any JSON."""
+    error: Reason = ""
+    """The failure instead, for the model."""
+    nothing_done: bool = False
+    """The call failed and had no effect."""
+
+    async def send(self, to: Target) -> ActionAnswer:
+        given = self.model_dump(include={"idempotency_key", "result", "error", "nothing_done"}, exclude_defaults=True)
+        return await to.decide("complete_tool_call", {**given, "by": to.by})
+
+
 class Extend(BudgetExtension, RunAction):
     """Raise limits. The numbers are new totals."""
 
@@ -415,6 +433,7 @@ ACTIONS: Mapping[str, ActionRule] = {
     "approve": ActionRule(ApproveOrDeny, _has_held_call, "no call is held", "approver"),
     "deny": ActionRule(ApproveOrDeny, _has_held_call, "no call is held", "approver"),
     "resolve": ActionRule(Resolve, lambda now: bool(now.wait_kinds & {"escalation", "budget"}), "no decision is open"),
+    "complete": ActionRule(Complete, lambda now: "result" in now.wait_kinds, "no call waits for its result"),
     "override_step": ActionRule(OverrideStep, lambda now: now.has_plan, "the run has no plan"),
     "extend": ActionRule(Extend, role="approver"),
     "abort": ActionRule(Abort),

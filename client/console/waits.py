@@ -31,14 +31,15 @@ MAX_RUNS_READ = 20
 MAX_CONTEXTS = 5_000
 MAX_BEFORE_BYTES = 600
 
-WaitKind = Literal["approval", "answer", "escalation", "budget", "delivery"]
+WaitKind = Literal["approval", "answer", "escalation", "budget", "result", "delivery"]
 
 
 class Wait(Record):
     """One decision that waits for a person."""
 
     id: str
-    """The id of an approval, a question, an escalation or a delivery, for a decision. Empty if no worker answers."""
+    """The id of an approval, a question, an escalation or a delivery, or the key of a call, for a decision. Empty if no
+    worker answers."""
     kind: str
     run: str
     run_task: str

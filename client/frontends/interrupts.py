@@ -63,11 +63,13 @@ def _response_schema(asked: OpenWait) -> dict[str, Any]:
                 keys["calls"] = {"type": "object", "properties": each, "additionalProperties": False}
         case "answer":
             keys = {"answer": {**STRING, **({"enum": asked.options} if asked.options else {})}}
+        case "result":
+            keys = {"result": {}, "error": STRING}
         case "budget":
             keys = {"limit": {"type": "number"}, "choice": {"enum": list(asked.wait.choices)}}
         case _:
             keys = {"choice": {"enum": list(asked.wait.choices)}, "result": STRING, "reason": STRING}
-    required = [] if asked.wait.kind == "budget" else [next(iter(keys))]
+    required = [] if asked.wait.kind in {"budget", "result"} else [next(iter(keys))]
     return {"type": "object", "properties": keys, "required": required, "additionalProperties": False}
 
 
@@ -118,6 +120,11 @@ def _decisions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seq
             raise _misfit(asked, "answer")
         answered = {"id": wait.wait_id, "answer": text, "by": by}
         return [lambda: _once(run, run.answer(text, wait.wait_id, by), answered)]
+    if wait.kind == "result":
+        ends = {key: answer[key] for key in ("result", "error") if answer.get(key) not in (None, "")}
+        if len(ends) != 1 or not isinstance(answer.get("error", ""), str):
+            raise _misfit(asked, "result")
+        return [lambda: run.complete_tool_call(wait.wait_id, by=by, **ends)]
     limit, choice = answer.get("limit"), answer.get("choice")
     if wait.kind == "budget" and isinstance(limit, int | float) and not isinstance(limit, bool):
         return [lambda: run.extend_budget(by=by, **{as_text(wait.data.get("limit")): limit})]

@@ -253,7 +253,9 @@ class ObservationsCollected(JournalEvent):
 
 
 class ApprovalRequested(JournalEvent):
-    """The run waits for a person: to approve a call, decide on a failure, or extend the budget."""
+    """The run waits for a person: to approve a call, decide on a failure, or extend the budget. Or a call waits for its
+    result.
+    """
 
     kind: str = ""
     id: str = ""
@@ -269,7 +271,7 @@ class ApprovalRequested(JournalEvent):
 
 
 class ApprovalResolved(JournalEvent):
-    """A person has decided it, or it has expired."""
+    """A person has decided it, the result is there, or it has expired."""
 
     kind: str = ""
     id: str = ""

@@ -23,6 +23,7 @@ from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
+from orga.workflows.types.tool_calls.gate import START_SUFFIX
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 from orga.workflows.types.tool_calls.tools import ToolRequest, ToolSpec
 
@@ -134,6 +135,8 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
     spec = specs.get(attributes.activity_type.name)
     if spec is None or spec.effect == "read_only":
         return None
+    if spec.deferred and spec.deferred.has_start and not attributes.activity_id.endswith(START_SUFFIX):
+        return None  # only the end of the call
     call = await _tool_call(values.for_activity(attributes), attributes.input, spec)
     return Effect(
         _iteration(attributes.activity_id),

@@ -1,7 +1,6 @@
 """The law of the gate, checked on a history: no call is executed without an earlier verdict for exactly that call."""
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +11,8 @@ from orga.client.proof.gate_record import AnsweredRequest, GateFact, GateRecord,
 from orga.workflows.decisions.review_stages import CALL_STAGES, ProposalStatuses
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
-from orga.workflows.types.tool_calls.gate import RECONFIRMED_PURPOSES, Verdict
+from orga.workflows.types.tool_calls.gate import RECONFIRMED_PURPOSES, Verdict, call_activity_id
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
-
-_PERSON_SUFFIX = re.compile(r"\.r\d+$")
-"""Suffix of a person's retry: the same call at the same place, under its existing verdict."""
 
 Key = tuple[str, str, str]
 """Tool, id of the call and arguments, which a verdict is bound to."""
@@ -77,7 +73,7 @@ class _AllowedCalls:
             )
 
     def is_allowed(self, started: StartedCall) -> bool:
-        place = _PERSON_SUFFIX.sub("", started.place)
+        place = call_activity_id(started.place)
         key = _call_key(started.name, started.call_id, started.arguments)
         return not self._statuses.missing_verdict_text(place) and key in self._keys.get(place, [])
 

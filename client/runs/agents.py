@@ -1,10 +1,12 @@
 """The Python API of agents: start a run, steer it, query it, wait for its result."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import uuid_utils
+from pydantic_core import to_json
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
@@ -52,6 +54,9 @@ def check_by_local_worker(
 
 
 SUMMARY_CHARS = 150
+
+COMPLETION_TIMEOUT = timedelta(seconds=60)
+"""A worker checks the result of a call before the run answers."""
 
 STARTED_BY_MEMO = "orga_started_by"
 """The memo key of the person who started a run, if the client has authenticated that person."""
@@ -189,6 +194,33 @@ class AgentHandle:
         optional = {"question_id": question_id} if question_id else {}
         answer = {"text": clean_text(text), "by": clean_text(by), **optional}
         return str(await self._exchange.update("answer", answer))
+
+    async def complete_tool_call(
+        self, idempotency_key: str, *, result: Any = None, error: str = "", nothing_done: bool = False, by: str
+    ) -> None:
+        """Give a call of a deferred tool its result, or its error. The same again changes nothing.
+
+        Args:
+            idempotency_key: The key of the call, as its `start` got it. `status` shows it as `wait_id`.
+            result: Any JSON, at most 100,000 bytes. It is untrusted, as that of any tool.
+            error: The failure instead, for the model.
+            nothing_done: The call failed and had no effect. Without it, the effect of a failed irreversible call is
+                unknown.
+            by: The person or the program that completes it, for the journal.
+
+        Raises:
+            Refused: No call waits under this key, it is completed or has expired, or the result does not fit.
+            RunEnded: The run has ended.
+            NoAnswer: No worker is running that can accept it.
+        """
+        given: dict[str, Any] = {"idempotency_key": idempotency_key, "by": clean_text(by)}
+        if result is not None:
+            given["result_json"] = to_json(result, inf_nan_mode="strings").decode()
+        if error:
+            given["error"] = clean_text(error)
+        if nothing_done:
+            given["nothing_done"] = True
+        await self._exchange.update("complete_tool_call", given, COMPLETION_TIMEOUT)
 
     async def requeue(self, letter_id: str, *, by: str = "") -> None:
         """Let the run send a dead letter again before its next reasoning step, under its original key.

@@ -40,7 +40,7 @@ class InboxEntry:
     """The id of the run, for `AgentHandle(client, run_id)`."""
     agent: str | None
     kind: str
-    """`approval`, `answer`, `escalation`, `budget` or `delivery`."""
+    """`approval`, `answer`, `escalation`, `budget`, `result` or `delivery`."""
     task_queue: str
     worker_command: str
     """The command that starts a worker for the run."""

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.tools.activity_tool import ActivityTool
+from orga.activities.adapters.tools.deferred_tool import DeferredTool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import CodeCritic, ModelProvider, PolicyEngine, Summarizer, Tool
@@ -31,7 +32,7 @@ from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-__all__ = ["ActivityTool", "Agent", "Function"]
+__all__ = ["ActivityTool", "Agent", "DeferredTool", "Function"]
 
 Function = Callable[..., Any] | Tool
 """A function for agents, or a whole tool. A function is plain, or marked by `@tool` or `@activity.defn`, or a

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
@@ -14,17 +14,19 @@ from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.adapters.tools.activity_tool import ActivityTool
 from orga.activities.adapters.tools.catalog import RESERVED_NAMES, ToolCatalog, builtin_tools, with_options
+from orga.activities.adapters.tools.deferred_tool import DeferredTool
 from orga.activities.adapters.tools.github import GitHubSettings
 from orga.activities.adapters.tools.python_function import load_function
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Tool, ToolContext
 from orga.client.config.manifests import ManifestFile, configured_manifests
-from orga.client.config.sections import ActivityConfig, OrgaConfig, tool_folders
+from orga.client.config.sections import ActivityConfig, DeferredConfig, OrgaConfig, tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.server.home import server_home
 from orga.client.workers.knowledge_store import configured_store
 from orga.workflows.types.names import OWN_ACTIVITIES
-from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+from orga.workflows.types.text import known_names_hint
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 if TYPE_CHECKING:
     from orga.activities.adapters.mcp.servers import McpServers
@@ -100,9 +102,17 @@ def worker_tools(
         for file in configured_manifests(config)
     ]
     found += [_activity_tool(name, each) for name, each in wanted.activities.items()]
-    known = {each.tool.spec.name for each in found}
+    known = {each.tool.spec.name for each in found} | wanted.deferred.keys()
     found += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in known]
-    options = own_options(wanted.options, config.mcp.servers, [each.tool.spec.name for each in found])
+    names = [*(each.tool.spec.name for each in found), *wanted.deferred]
+    options = own_options(wanted.options, config.mcp.servers, names)
+    found = _configured_tools(found, {name: each for name, each in options.items() if name not in wanted.deferred})
+    starts = {each.tool.spec.name: each.tool for each in found}
+    later = [_deferred_tool(name, each, starts) for name, each in wanted.deferred.items()]
+    return [*found, *_configured_tools(later, {name: options[name] for name in wanted.deferred if name in options})]
+
+
+def _configured_tools(found: Sequence[WorkerTool], options: Mapping[str, ToolOptions]) -> list[WorkerTool]:
     tools = with_options([each.tool for each in found], options)
     return [replace(each, tool=tool) for tool, each in zip(tools, found, strict=True)]
 
@@ -116,6 +126,19 @@ def _activity_tool(name: str, config: ActivityConfig) -> WorkerTool:
     if problem := schema_problem(config.parameters):
         raise ValueError(f"tools.activities.{name}.parameters: {problem}")
     tool = ActivityTool(name, **dict(config))
+    return WorkerTool(tool, tool.source)
+
+
+def _deferred_tool(name: str, config: DeferredConfig, starts: Mapping[str, Tool]) -> WorkerTool:
+    if config.start is not None and config.start not in starts:
+        raise ValueError(
+            f"tools.deferred.{name}.start: there is no tool {config.start!r}; {known_names_hint(config.start, starts)}"
+        )
+    try:
+        given: dict[str, Any] = {**dict(config), "start": starts[config.start] if config.start else None}
+        tool = DeferredTool(name, **given)
+    except ValueError as error:
+        raise ValueError(f"tools.deferred.{error}") from None
     return WorkerTool(tool, tool.source)
 
 

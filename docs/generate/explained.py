@@ -27,6 +27,7 @@ SUBJECTS: dict[str, str] = {
     "tools.github": "pre-hydration",
     "tools.commands": "command-sandbox",
     "tools.activities": "your-own-tools",
+    "tools.deferred": "your-own-tools",
     "tools.options": "agents blocking-tools when-a-call-fails policies untrusted-content",
     "tools.options.NAME.recovery": "when-a-call-fails",
     "tools.options.NAME.breaker": "when-a-call-fails",

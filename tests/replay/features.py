@@ -3,9 +3,11 @@
 import asyncio
 from typing import Any
 
-from temporalio.client import Client
+import pytest
+from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.worker import PatchActivationInput
 
+from orga import DeferredTool
 from orga.activities.ports import ModelRequest, NotifyError, RunKey, ToolContext, ToolError
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
@@ -22,6 +24,7 @@ from tests.replay.plain import a_stage, look
 from tests.support.hold import wait_for_event
 from tests.support.model.counting import counting
 from tests.support.runs.decisions import a_decision
+from tests.support.runs.deferred import completion, waiting_calls
 from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import WORKER_FACTS, Ran
 from tests.support.runs.questions import send_update, wait_for_note, wait_for_question
@@ -71,6 +74,19 @@ async def escalated(client: Client) -> Ran:
         handle = await loop.start()
         wait = await wait_for_question(handle)
         await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        return await loop.ended(handle)
+
+
+async def deferred(client: Client) -> Ran:
+    """Complete calls of a deferred tool by an update with a result that does not fit, one that fits, and an error."""
+    tool = DeferredTool("check", start=FakeTool("order"), output_schema={"type": "integer"})
+    async with a_stage(client, [calls("check", "check"), answers("done")], tool) as loop:
+        handle = await loop.start()
+        first, second = await waiting_calls(handle, 2)
+        with pytest.raises(WorkflowUpdateFailedError):
+            await send_update(handle, "complete_tool_call", completion(first, "seven"))
+        await send_update(handle, "complete_tool_call", completion(first, 7))
+        await handle.signal("complete_tool_call", completion(second, error="no such person"))
         return await loop.ended(handle)
 
 

@@ -34,6 +34,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "recovered": features.recovered,
     "escalated": features.escalated,
     "budget-extended": features.budget_extended,
+    "deferred": features.deferred,
     "step-limit": features.step_limit,
     "circuit": features.circuit,
     "step-limit-counted": features.step_limit_counted,

@@ -28,6 +28,7 @@ SHOWS = {
     "recovered": ("fallback", "cached_result", "dead_letter", "requeue"),
     "escalated": ("ApprovalRequested", "ApprovalResolved", "escalate"),
     "budget-extended": ("ApprovalRequested", "ApprovalResolved", "extend_budget"),
+    "deferred": ("complete_tool_call", "InterventionRefused", "'choice': 'failed'", "JobFailed"),
     "step-limit": ("StepLimitReached",),
     "circuit": ("CircuitOpened", "CircuitClosed"),
     "step-limit-counted": ("StepLimitReached",),

@@ -167,6 +167,7 @@ CARRIED_PARTS = (
     CarriedPart(("output", "data", "gathered"), 72_000, "not final; cut", _with_light_drafts),
     CarriedPart(("inbox", "inbox_bytes", "unheard"), 66_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
     CarriedPart(("intervention_ids", "pauses"), 9_000, "the newest `MAX_KEPT_IDS` and `MAX_KEPT_PAUSES`"),
+    CarriedPart(("completions",), 3_700, "the newest `MAX_COMPLETIONS`"),
     CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
     CarriedPart(("partial",), 52_000, "finished first if that takes only some replies, else cut", _with_light_draft),
     CarriedPart(

@@ -141,6 +141,7 @@ def _without_run_specifics(past: S, own: AgentState) -> S:
             aborted=own.aborted,
             stop=own.stop,
             questions=own.questions,
+            completions=own.completions,
             announced=own.announced,
             notes=own.notes,
         )

@@ -246,6 +246,8 @@ def _lookup(index: int, reference: Reference, name: str, offered: Mapping[str, T
         return Lookup(reference, why=f"{lacks} for references of type {reference.ref_type!r}")
     if tool.effect != "read_only":  # nobody reviews a lookup
         return Lookup(reference, why=f"{name} is {tool.effect}; only a read_only tool looks references up")
+    if tool.deferred is not None:
+        return Lookup(reference, why=f"the results of {name} come later, and a lookup cannot wait")
     argument = _reference_argument(tool)
     if argument is None:
         return Lookup(reference, why=f"{name} has no one argument that could take a reference")

@@ -74,6 +74,8 @@ class Run(ControlledRun[AgentState]):
         """One slot for each delegate that may be starting at a time."""
         self.result_bytes = 0
         """Bytes of this iteration's results in the history so far."""
+        self.checked_results: dict[str, str] = {}
+        """Why the result of a deferred call does not fit, or "", by idempotency key. Updates wait for it."""
 
     @property
     def setup(self) -> Setup:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import CancelledError, FailureError
+from temporalio.exceptions import CancelledError, FailureError, is_cancelled_exception
 
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.decisions.recall import call_behalf, with_recalled_taint
@@ -39,6 +39,7 @@ from orga.workflows.phases.failures import (
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN
+from orga.workflows.types.questions import Completion
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, knowledge_report_in
 from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.gate import (
@@ -97,6 +98,9 @@ def _circuit_state(run: Run, spec: ToolSpec) -> str:
 
 
 HEARTBEAT_TIMEOUT_S = 10.0
+COMPLETION_TIMEOUT_S = 60.0
+"""Seconds for one attempt to record the end of a deferred call. The check of its result may take 20."""
+
 SCHEDULE_TO_START_S = 60.0
 """Seconds until a worker has to take a call, for tools on a task queue of their own."""
 
@@ -255,12 +259,45 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
             return cancelled_outcome(call, spec)
         count_failure(run, spec, error)
         return _failed_call(spec, error)
-    run.result_bytes += len(output.content.encode())
     count_success(run, spec)
     if spec.name in KNOWLEDGE_TOOLS:
         run.change_state(with_recalled_taint, knowledge_report_in(spec.name, result).taint)
-    text = clip(output.content, spec.max_result_bytes)
-    return Outcome(call=call, status="ok", text=text, result=identity.activity_id)
+    return _successful_outcome(run, allowed, identity, output)
+
+
+async def report_completion(
+    run: Run, allowed: AllowedCall, identity: CallIdentity, completion: Completion
+) -> Outcome | FailedCall:
+    """Record the end of a call of a deferred tool by an activity, as that of any call.
+
+    The activity has no effect, so it takes no slot, and the server repeats it until a worker has carried it out.
+    """
+    call, spec, options = allowed.call, allowed.spec, allowed.spec.options
+    request = _tool_request(run, allowed, identity).with_completion(completion)
+    try:
+        result: Any = await run.wait_for_event(
+            workflow.execute_activity(
+                spec.name,
+                request,
+                activity_id=identity.activity_id,
+                task_queue=options.task_queue,
+                start_to_close_timeout=timedelta(seconds=COMPLETION_TIMEOUT_S),
+                heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                summary=argument_summary(call, spec),
+            )
+        )
+    except asyncio.CancelledError:
+        return cancelled_outcome(call, spec)
+    except FailureError as error:
+        return cancelled_outcome(call, spec) if is_cancelled_exception(error) else _failed_call(spec, error)
+    return _successful_outcome(run, allowed, identity, ToolOutput.model_validate(result))
+
+
+def _successful_outcome(run: Run, allowed: AllowedCall, identity: CallIdentity, output: ToolOutput) -> Outcome:
+    run.result_bytes += len(output.content.encode())
+    text = clip(output.content, allowed.spec.max_result_bytes)
+    return Outcome(call=allowed.call, status="ok", text=text, result=identity.activity_id)
 
 
 def _failed_call(spec: ToolSpec, error: FailureError) -> FailedCall:

@@ -28,6 +28,7 @@ from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_p
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
+from orga.workflows.phases.deferred import execute_deferred
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.types.input import inherited_memo
 from orga.workflows.types.limits import Ceiling
@@ -56,7 +57,10 @@ CallExecutor = Callable[[Run, AllowedCall, CallIdentity], Awaitable[Outcome | Fa
 
 def call_executor(run: Run, call: ToolCall) -> CallExecutor:
     """Return what carries out the call. If the agent has no delegates, a tool named `delegate` is an ordinary tool."""
-    return execute_delegate if loop_tool(call.name).is_run and run.setup.delegates else execute_attempt
+    if loop_tool(call.name).is_run and run.setup.delegates:
+        return execute_delegate
+    spec = run.setup.tool(call.name)
+    return execute_attempt if spec is None or spec.deferred is None else execute_deferred
 
 
 async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:

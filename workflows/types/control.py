@@ -38,6 +38,7 @@ InterventionKind = Literal[
     "resolve_escalation",
     "extend_budget",
     "requeue",
+    "complete_tool_call",
     "send",
     "interrupt",
 ]
@@ -176,6 +177,7 @@ class ControlChanges(TypedDict, total=False):
     aborted: str | None
     stop: Stop | None
     questions: tuple[Question, ...]
+    completions: dict[str, str]
     announced: tuple[str, ...]
     notes: tuple[Note, ...]
 
@@ -212,6 +214,8 @@ class Control(Record):
     """The ending, once it is decided."""
     questions: tuple[Question, ...] = ()
     """Questions to people, in order of asking."""
+    completions: dict[str, str] = {}
+    """Digests of the newest completions of calls, by idempotency key. A second completion has no effect."""
     announced: tuple[str, ...] = ()
     """Ids of questions that were sent to people outside, if the setup asks for it."""
     notes: tuple[Note, ...] = ()
@@ -268,7 +272,11 @@ class Control(Record):
 
     def unavailable_choice_text(self, kind: QuestionKind) -> str:
         """Return a hint about a choice that questions of this kind do not have, or ""."""
-        return "held calls are decided one by one, by the updates approve and deny" if kind == "approval" else ""
+        hints: dict[QuestionKind, str] = {
+            "approval": "held calls are decided one by one, by the updates approve and deny",
+            "result": "a call that waits for its result is completed by complete_tool_call",
+        }
+        return hints.get(kind, "")
 
     def with_control(self, **changes: Unpack[ControlChanges]) -> Self:
         return replace_fields(self, changes, _CONTROL)

@@ -63,8 +63,8 @@ AGENT = SearchAttributeKey.for_keyword("OrgaAgent")
 PHASE = SearchAttributeKey.for_keyword("OrgaPhase")
 """The phase of the run: `reasoning`, `acting`, `waiting`, `paused`, `done` and others."""
 WAITING = SearchAttributeKey.for_keyword("OrgaWaiting")
-"""The kind of question that the run waits for: `approval`, `answer`, `escalation`, `budget`. Absent if it does not
-wait.
+"""The kind of question that the run waits for: `approval`, `answer`, `escalation`, `budget`, `result`. Absent if it
+does not wait.
 """
 WAITING_SINCE = SearchAttributeKey.for_datetime("OrgaWaitingSince")
 """When the oldest open question was asked."""

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
-QuestionKind = Literal["approval", "answer", "escalation", "budget"]
-"""Values of `OrgaWaiting`."""
+QuestionKind = Literal["approval", "answer", "escalation", "budget", "result"]
+"""Values of `OrgaWaiting`. A `result` comes from outside, to a call of a deferred tool. People decide all others."""
 
 QUESTION_ASKED, QUESTION_ANSWERED = "QuestionAsked", "QuestionAnswered"
 """The notes about questions with a free answer."""
@@ -46,6 +46,37 @@ class ApprovalDecision(CheckedInput):
     reason: str = Field(default="", max_length=2_000)
     arguments: dict[str, Any] | None = None
     """All arguments of the call, in place of the model's. Only for `approve`. The gate judges them like the model's."""
+
+
+class ToolCompletion(CheckedInput):
+    """Argument of the update `complete_tool_call`: a result or an error."""
+
+    idempotency_key: str = Field(min_length=1, max_length=64)
+    """The key of the call, which the work was started with."""
+    by: str = Field(min_length=1, max_length=200)
+    """The person or the program that completes the call."""
+    result: Any = None
+    """Any JSON."""
+    result_json: str = ""
+    """The same as JSON text, for a result with more than 1,000 parts."""
+    error: str = Field(default="", max_length=2_000)
+    """The failure, for the model."""
+    nothing_done: bool = False
+    """True if the call failed and had no effect. Without it, the effect of a failed irreversible call is unknown."""
+
+
+class Completion(Record):
+    """The end of a call of a deferred tool. It has expired if there is neither a result nor an error."""
+
+    result: str = ""
+    """JSON."""
+    error: str = ""
+    nothing_done: bool = False
+    by: str = ""
+
+    @property
+    def is_expired(self) -> bool:
+        return not self.result and not self.error
 
 
 class Answer(Record):
@@ -132,10 +163,16 @@ class Question(Record):
     """When the question as a whole expires. None: never."""
     approvers: tuple[str, ...] = ()
     """People who may decide it as a whole. Empty: anyone who may send updates to the run."""
+    completion: Completion | None = None
+    """The end of the call whose result it waits for."""
 
     @property
     def is_open(self) -> bool:
-        return self.resolution is None and (not self.items or any(item.answer is None for item in self.items))
+        is_decided = self.resolution is not None or self.completion is not None
+        return not is_decided and (not self.items or any(item.answer is None for item in self.items))
+
+    def with_completion(self, completion: Completion) -> Self:
+        return replace_fields(self, {"completion": completion})
 
     def with_since(self, since: datetime) -> Self:
         return replace_fields(self, {"since": since})
@@ -174,7 +211,7 @@ class ShownQuestion(Record):
         return replace_fields(self, {"data": {**self.data, "calls": calls}})
 
 
-NotifyEvent = Literal["approval", "answer", "escalation", "budget", "ended"]
+NotifyEvent = Literal[QuestionKind, "ended"]
 """The kinds of question that a run asks, and its end."""
 
 

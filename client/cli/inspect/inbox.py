@@ -12,7 +12,13 @@ from orga.client.cli.connection import cli_context
 from orga.client.cli.inspect.runs import require_attributes
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.decisions import call_with_arguments, commands_text, held_call_table, held_calls
+from orga.client.cli.shown.decisions import (
+    call_with_arguments,
+    commands_text,
+    expiry_text,
+    held_call_table,
+    held_calls,
+)
 from orga.client.cli.shown.text import age, on_one_line, separated_blocks, write_json, write_note, write_result
 from orga.client.runs.inbox import InboxEntry, InboxKind
 from orga.client.runs.inbox import inbox as waiting_questions
@@ -73,7 +79,7 @@ def question_lines(question: InboxEntry, now: datetime) -> list[str]:
     if (wait := question.wait) is None:
         return [f"{full_field_text(question.kind)}  {run}", *_unanswered_lines(question)]
     queue = "" if wait.queue == "default" else f"  queue {full_field_text(wait.queue)}"
-    head = f"{wait.kind}  {run}  {full_field_text(wait.wait_id)}  {age(wait.since, now)}{queue}"
+    head = f"{wait.kind}  {run}  {full_field_text(wait.wait_id)}  {age(wait.since, now)}{expiry_text(wait, now)}{queue}"
     lines = [head, f"  asks: {on_one_line(wait.question, 400)}"]
     if error := wait.data.get("error"):
         lines.append(f"  error: {on_one_line(str(error), 400)}")

@@ -85,7 +85,8 @@ def _worker_remark(progress: Progress) -> str:
 
 def _question_remark(run_id: str, wait: ShownQuestion) -> str:
     asked = "; ".join(map(held_call_text, held_calls(wait))) or on_one_line(wait.question, 300)
-    return f"waits for you: {asked} → {commands_text(run_id, wait)}"
+    what = f"waits for {asked}" if wait.kind == "result" else f"waits for you: {asked}"
+    return f"{what} → {commands_text(run_id, wait)}"
 
 
 def _retry_remark(activity: PendingActivity) -> str:

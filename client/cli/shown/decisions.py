@@ -28,6 +28,12 @@ def commands_text(run_id: str, wait: ShownQuestion) -> str:
     return f"{first} (or {', '.join(short)})" if short else first
 
 
+def expiry_text(wait: ShownQuestion, now: datetime) -> str:
+    """Return when a question as a whole expires, to be appended to a line, or ""."""
+    expires_at = wait.data.get("expires_at")
+    return f", expires in {time_left(datetime.fromisoformat(str(expires_at)), now)}" if expires_at else ""
+
+
 def _shared_prefix(before: str, after: str) -> str:
     """Return the words before the choice if both commands share them, or ""."""
     words = after.rpartition(" --")[0] + " "

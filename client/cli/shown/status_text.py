@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 
-from orga.client.cli.shown.decisions import commands_text, held_call_table, held_calls, requeue_command
+from orga.client.cli.shown.decisions import commands_text, expiry_text, held_call_table, held_calls, requeue_command
 from orga.client.cli.shown.progress import budgeted_usage, open_circuits
 from orga.client.cli.shown.text import age, count_text, hanging_lines, on_one_line
 from orga.client.journal import event_types as on
@@ -232,6 +232,7 @@ def _question_lines(run_id: str, status: AgentStatus) -> list[str]:
     for wait in status.waiting:
         asked = (
             f"{wait.kind} {full_field_text(wait.wait_id)}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
+            f"{expiry_text(wait, now)}"
         )
         lines.append(f"waits      {asked}")
         if calls := held_calls(wait):

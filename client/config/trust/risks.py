@@ -21,7 +21,10 @@ WIDE: Key = ("wide",)
 _WIDE = "wide"
 _MODELS = ("models", "agents.*.model", "agents.*.critics", "goals.tiers", "knowledge.embedder", _WIDE)
 """The settings that choose a model, and so who sees what agents read, and at what price."""
-_TOOLS = ("tools.python", "tools.manifests", "tools.activities", "tools.commands", "tools.options", "mcp", _WIDE)
+_TOOLS = (
+    *("tools.python", "tools.manifests", "tools.activities", "tools.deferred", "tools.commands", "tools.options"),
+    *("mcp", _WIDE),
+)
 
 _HARMLESS: dict[str, tuple[str, ...]] = {
     "temporal.task_queue": ("temporal",),
@@ -109,6 +112,7 @@ _WHY: dict[str, str] = {
     "tools.python": "runs Python code of this folder",
     "tools.manifests": "makes tools of programs, and of requests that may carry secrets of the environment",
     "tools.activities": "lets agents call activities of other workers",
+    "tools.deferred": "lets others give agents the results of calls",
     "tools.commands": "lets agents start programs",
     "tools.files.root": "lets agents read another folder",
     "tools.web": "lets agents fetch from private addresses",

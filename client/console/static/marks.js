@@ -24,7 +24,7 @@ const SHAPES = {
 
 /** The tone of each state. All others are under way. */
 const TONES = new Map(/** @type {[Tone, string][]} */ ([
-  ["wait", "waiting held approval answer escalation budget delivery escalated"],
+  ["wait", "waiting held approval answer escalation budget result delivery escalated"],
   ["pause", "paused"],
   ["rest", "idle pending proposed not_run skipped"],
   ["done", "closed completed ok done allow delivered"],
@@ -48,7 +48,7 @@ export const stateMark = (state) => h(`span.mark.tone-${toneOf(state)}`, glyph(s
 /** @type {Record<string, string>} */
 const KINDS = {
   approval: "Approval", answer: "Question", escalation: "Escalation", budget: "Budget is used up",
-  delivery: "Undelivered answer", plan: "Plan to review",
+  result: "Result of a call", delivery: "Undelivered answer", plan: "Plan to review",
 };
 
 /** @param {string} kind */

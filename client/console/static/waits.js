@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * The card of what waits for a person: an approval, a question, an escalation, a used up budget, an undelivered answer.
+ * The card of what waits for a person: an approval, a question, an escalation, a used up budget, the result of a call,
+ * an undelivered answer.
  *
  *     waitList(() => waits, { showRun: true })   the cards of a list; a decided one stays for a while and shows how
  *     waitKeys()                                 j k a d on the page's cards (and the rows of the table of keys)
@@ -69,7 +70,7 @@ function ending(wait, leave) {
       ["ApprovalResolved", "QuestionAnswered"].includes(event) && data.id === wait.id);
     const closed = closing?.data;
     const ended = events.findLast(({ event }) => event === "Terminated")?.data;
-    const decided = call?.approver ? decision(call.state === "denied" ? "deny" : "approve", call.approver)
+    const decided = call?.approver && wait.kind !== "result" ? decision(call.state === "denied" ? "deny" : "approve", call.approver)
       : closing?.data.choice === "none" ? eventLine(closing, events).text
       : closed ? decision(closed.choice ?? (closed.approved ? "approve" : "deny"), closed.by || closed.approver,
                    closed.answer)
@@ -87,7 +88,7 @@ function ending(wait, leave) {
 /** @type {Record<string, string>} */
 const DECIDED = {
   approve: "approved", deny: "denied", answer: "answered", result: "answered", extend: "extended",
-  requeue: "sent again", skip: "skipped", abort: "aborted", retry: "retried",
+  requeue: "sent again", complete: "completed", skip: "skipped", abort: "aborted", retry: "retried",
 };
 
 /** A decision as a sentence. @param {string} choice @param {string} [by] @param {string} [text] */
@@ -110,7 +111,7 @@ function card(wait, showRun) {
   const send = (kind, values) => {
     if (busy.peek()) return;
     const choice = String(kind === "resolve" ? values.choice : kind);
-    own = decision(choice, me.name, String(values.text ?? values.result ?? ""));
+    own = decision(choice, me.name, kind === "complete" ? "" : String(values.text ?? values.result ?? ""));
     progress.value = sendAction(one.run, kind, values);
   };
   let own = "";
@@ -220,6 +221,19 @@ function controls(wait, send, unfolded, busy) {
     if (options.length) return options.map((option) => control(option, () => answer(option)));
     const enter = () => answer(text.value);
     return [entry("Answer", enter), control("Answer", enter, { class: "primary" })];
+  }
+  if (wait.kind === "result") {
+    const complete = (/** @type {Record<string, unknown>} */ end) =>
+      text.value ? send("complete", { idempotency_key: id, ...end }) : text.focus();
+    const enter = () => {
+      const { value, problem } = parse(text.value);
+      complete({ result: problem ? text.value : value });
+    };
+    return [
+      entry("The result, as JSON or text", enter),
+      control("Complete", enter, { class: "primary" }),
+      control("It failed", () => complete({ error: text.value }), danger),
+    ];
   }
   if (wait.kind === "delivery") return control("Send it again", () => send("requeue", { letter: id }));
   if (wait.kind === "budget") {

@@ -21,6 +21,7 @@ from orga.workflows.types.setup import Setup
 from tests.support.console import OWNER, Served, a_console
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import Asks, wait_for_held_calls
+from tests.support.runs.deferred import SCORE, a_check, checks, waiting_calls
 from tests.support.runs.loop import Loop, a_loop, a_worker
 
 FACTS = Setup(agent="", model="", search_attributes=True)
@@ -128,6 +129,32 @@ async def test_a_decision_counts_once_by_the_authenticated_name(client: Client) 
         assert (await act(console, run, "d3", "deny", approval_id=held["approval_id"]))[0] == 409
         resolved = (await journal_of(client, run, "ApprovalResolved"))[0]
         assert (resolved["approved"], resolved["approver"], resolved["reason"]) == (True, OWNER, "agreed")
+
+
+async def test_a_call_that_waits_for_its_result_is_in_the_inbox_and_is_completed(client: Client) -> None:
+    async with (
+        a_loop(client, checks(), a_check(output_schema=SCORE), setup=FACTS) as loop,
+        a_console(client, loop.task_queue) as console,
+    ):
+        run = await loop.start()
+        [waiting] = await waiting_calls(run)
+        await listed(client, run, waiting=True)
+        [wait] = [each for each in (await console.get("/inbox", kind="result"))["items"] if each["run"] == run.id]
+        assert (wait["id"], wait["tool"], wait["arguments"]) == (waiting["wait_id"], "check", {"person": "ada"})
+        assert wait["expires"]
+        enabled = {each["kind"] for each in (await console.get(f"/runs/{run.id}"))["controls"] if each["enabled"]}
+        assert "complete" in enabled
+
+        key = {"idempotency_key": wait["id"]}
+        misfit = await act(console, run, "r1", "complete", **key, result={"score": "high"})
+        assert (misfit[0], misfit[1]["state"]) == (200, "refused")
+        assert "does not fit the output schema" in misfit[1]["detail"]
+        for _ in range(2):
+            done = await act(console, run, "r2", "complete", **key, result={"score": 640})
+            assert (done[0], done[1]["state"]) == (200, "applied")
+        await run.result()
+        resolved = await journal_of(client, run, "ApprovalResolved")
+        assert [(each["choice"], each["by"]) for each in resolved] == [("completed", OWNER)] * 2
 
 
 async def test_interventions_report_what_became_of_them(client: Client) -> None:

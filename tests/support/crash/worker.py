@@ -179,7 +179,7 @@ class Recipient:
         self.backstage.fate.reached("delivered")
 
 
-Cast = Callable[[Backstage], Sequence[FakeTool]]
+Cast = Callable[[Backstage], Sequence[Tool]]
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class CrashWorker:
     def _parts(self) -> Parts:
         backstage = Backstage(self.effects, self.fate)
         tools = list(self.cast(backstage))
-        names = tuple(tool.name for tool in tools)
+        names = tuple(tool.spec.name for tool in tools)
         store = FatedStore(self.effects.with_name("knowledge.db"), self.fate) if self.remembers else None
         own: list[Tool] = [RecallKnowledge(store), StoreKnowledge(store)] if store else []
         agents = ConfiguredAgents(

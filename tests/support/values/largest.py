@@ -18,6 +18,7 @@ from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.result import with_gathered_text
 from orga.workflows.decisions.tool_calls import approvals, breakers, decision, recovery, repeated_calls
 from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes
+from orga.workflows.decisions.tool_calls.deferred import MAX_COMPLETIONS
 from orga.workflows.types.agents import Critic
 from orga.workflows.types.control import MAX_SENDER_CHARS, Intervention
 from orga.workflows.types.conversation import Conversation
@@ -205,7 +206,10 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
         state = decision.with_decision(state, "7.0", *made)
     ids = tuple(f"{number:064}" for number in range(round(share * interventions.MAX_KEPT_IDS)))
     pauses = tuple(Intervention(kind="pause", id=each, by=letter * MAX_SENDER_CHARS) for each in ids)
-    state = state.with_control(intervention_ids=ids, pauses=pauses[: interventions.MAX_KEPT_PAUSES])
+    completions = {f"{number:032}": "d" * 16 for number in range(round(share * MAX_COMPLETIONS))}
+    state = state.with_control(
+        completions=completions, intervention_ids=ids, pauses=pauses[: interventions.MAX_KEPT_PAUSES]
+    )
     for number in range(round(share * 450)):
         text = filled(letter, 40_000 * share)
         who = {} if number >= interventions.MAX_IDENTIFIED else {"id": f"{number:064}", "by": letter * MAX_SENDER_CHARS}

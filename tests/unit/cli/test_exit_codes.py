@@ -158,6 +158,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "schedule create": ("daily", "--task", "words", "--every", "1h"),
     "override": (*ID, "read_file", "{}"),
     "resolve": (*ID, "--skip"),
+    "complete": (*ID, "--error", "words"),
     "extend": (*ID, "--max-iterations", "9"),
     "knowledge show": ("1",),
     "knowledge forget": ("--id", "1", "--yes"),

@@ -8,12 +8,13 @@ import pytest
 
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
+from orga.activities.adapters.tools.deferred_tool import DeferredTool
 from orga.activities.adapters.tools.python_function import load_function
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.tool_sources import worker_tools
 from orga.testing import FakeTool
 from orga.workflows.types.tool_calls.recovery import Recovery
-from orga.workflows.types.tool_calls.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import Deferral, ToolOptions
 from tests.support.tools.calls import result
 
 EFFECTS = {
@@ -162,3 +163,55 @@ def test_an_activity_that_is_no_tool_is_refused(
 
     with pytest.raises(ValueError, match=reported):
         catalog()
+
+
+def deferred_catalog(tmp_path: Path, tools: dict[str, Any]) -> ToolCatalog:
+    config = OrgaConfig.model_validate({"tools": tools})
+    return ToolCatalog(each.tool for each in worker_tools(config, tmp_path, {}))
+
+
+def test_a_deferred_tool_takes_what_is_not_set_from_its_start(tmp_path: Path) -> None:
+    tools = {
+        "activities": {"order": {"task_queue": "q", "description": "Order.", "effect": "idempotent"}},
+        "deferred": {"check": {"start": "order", "expires_s": 60}, "ask": {"output_schema": {"type": "integer"}}},
+        "options": {"order": {"timeout_s": 7, "task_queue": "others"}, "check": {"max_result_bytes": 300}},
+    }
+    found = deferred_catalog(tmp_path, tools)
+    check, ask = found["check"].spec, found["ask"].spec
+    assert (check.description, check.effect) == ("Order.", "idempotent")
+    assert check.parameters == found["order"].spec.parameters
+    assert (check.options.timeout_s, check.options.task_queue, check.max_result_bytes) == (7, None, 300)
+    assert check.deferred == Deferral(expires_s=60, has_start=True)
+    assert ask.effect == "irreversible"
+    assert ask.deferred == Deferral(expires_s=604_800, output_schema={"type": "integer"})
+
+
+@pytest.mark.parametrize(
+    ("deferred", "reported"),
+    [
+        ({"check": {"start": "chek"}}, r"tools\.deferred\.check\.start: there is no tool 'chek'"),
+        ({"check": {"start": "check"}}, r"tools\.deferred\.check\.start: there is no tool 'check'"),
+        ({"check": {"output_schema": {"type": 7}}}, r"tools\.deferred\.check: output_schema: "),
+        ({"check": {"parameters": {"type": 7}}}, r"tools\.deferred\.check: parameters: "),
+        ({"check": {"expires_s": 0}}, "expires_s"),
+        ({"check": {"effect": "none"}}, "effect"),
+        ({"read_file": {}}, "two tools are called 'read_file'"),
+        ({"ask_user": {}}, "belongs to the loop"),
+    ],
+)
+def test_a_deferred_tool_that_cannot_be_used_is_refused(
+    tmp_path: Path, deferred: dict[str, Any], reported: str
+) -> None:
+    with pytest.raises(ValueError, match=reported):
+        deferred_catalog(tmp_path, {"deferred": deferred})
+
+
+def test_a_function_can_start_the_work_of_a_deferred_tool() -> None:
+    def order(person: str) -> str:
+        """Order a check."""
+        return person
+
+    spec = DeferredTool("check", start=order).spec
+    assert (spec.description, list(spec.parameters["properties"])) == ("Order a check.", ["person"])
+    with pytest.raises(ValueError, match="check: expires_s must be between"):
+        DeferredTool("check", expires_s=0)

@@ -88,6 +88,7 @@ _WAITING_TEXTS: Mapping[QuestionKind, str] = {
     "answer": "an answer",
     "escalation": "a decision",
     "budget": "more budget",
+    "result": "others",
 }
 
 
@@ -209,4 +210,7 @@ def decision_commands(run_id: str, wait: ShownQuestion) -> list[str]:
         held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
         is_whole = not any(call.get("arguments_digest") for call in calls)
         found += [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
+    if wait.kind == "result":
+        complete = f"orga complete {quote(run_id)} {quote(wait.wait_id)}"
+        found += [f"{complete} --result JSON", f"{complete} --error TEXT"]
     return found or [f"orga status {quote(run_id)}"]

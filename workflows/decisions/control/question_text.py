@@ -59,12 +59,16 @@ def question_asked_event(question: Question) -> EventData:
     if question.kind == "answer":
         return QUESTION_ASKED, {"id": question.question_id, "question": question.text, **answer_terms(question)}
     data = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
+    if question.kind == "result":
+        data |= answer_terms(question)
     return "ApprovalRequested", data
 
 
 def question_closed_event(question: Question) -> EventData:
     """Return the journal's note that the question is closed. For the call that asked, any answer is a success."""
     decision = question.resolution
+    if question.kind == "result":
+        return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **_completion_data(question)}
     decided = (
         {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
     )
@@ -79,6 +83,14 @@ def question_closed_event(question: Question) -> EventData:
     if question.place:
         data |= {"place": question.place, "outcome": "ok" if decision else "cancelled"}
     return QUESTION_ANSWERED, data
+
+
+def _completion_data(question: Question) -> dict[str, Any]:
+    """Return how a call got its result. The outcome of the call has the result itself."""
+    if (completion := question.completion) is None:
+        return {"choice": "expired" if question.resolution else "none"}
+    failed = {"reason": completion.error} if completion.error else {}
+    return {"choice": "failed" if completion.error else "completed", "by": completion.by, **failed}
 
 
 def answer_terms(question: Question) -> dict[str, Any]:

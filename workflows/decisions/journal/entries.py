@@ -72,10 +72,12 @@ STEERING_SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort"
 _SIGNALS_WITH_SENDER = STEERING_SIGNALS | {"close"}
 """Signals whose argument may be an object with an id and the sender's name."""
 
-_UPDATES_WITH_SENDER = frozenset({"extend_budget", "requeue", "send", "interrupt", "close"})
+_UPDATES_WITH_SENDER = frozenset({"extend_budget", "requeue", "complete_tool_call", "send", "interrupt", "close"})
 """Updates whose argument may have the sender's name in `by`. The arguments of the others are recorded as they are."""
 
-DECISION_SIGNALS = frozenset({"answer", "approve", "deny", "resolve_escalation", "extend_budget", "requeue"})
+DECISION_SIGNALS = frozenset(
+    {"answer", "approve", "deny", "resolve_escalation", "extend_budget", "requeue", "complete_tool_call"}
+)
 """Signals that decide what the update of the same name decides. Their argument may have an id of the sender's."""
 
 SIGNALS = STEERING_SIGNALS | DECISION_SIGNALS
@@ -143,7 +145,8 @@ def _update_data(name: str, value: object) -> dict[str, Any]:
     given = as_object(value)
     if name not in _UPDATES_WITH_SENDER or "by" not in given:
         return {} if value is None else {"text": value}
-    rest = {key: each for key, each in given.items() if key != "by"}
+    left_out = {"by", "result", "result_json"} if name == "complete_tool_call" else {"by"}  # the call has its result
+    rest = {key: each for key, each in given.items() if key not in left_out}
     text = rest.get("letter_id") if name == "requeue" else rest
     return {**({"text": text} if text else {}), **sender_of({"by": given["by"]})}
 

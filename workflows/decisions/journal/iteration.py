@@ -13,7 +13,7 @@ from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
-from orga.workflows.types.tool_calls.gate import SEVERAL, Verdict, is_one_place
+from orga.workflows.types.tool_calls.gate import SEVERAL, START_SUFFIX, Verdict, is_one_place
 
 _ACTIVITY_ID = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
 """The place of a call, or of a part of one. After a `q` it is a call that is sent again later."""
@@ -141,7 +141,14 @@ class JournalIteration:
         return {"tool_count": len(tools), "tools": tools}
 
     def record_end(self, key: str, outcome: str, error: str) -> None:
-        """Record the outcome of a call. Attempts of a recovery have keys of their own and are not calls."""
+        """Record the outcome of a call. Attempts of a recovery have keys of their own and are not calls.
+
+        A deferred call whose work was started goes on.
+        """
+        if key.endswith(START_SUFFIX):
+            if outcome == "ok":
+                return
+            key = key.removesuffix(START_SUFFIX)
         index = self._call_index(key)
         if index is not None and _is_whole_call(key):
             self._outcomes[index] = {

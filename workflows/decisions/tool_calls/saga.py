@@ -149,6 +149,9 @@ def _step_problem(state: AgentState, step: SagaStep) -> str:
     for action in (step, step.compensation):
         if action is not None and (problem := _action_problem(state, action)):
             return problem if action is step else f"its compensation: {problem}"
+    undoing = state.setup.tool(step.compensation.tool) if state.setup and step.compensation else None
+    if undoing is not None and undoing.deferred is not None:
+        return f"its compensation: the results of {undoing.name} come later, and a compensation cannot wait for days"
     spec = state.setup.tool(step.tool) if state.setup else None
     if step.kind == "read_only" and spec is not None and spec.effect != "read_only":
         return f"{step.tool} is no read-only tool; make the step compensatable or final"

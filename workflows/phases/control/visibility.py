@@ -198,10 +198,10 @@ async def ask_people(
     try:
         await _wait_for_decision(run, question.question_id, is_moot, may_continue_as_new=may_continue_as_new)
     except asyncio.CancelledError:  # the waiting code was given up, and an open question would hold the clock
-        _close_question(run, question)
+        close_question(run, question)
         raise
     decided = questions.find_question(run.state, question.question_id) or question
-    _close_question(run, decided)
+    close_question(run, decided)
     if decided.is_open and not is_moot():
         raise Interrupted
     return decided
@@ -267,16 +267,17 @@ def withdraw_question(run: ControlledRun[S], kind: QuestionKind, asked_on: str =
     """
     for question in run.state.questions:
         if question.kind == kind and question.question_id != asked_on:
-            _close_question(run, question)
+            close_question(run, question)
 
 
 def withdraw_all_questions(run: ControlledRun[Any]) -> None:
     """Close all questions, because nobody waits for them any more."""
     for question in run.state.questions:
-        _close_question(run, question)
+        close_question(run, question)
 
 
-def _close_question(run: ControlledRun[Any], question: Question) -> None:
+def close_question(run: ControlledRun[Any], question: Question) -> None:
+    """Close a question. It no longer holds the clock."""
     run.change_state(questions.without_question, question.question_id, run.now)
     show_closed(question)
     _show_questions(run)

@@ -236,7 +236,10 @@ NOT_PERMITTED = "NotPermitted"
 MAC_CHARS = 22
 """128 bits as base64url."""
 
-_RETRY_SUFFIX = re.compile(r"\.r\d+$")
+START_SUFFIX = ".d0"
+"""The end of the activity id that starts the work of a deferred tool. The id without it is that of the call's end."""
+
+_SAME_CALL_SUFFIX = re.compile(rf"(?:\.r\d+)?(?:{re.escape(START_SUFFIX)})?$")
 
 
 def permit_text(signature: str, version: str, purpose: str, approver: str) -> str:
@@ -246,8 +249,8 @@ def permit_text(signature: str, version: str, purpose: str, approver: str) -> st
 
 
 def call_activity_id(activity_id: str) -> str:
-    """Return the place of a call without the suffix of a retry by a person (`.r1`)."""
-    return _RETRY_SUFFIX.sub("", activity_id)
+    """Return the place of a call without the suffixes of a retry by a person (`.r1`), and of a start (`.d0`)."""
+    return _SAME_CALL_SUFFIX.sub("", activity_id, count=1)
 
 
 def policy_text(engine: str, location: str, version: str) -> str:

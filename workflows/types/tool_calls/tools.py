@@ -8,6 +8,7 @@ from pydantic_core import to_json
 
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.knowledge import Behalf
+from orga.workflows.types.questions import Completion
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
@@ -69,6 +70,20 @@ class ToolOptions(CheckedInput):
         return replace_fields(self, {"recovery": recovery})
 
 
+class Deferral(Record):
+    """The terms of a deferred tool: the result of a call comes later, by the update `complete_tool_call`."""
+
+    expires_s: float
+    """Seconds after which a call without a result has failed."""
+    has_start: bool = False
+    """True if an activity starts the work of each call."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema (2020-12) of a result. None: any JSON."""
+
+    def with_output_schema(self, schema: dict[str, Any]) -> Self:
+        return replace_fields(self, {"output_schema": schema})
+
+
 class ToolSpec(Record):
     """A tool as it is offered: its definition for the model, its effect, its options."""
 
@@ -84,6 +99,8 @@ class ToolSpec(Record):
     """Digest of the maker's definition, if it may change during a run. A call is made only if it still matches."""
     pinned: bool = False
     """True if the operator has reviewed exactly this definition, which somebody else wrote."""
+    deferred: Deferral | None = None
+    """Set if its results come later."""
 
     def with_effect(self, effect: Effect) -> Self:
         return replace_fields(self, {"effect": effect})
@@ -112,6 +129,9 @@ UNKNOWN_OUTCOMES = frozenset({WORKER_SHUTDOWN, TIME_LIMIT, PROCESS_CRASHED})
 
 EARLIER_UNKNOWN = "earlier attempt: outcome unknown"
 """Detail of a failure of any type: an earlier attempt may have had its effect."""
+
+JOB_FAILED, EXPIRED, INVALID_RESULT = "JobFailed", "Expired", "InvalidResult"
+"""Failure types of a call of a deferred tool. A result that does not fit is refused, and the call still waits."""
 
 NOT_DONE = "nothing was done"
 MAYBE_DONE = "outcome unknown"
@@ -159,6 +179,11 @@ class ToolRequest(Record):
     """True if the run waits for the call's end after it cuts the call short, because its next work has to come
     later.
     """
+    completion: Completion | None = None
+    """Set if this is the end of a call of a deferred tool. The tool itself is not called."""
+
+    def with_completion(self, completion: Completion) -> Self:
+        return replace_fields(self, {"completion": completion})
 
 
 class ActivityCall(CheckedInput):

@@ -92,8 +92,8 @@ const LINES = {
   PolicyEvaluated: ["policy", ({ denied_count: denied }) => (denied ? "denied" : "done"),
     ({ about, action_count, denied_count: denied, error }) =>
       `policy judged ${about || many(action_count, "proposal")}${denied ? `, denied ${denied}` : ""}${because(error)}`],
-  ApprovalRequested: ["people", "waiting", ({ question, tool, reason }) =>
-    `waits for a decision${because(question || joined(tool, reason))}`],
+  ApprovalRequested: ["people", "waiting", ({ kind, question, tool, reason }) =>
+    kind === "result" ? `waits for ${question}` : `waits for a decision${because(question || joined(tool, reason))}`],
   ApprovalResolved: ["people", ({ approved, choice }) => (approved || choice ? "done" : "denied"), approvalText],
   QuestionAsked: ["people", "waiting", ({ question }) => `asked: ${question}`],
   QuestionAnswered: ["people", ({ choice }) => (!choice || choice === "result" ? "done" : "skipped"), answerText],
@@ -145,7 +145,7 @@ export function eventLine(given, all = []) {
 export const eventsOf = (group) => Object.keys(LINES).filter((name) => LINES[name]?.[0] === group).join(",");
 
 /** Updates that decide something: the decision has an event of its own, with its name. */
-const DECISIONS = /^(approve|deny|answer|resolve)/;
+const DECISIONS = /^(approve|deny|answer|resolve|complete)/;
 /** Acts that the run has carried out when it has them. */
 const AT_ONCE = /^(extend|send|interrupt|requeue|close|rewind)/;
 /** Guidance, which closes a question of a goal. */
