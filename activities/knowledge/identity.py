@@ -117,6 +117,7 @@ def matching_subjects(subjects: Iterable[str], subject: str) -> list[str]:
 
 
 def is_erased_by(item: StoredItem, what: Erasure) -> bool:
+    """Return whether an item matches every condition of an erasure."""
     has = {
         "workflow_id": item.provenance.workflow_id,
         "user": item.owner.user,

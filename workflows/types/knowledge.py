@@ -102,6 +102,8 @@ class Behalf(Record):
 
 
 class KnowledgeItem(Record):
+    """An item of knowledge, as it is given to a store."""
+
     kind: KnowledgeKind
     text: str
     """The text that is searched and shown. A fact has its subject, predicate and object."""
@@ -154,6 +156,8 @@ class KnowledgeItem(Record):
 
 
 class StoredItem(KnowledgeItem):
+    """An item as a store has it."""
+
     id: str
     """The store's own id. It is the same for the same key, scope and owner."""
     stored_at: datetime
@@ -187,11 +191,15 @@ class Recall(Record):
 
 
 class Recalled(Record):
+    """An item that a query has found."""
+
     item: StoredItem
     score: float = Field(ge=0, le=1)
 
 
 class Stored(Record):
+    """The outcome of storing an item."""
+
     id: str
     change: Literal["added", "updated", "unchanged"]
     contradicts: tuple[str, ...] = ()

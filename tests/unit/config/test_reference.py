@@ -48,7 +48,7 @@ def test_keys_have_their_type_default_and_unit() -> None:
     known = {key.path: (key.kind, key.default, key.unit) for key in keys()}
     assert known["agents.NAME.config.timeout_s"] == ("number", "`300`", "s")
     assert known["agents.NAME.config.max_cost_usd"] == ("number", "—", "USD")
-    assert known["policy.engine"][0] == '`"allow"`, `"cedar"`, `"default"`, `"opa"`'
+    assert known["policy.engine"][0] == '`"allow"`, `"cedar"`, `"code"`, `"default"`, `"opa"`'
     assert known["models.prices.NAME.input"][1] == "_needed_"
 
 
