@@ -36,7 +36,6 @@ class ModelRequest:
     settings: ModelSettings = NO_SETTINGS
     """Settings of the call. None is not sent."""
     max_output_tokens: int = 4096
-    stop: tuple[str, ...] = ()
     output_schema: dict[str, Any] | None = None
     """JSON Schema of a final answer: a reply without calls is one JSON value. A provider enforces it if it can, and the
     gate checks it."""

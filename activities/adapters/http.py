@@ -55,6 +55,7 @@ __all__ = [
     "has_dot_segments",
     "http_client",
     "is_loopback",
+    "silence_timeout",
 ]
 
 CONNECT_S = 10.0
@@ -87,10 +88,15 @@ def http_client(
     return AsyncClient(
         headers=headers,
         transport=transport,
-        timeout=Timeout(silence_s, connect=CONNECT_S),
+        timeout=silence_timeout(silence_s),
         limits=Limits(max_connections=None, max_keepalive_connections=20),
         trust_env=not is_loopback(base_url),
     )
+
+
+def silence_timeout(seconds: float) -> Timeout:
+    """Return the limit of a request. Every byte that arrives begins the seconds again."""
+    return Timeout(seconds, connect=min(seconds, CONNECT_S))
 
 
 def has_dot_segments(url: str) -> bool:

@@ -65,7 +65,7 @@ async def checked_rows(rows: Iterable[ModelRow], held: OrgaConfig, env: Environm
     """
     from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry
 
-    registry = ModelRegistry(env, held.models.base_urls)
+    registry = ModelRegistry(env, held.models.base_urls, endpoints=held.models.endpoints)
 
     async def check(row: ModelRow) -> ModelRow:
         if row.problem or "NAME" in row.model:

@@ -21,12 +21,15 @@ from orga.own_code import set_aside
 from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.control import ControlTerms
+from orga.workflows.types.endpoints import EndpointSettings
 from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, DeliveryKind, DeliveryName
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName, PromptTemplates
 from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.providers import PROVIDERS
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import CheckedInput, replace_differing_fields, replace_fields
+from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tiers import GoalTiers, ModelTiers, TierName, tier_in_model_name
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.mcp import McpServer, Variable
@@ -224,6 +227,8 @@ class ModelsConfig(CheckedInput):
     """`heavy = { effort = "high" }`: settings of model calls by tier."""
     base_urls: dict[str, str] = {}
     """URLs by provider: `openai-compatible = "http://localhost:8000/v1"`."""
+    endpoints: dict[str, EndpointSettings] = {}
+    """Settings of the servers, by provider."""
     breaker: CircuitOptions = CircuitOptions()
     """The circuit of each provider, which all runs of a worker share."""
     prices: dict[str, ModelPrice] = {}
@@ -234,6 +239,14 @@ class ModelsConfig(CheckedInput):
 
     def with_choice(self, default: str | None, tiers: ModelTiers) -> Self:
         return replace_differing_fields(self, {"default": default, "tiers": tiers})
+
+    @field_validator("base_urls", "endpoints")
+    @classmethod
+    def _check_providers(cls, given: dict[str, Any]) -> dict[str, Any]:
+        remote = [provider.name for provider in PROVIDERS.values() if provider.is_remote]
+        if unknown := next((name for name in given if name not in remote), None):
+            raise ValueError(f"{unknown!r} is no provider with a server; {known_names_hint(unknown, remote)}")
+        return given
 
     @model_validator(mode="after")
     def _check_default(self) -> Self:

@@ -69,7 +69,7 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
             warnings.add("rules", found.problem, found.remedy)
         tools = {name: tool.spec for name, tool in catalog.items()}
     agents = with_default_agent(config.agents)
-    models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
+    models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices, endpoints=config.models.endpoints)
     choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
     chosen = _chosen_models(agents, choice, problems)
     _check_tiers(config, models.check, problems)

@@ -290,7 +290,8 @@ def configured_parts(
 
 
 def _registry(config: OrgaConfig, env: Mapping[str, str], own: OwnParts) -> ModelRegistry:
-    return ModelRegistry(env, config.models.base_urls, prices=config.models.prices, in_code=own.models)
+    models = config.models
+    return ModelRegistry(env, models.base_urls, prices=models.prices, endpoints=models.endpoints, in_code=own.models)
 
 
 def secret_names(config: OrgaConfig) -> set[str]:
@@ -298,6 +299,7 @@ def secret_names(config: OrgaConfig) -> set[str]:
     deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
     return {
         *server_secret_variables(config.mcp.servers),
+        *(name for endpoint in config.models.endpoints.values() for name in endpoint.headers_from.values()),
         *manifest_secrets(config),
         *deliveries,
         config.knowledge.dsn,

@@ -7,7 +7,17 @@ is untrusted unless the starter vouches for it.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import to_json
 
 from orga.workflows.types import limits
@@ -344,6 +354,22 @@ class PreHydration(CheckedInput):
     """Tokens of all resolved content, at 4 bytes a token."""
 
 
+FORMER_TEMPERATURE = 0.3
+"""The temperature of runs that set none, in older histories."""
+
+_BEFORE_TEMPERATURE = frozenset(
+    {
+        "max_iterations",
+        "max_total_tokens",
+        "timeout_s",
+        "tool_timeout_s",
+        "max_concurrent_tools",
+        "context_token_budget",
+    }
+)
+"""The fields that precede the temperature in the JSON of a digest."""
+
+
 class LoopConfig(ModelSettings):
     """Limits and settings of one run. A limit is reached at `>=` and checked before each reasoning step."""
 
@@ -359,8 +385,6 @@ class LoopConfig(ModelSettings):
     """Tool calls of a reply that run at the same time."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
     """Estimated tokens of the conversation. Older messages are dropped above this."""
-    temperature: float | None = Field(default=0.3, ge=0, le=2)
-    """0 is sent. Null leaves it to the provider."""
     max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
     """Tokens of one reply. The rest of `max_total_tokens` limits it too."""
     max_delegation_depth: int = Field(default=3, ge=0, le=10)
@@ -385,6 +409,17 @@ class LoopConfig(ModelSettings):
     """Null takes the defaults of `PreHydration`."""
     knowledge: RunKnowledge | None = None
     """Null turns knowledge off."""
+
+    @model_serializer(mode="wrap")
+    def _with_lasting_digest(self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Write the JSON of a digest as it was when 0.3 was the default temperature, so that recorded digests hold."""
+        fields: dict[str, Any] = serialize(self)
+        if not info.exclude_defaults:
+            return fields
+        temperature = {} if self.temperature == FORMER_TEMPERATURE else {"temperature": self.temperature}
+        before = {name: fields[name] for name in fields if name in _BEFORE_TEMPERATURE}
+        rest = {name: fields[name] for name in fields if name not in before and name != "temperature"}
+        return before | temperature | rest
 
     @property
     def uses_knowledge(self) -> bool:
@@ -488,6 +523,13 @@ class LoopSettings(TypedDict, total=False):
     temperature: float | None
     effort: Effort | None
     thinking_tokens: int | None
+    top_p: float | None
+    seed: int | None
+    stop: Sequence[str] | None
+    service_tier: str | None
+    parallel_tool_calls: bool | None
+    cache_ttl: Literal["5m", "1h"] | None
+    silence_s: float | None
     max_output_tokens: int
     max_delegation_depth: int
     max_cost_usd: float | None

@@ -1,12 +1,16 @@
 """Settings of model calls: of an agent, a run, a critic or a tier."""
 
-from typing import Literal, Self
+from collections.abc import Set
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from orga.workflows.types.record import CheckedInput, replace_fields
 
 Effort = Literal["none", "low", "medium", "high", "max"]
+
+
+Stops = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(min_length=1, max_length=4)]
 
 
 class ModelSettings(CheckedInput):
@@ -18,6 +22,20 @@ class ModelSettings(CheckedInput):
     """How much the model thinks: `none`, `low`, `medium`, `high` or `max`. Null leaves it to the provider."""
     thinking_tokens: int | None = Field(default=None, ge=1, le=10**7)
     """Tokens that the model may use for thinking in one reply, in place of an effort."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """The share of probability that the next token is chosen from."""
+    seed: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """Makes replies more repeatable, if the provider has it."""
+    stop: Stops | None = None
+    """Texts that end a reply. They are not part of it."""
+    service_tier: str | None = Field(default=None, pattern=r"^[a-z][a-z_]{0,39}$")
+    """The provider's class of service, such as `flex` or `priority`."""
+    parallel_tool_calls: bool | None = None
+    """False: at most one call in a reply."""
+    cache_ttl: Literal["5m", "1h"] | None = None
+    """How long Anthropic's prompt cache lives. An hour costs more to write."""
+    silence_s: float | None = Field(default=None, ge=1, le=86_400)
+    """Seconds without a byte, after which a model call is cut off and tried again. Null takes the endpoint's."""
 
     @model_validator(mode="after")
     def _sets_thinking_once(self) -> Self:
@@ -31,6 +49,10 @@ class ModelSettings(CheckedInput):
         settled = own.keys() | (_THINKING if own.keys() & _THINKING else frozenset[str]())
         more = {name: getattr(other, name) for name in ModelSettings.model_fields.keys() - settled}
         return ModelSettings.model_validate(more | own)
+
+    def without(self, names: Set[str]) -> Self:
+        """Return the settings without these."""
+        return replace_fields(self, dict.fromkeys(names)) if names else self
 
     def with_effort(self, effort: Effort) -> Self:
         """Return the settings with an effort, in place of any thinking tokens."""

@@ -7,7 +7,7 @@ from orga.workflows.types.control import ControlTerms
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.requests import PromptTemplates
-from orga.workflows.types.input import LoopConfig, Workplace
+from orga.workflows.types.input import FORMER_TEMPERATURE, LoopConfig, Workplace
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.model_settings import NO_SETTINGS, ModelSettings
@@ -65,8 +65,11 @@ class Setup(Record):
     """`provider:model`."""
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
-    config: LoopConfig = LoopConfig()
-    """The effective config: the input's keys override the agent's, and those override the defaults."""
+    config: LoopConfig = LoopConfig(temperature=FORMER_TEMPERATURE)
+    """The effective config: the input's keys override the agent's, and those override the defaults.
+
+    This default decides only which config a digest leaves out, and `prepare` always states one.
+    """
     delegates: tuple[DelegateSpec, ...] = ()
     decisions: dict[str, GroundedDecision] = {}
     critics: tuple[Critic, ...] = ()

@@ -9,7 +9,6 @@ from orga.activities.adapters.problem import FileProblem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY, Channel
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.providers import PROVIDERS
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tiers import LOCAL_TIER, TIER_PREFIX
@@ -135,11 +134,14 @@ def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> s
     return ""
 
 
+_NEVER_THINK = frozenset({"local", "offline"})
+"""Providers in the worker's process."""
+
+
 def thinking_refusal(chosen: ChosenModels, config: LoopConfig) -> str:
     """Return why the models of a run cannot think as its config says, or "". Models in the worker never think."""
     key = "thinking_tokens" if config.thinking_tokens else "effort" if config.effort not in {None, "none"} else ""
-    providers = {name: PROVIDERS.get(name.partition(":")[0]) for name in chosen.models}
-    embedded = [name for name, provider in providers.items() if provider is not None and not provider.is_remote]
+    embedded = [name for name in chosen.models if name.partition(":")[0] in _NEVER_THINK]
     if not key or not embedded:
         return ""
     return f"config.{key}: {embedded[0]} does not think; set {key} to null, or choose another model"

@@ -1,6 +1,6 @@
 """Anthropic's Messages protocol: requests and streamed replies."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -16,6 +16,7 @@ from orga.activities.adapters.models.wire import (
     OMITTED_BEGINNING,
     StreamReader,
     Wire,
+    cache_control,
     wire_id,
     wire_name,
     with_results_first,
@@ -27,9 +28,6 @@ from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart,
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-
-
-_CACHE_BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
 
 
 _MIN_THINKING_TOKENS = 1_024
@@ -47,8 +45,9 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     system = _system_blocks(request)
     tools = [_tool_definition(spec) for spec in request.tools]
     messages = _messages(request.messages, dialect)
-    _mark_cache(system or tools)
-    _mark_cache([block for block in messages[-1]["content"] if block["type"] not in THINKING])
+    settings = dialect.settings(request)
+    _mark_cache(system or tools, settings.cache_ttl)
+    _mark_cache([block for block in messages[-1]["content"] if block["type"] not in THINKING], settings.cache_ttl)
     body: dict[str, Any] = {
         "model": request.model,
         "messages": messages,
@@ -57,9 +56,9 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     }
     if system:
         body["system"] = system
-    if request.settings.temperature is not None and dialect.temperature:
-        body["temperature"] = request.settings.temperature
-    if stops := [stop for stop in request.stop if stop.strip()]:
+    named = ("temperature", "top_p", "service_tier")
+    body |= {name: value for name in named if (value := getattr(settings, name)) is not None}
+    if stops := [stop for stop in settings.stop or () if stop.strip()]:
         body["stop_sequences"] = stops
     thinking = _thinking_fields(request, dialect)
     if request.output_schema is not None:
@@ -100,7 +99,10 @@ def _system_blocks(request: ModelRequest) -> list[dict[str, Any]]:
 def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """Return `tools` and `tool_choice`. A conversation with calls is refused without tools, so its tools are named."""
     if tools:
-        return {"tools": tools, "tool_choice": {"type": dialect.tool_choice(request)}}
+        choice: dict[str, Any] = {"type": dialect.tool_choice(request)}
+        if dialect.settings(request).parallel_tool_calls is False and request.tool_choice != "none":
+            choice["disable_parallel_tool_use"] = True
+        return {"tools": tools} if choice == {"type": "auto"} else {"tools": tools, "tool_choice": choice}
     called = dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls)
     if not called:
         return {}
@@ -172,13 +174,12 @@ def _text_blocks(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def _mark_cache(blocks: list[dict[str, Any]]) -> None:
+def _mark_cache(blocks: list[dict[str, Any]], ttl: str | None) -> None:
     if blocks:
-        blocks[-1] |= _CACHE_BREAKPOINT
+        blocks[-1]["cache_control"] = cache_control(ttl)
 
 
-API_VERSION = "2023-06-01"
-"""The last version that accepts a temperature. Later ones refuse it for every model and any value."""
+API_VERSION = "2026-10-21"
 
 
 @dataclass
@@ -221,11 +222,24 @@ class MessageReader(StreamReader):
             cached_input_tokens=cached,
             thinking_tokens=as_count(as_object(self._usage.get("output_tokens_details")).get("thinking_tokens")),
         )
-        price = partial(cost_usd, self._provider, self._request.model, cache_write_tokens=written)
+        price = partial(
+            cost_usd,
+            self._provider,
+            self._request.model,
+            cache_write_tokens=written,
+            hour_tokens=self._hour_tokens(written),
+        )
         return self._assembly.reply(_FINISH_REASONS.get(self._finish, "stop"), usage, self._model, price)
 
     def _count(self, name: str) -> int:
         return as_count(self._usage.get(name))
+
+    def _hour_tokens(self, written: int) -> int:
+        """Return how many of the tokens that were written to the cache are kept for an hour."""
+        counts = as_object(self._usage.get("cache_creation"))
+        if counts:
+            return min(as_count(counts.get("ephemeral_1h_input_tokens")), written)
+        return written if self._request.settings.cache_ttl == "1h" else 0
 
     def _read_envelope(self, fields: dict[str, Any]) -> None:
         """Read model, stop reason and usage. The counts of a later event are totals and replace earlier ones."""
@@ -278,6 +292,9 @@ class AnthropicMessages(Wire):
     path = "/messages"
     name_pattern = "/messages"
     reader = MessageReader
+
+    def absent_settings(self, model: str) -> Set[str]:
+        return frozenset({"seed"})
 
     def dialect(self, model: str) -> Dialect:
         """Return one dialect for all models. A model may refuse it, as those before Claude 4.5 refuse a schema."""

@@ -20,6 +20,7 @@ from orga.activities.adapters.models.thinking import (
 )
 from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.model_settings import ModelSettings
 
 MAX_LESSONS = 5
 """Refusals that one call may learn from before it fails. Refusals of single tools do not count."""
@@ -80,10 +81,9 @@ class Dialect:
     """The parts of a request in which models of one protocol differ."""
 
     tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    temperature: bool = True
+    refused: frozenset[str] = frozenset()
+    """Settings that the model does not accept, by their names in `ModelSettings`."""
     stream_options: bool = True
-    tool_choice_field: bool = True
-    """True if `tool_choice` is sent when the model is free to choose. Some servers refuse it even then."""
     forced_tools: bool = True
     """True if a call can be forced. Otherwise `any` is sent as `auto`, and the loop notices a reply without a call."""
     thinking: bool = True
@@ -117,6 +117,10 @@ class Dialect:
     """Tokens for input and output together, if a refusal stated them."""
     tokens_per_byte: float = 1 / BYTES_PER_TOKEN
     """Tokens per sent byte, as the model counted them when it stated its window."""
+
+    def settings(self, request: ModelRequest) -> ModelSettings:
+        """Return the settings that the model accepts."""
+        return request.settings.without(self.refused)
 
     def tool_choice(self, request: ModelRequest) -> ToolChoice:
         return request.tool_choice if self.forced_tools or request.tool_choice != "any" else "auto"
@@ -216,20 +220,36 @@ _REFUSABLE_FIELDS = (
     _RefusableField(
         lambda d, r: d.tokens_field != "max_tokens", "max_completion_tokens", {"tokens_field": "max_tokens"}
     ),
-    _RefusableField(
-        lambda d, r: d.temperature and r.settings.temperature is not None, "temperature", {"temperature": False}
-    ),
     _RefusableField(lambda d, r: d.stream_options, "stream_options", {"stream_options": False}),
     _RefusableField(
         lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", {"encrypted_reasoning": False}
     ),
     _RefusableField(lambda d, r: d.thinking, f"{REASONING_FIELD}|{EXTRA_FIELD}", {"thinking": False}),
     _RefusableField(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", {"forced_tools": False}),
-    _RefusableField(lambda d, r: d.tool_choice_field and bool(r.tools), "tool_choice", {"tool_choice_field": False}),
     _RefusableField(
         lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", {"answer_tool": False}
     ),
 )
+
+
+_SETTINGS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": r"\bseed\b",
+    "stop": r"\bstop(?:_sequences)?\b",
+    "service_tier": "service_tier",
+    "parallel_tool_calls": "parallel_tool",
+    "cache_ttl": r"\bttl\b",
+}
+"""Patterns of refusals, by setting."""
+
+
+def _setting_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    if not _REFUSED.search(refusal):
+        return None
+    sent = {name for name in _SETTINGS if getattr(dialect.settings(request), name) is not None}
+    named = next((name for name in _SETTINGS if name in sent and re.search(_SETTINGS[name], refusal)), None)
+    return None if named is None else replace(dialect, refused=dialect.refused | {named})
 
 
 def _roles_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -253,5 +273,5 @@ def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Di
 
 
 _LESSONS: tuple[Callable[[Dialect, ModelRequest, str], Dialect | None], ...] = (
-    *(_effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _roles_lesson, _ceiling_lesson),
+    *(_effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _setting_lesson, _roles_lesson, _ceiling_lesson),
 )

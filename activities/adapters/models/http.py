@@ -15,6 +15,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed_chunks
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.endpoints import DEFAULT_ENDPOINT, EndpointSettings
 from orga.workflows.types.json_text import as_object, as_objects, as_text
 from orga.workflows.types.text import clean_json
 
@@ -27,6 +28,7 @@ class ProviderEndpoint:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secret: str = field(default="", repr=False)
     """The key that `headers` contain, so that error texts can hide it."""
+    settings: EndpointSettings = field(default=DEFAULT_ENDPOINT, repr=False)
 
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
@@ -147,20 +149,28 @@ class ProviderHttp:
         self.failures = ProviderFailures(endpoint.provider, endpoint.secret, endpoint.base_url)
         self._base_url = endpoint.base_url
         headers = {"accept-encoding": ACCEPTED_ENCODINGS} | dict(endpoint.headers)
+        self._extra_body = endpoint.settings.extra_body
+        self._silence_s = endpoint.settings.silence_s
         self._client = http.http_client(endpoint.base_url, headers=headers, transport=transport)
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def frames(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+    async def frames(
+        self, path: str, body: dict[str, Any], silence_s: float | None = None
+    ) -> AsyncGenerator[dict[str, Any]]:
         """Send `body` and yield each JSON frame of the answer, including the one that marks its end.
 
         The caller has to close the generator (`aclosing`), which closes the connection before the reply's end.
 
+        Args:
+            silence_s: Seconds without any byte, comments and pings included, after which the answer counts as failed.
+                None takes the endpoint's.
+
         Raises:
             ModelError: Any failure of the provider or the connection.
         """
-        async with self._open(path, body) as response:
+        async with self._open(path, _merged_fields(self._extra_body, body), silence_s) as response:
             with self._as_model_errors(reading=True):
                 async with aclosing(_event_data(response)) as documents:
                     async for data in documents:
@@ -182,10 +192,14 @@ class ProviderHttp:
             await response.aclose()
 
     @asynccontextmanager
-    async def _open(self, path: str, body: dict[str, Any]) -> AsyncGenerator[http.Response]:
+    async def _open(self, path: str, body: dict[str, Any], silence_s: float | None) -> AsyncGenerator[http.Response]:
         with self._as_model_errors(reading=False):
             request = self._client.build_request(
-                "POST", self._base_url + path, json=clean_json(body), headers=trace_headers(self._base_url)
+                "POST",
+                self._base_url + path,
+                json=clean_json(body),
+                headers=trace_headers(self._base_url),
+                timeout=http.silence_timeout(self._silence_s if silence_s is None else silence_s),
             )
             response = await self._client.send(request, stream=True)
         try:
@@ -225,6 +239,12 @@ class ProviderHttp:
             raise self.failures.too_large(str(error)) from error
         except (http.HTTPError, http.InvalidURL) as error:
             raise self.failures.from_transport(error, reading=reading) from error
+
+
+def _merged_fields(extra: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body with further fields. Its own fields win, at any depth."""
+    shared = [name for name in extra.keys() & body.keys() if as_object(extra[name]) and as_object(body[name])]
+    return extra | body | {name: _merged_fields(as_object(extra[name]), as_object(body[name])) for name in shared}
 
 
 def _refuse_constant(name: str) -> None:

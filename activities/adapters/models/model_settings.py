@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from orga.activities.adapters.models.http import ProviderEndpoint
+from orga.workflows.types.endpoints import DEFAULT_ENDPOINT, EndpointSettings
 from orga.workflows.types.providers import DEFAULT_PROVIDERS, PROVIDERS, Provider
 
 
@@ -59,13 +60,30 @@ def idle_addresses(env: Mapping[str, str]) -> list[str]:
     return without_key + without_model
 
 
-def provider_endpoint(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> ProviderEndpoint:
+def provider_endpoint(
+    name: str,
+    env: Mapping[str, str],
+    base_urls: Mapping[str, str],
+    settings: EndpointSettings = DEFAULT_ENDPOINT,
+) -> ProviderEndpoint:
     """Return a provider's endpoint; the config's base URL wins. Raise ModelNotConfigured for a faulty variable."""
     provider = PROVIDERS[name]
     key = _provider_key(provider, env)
-    return ProviderEndpoint(
-        name, _base_url(provider, env, base_urls), headers=_provider_headers(name, key, env), secret=key
-    )
+    extra = {header.lower(): value for header, value in settings.extra_headers.items()}
+    headers = extra | _headers_from(name, settings, env) | _provider_headers(name, key, env)
+    url = _base_url(provider, env, base_urls)
+    return ProviderEndpoint(name, url, headers=headers, secret=key, settings=settings)
+
+
+def _headers_from(name: str, settings: EndpointSettings, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers whose values are in variables."""
+    found: dict[str, str] = {}
+    for header, variable in settings.headers_from.items():
+        value = _env_value(env, variable)
+        if not value or not value.isascii() or not value.isprintable():
+            raise ModelNotConfigured(f"{name}: the header {header} needs {variable}, which is not set: set it")
+        found[header.lower()] = value
+    return found
 
 
 def _provider_key(provider: Provider, env: Mapping[str, str]) -> str:

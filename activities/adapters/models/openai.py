@@ -1,7 +1,7 @@
 """Requests of the Chat Completions protocol, for OpenAI, OpenRouter, Ollama and all compatible servers."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -14,22 +14,26 @@ from orga.activities.adapters.models.openai_reply import ChatReader
 from orga.activities.adapters.models.reply import wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.thinking import CHAT_THINKING, ThinkingWire
-from orga.activities.adapters.models.wire import OMITTED_BEGINNING, Wire, wire_id, wire_name, with_results_first
+from orga.activities.adapters.models.wire import (
+    OMITTED_BEGINNING,
+    Wire,
+    cache_control,
+    wire_id,
+    wire_name,
+    with_results_first,
+)
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.parts import BETWEEN_TEXTS
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-TOOL_CHOICE = {"auto": "auto", "any": "required", "none": "none"}
+_TOOL_CHOICE = {"any": "required", "none": "none"}
 _ThinkingFields = Callable[[Message], dict[str, Any]]
 """Returns the fields of an assistant's message that contain its earlier thinking."""
 
 _ACKNOWLEDGEMENT = "[Noted.]"
 """Text of the assistant, if its turn has to come between results and guidance."""
-
-_MAX_STOPS = 4
-"""Servers refuse more stop sequences."""
 
 
 def chat_body(
@@ -44,20 +48,26 @@ def chat_body(
     }
     if dialect.stream_options:
         body["stream_options"] = {"include_usage": True}
-    if request.settings.temperature is not None and dialect.temperature:
-        body["temperature"] = request.settings.temperature
+    settings = dialect.settings(request)
+    named = ("temperature", "top_p", "seed", "service_tier")
+    body |= {name: value for name in named if (value := getattr(settings, name)) is not None}
+    if settings.stop:
+        body["stop"] = list(settings.stop)
     if (sent := dialect.sent_thinking(request)).form is not None:
         body |= thinking.fields(sent)
-    if request.stop:
-        body["stop"] = list(request.stop[:_MAX_STOPS])
     if request.output_schema is not None:
         body["response_format"] = _response_format(request.output_schema)
     if request.tools:
         body["tools"] = [{"type": "function", "function": function_definition(spec)} for spec in request.tools]
-        choice = dialect.tool_choice(request)
-        if choice != "auto" or dialect.tool_choice_field:
-            body["tool_choice"] = TOOL_CHOICE[choice]
+        body |= tool_choice_fields(request, dialect)
     return body
+
+
+def tool_choice_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+    """Return the fields about calls for both protocols of OpenAI. A free choice is the default, and some refuse it."""
+    choice, parallel = dialect.tool_choice(request), dialect.settings(request).parallel_tool_calls
+    fields: dict[str, Any] = {} if choice == "auto" else {"tool_choice": _TOOL_CHOICE[choice]}
+    return fields if parallel is None else fields | {"parallel_tool_calls": parallel}
 
 
 def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +95,7 @@ def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> l
         rest = _alternating_messages(rest)
     if openrouter and request.model.startswith("anthropic/"):
         for marked in (system[-1:], rest[-1:]):
-            _mark_cache(marked)
+            _mark_cache(marked, dialect.settings(request).cache_ttl)
     return system + rest
 
 
@@ -150,11 +160,11 @@ def function_definition(spec: ToolSpec) -> dict[str, Any]:
     return made | {"description": spec.description} if spec.description else made
 
 
-def _mark_cache(last: list[dict[str, Any]]) -> None:
+def _mark_cache(last: list[dict[str, Any]], ttl: str | None) -> None:
     """Set a prompt-cache breakpoint on the text of the last message, if it has any."""
     for wire in last:
         if wire["content"]:
-            part = {"type": "text", "text": wire["content"], "cache_control": {"type": "ephemeral"}}
+            part = {"type": "text", "text": wire["content"], "cache_control": cache_control(ttl)}
             wire["content"] = [part]
 
 
@@ -168,6 +178,10 @@ class OpenAIChat(Wire):
     path = "/chat/completions"
     name_pattern = r"chat[ /_-]?completions?"
     reader = ChatReader
+
+    def absent_settings(self, model: str) -> Set[str]:
+        has_cache = self.provider == "openrouter" and model.startswith("anthropic/")
+        return frozenset() if has_cache else {"cache_ttl"}
 
     def dialect(self, model: str) -> Dialect:
         """Return a dialect with OpenAI's newer name of the output limit for models that accept no other."""

@@ -4,6 +4,7 @@ Reasoning arrives encrypted, as a separate item before the calls that it led to.
 place. Only `response.output_item.done` contains such an item completely.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from pydantic_core import to_json
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
-from orga.activities.adapters.models.openai import TOOL_CHOICE, function_definition, system_text
+from orga.activities.adapters.models.openai import function_definition, system_text, tool_choice_fields
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
@@ -238,11 +239,13 @@ class OpenAIResponses(Wire):
     may_be_missing = True
     reader = ResponseReader
 
+    def absent_settings(self, model: str) -> Set[str]:
+        return frozenset({"seed", "stop", "cache_ttl"})
+
     def dialect(self, model: str) -> Dialect:
         return Dialect(sure_schema=True)
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        """Return the JSON to send. The protocol has no stop sequences."""
         body: dict[str, Any] = {
             "model": request.model,
             "input": [
@@ -256,8 +259,9 @@ class OpenAIResponses(Wire):
             body["instructions"] = text
         if dialect.encrypted_reasoning:
             body["include"] = ["reasoning.encrypted_content"]
-        if request.settings.temperature is not None and dialect.temperature:
-            body["temperature"] = request.settings.temperature
+        settings = dialect.settings(request)
+        named = ("temperature", "top_p", "service_tier")
+        body |= {name: value for name in named if (value := getattr(settings, name)) is not None}
         if (effort := dialect.sent_thinking(request).effort) is not None:
             body["reasoning"] = {"effort": effort}
         if (schema := request.output_schema) is not None:
@@ -267,7 +271,5 @@ class OpenAIResponses(Wire):
             body["tools"] = [
                 {"type": "function", **function_definition(spec), "strict": False} for spec in request.tools
             ]
-            choice = dialect.tool_choice(request)
-            if choice != "auto" or dialect.tool_choice_field:
-                body["tool_choice"] = TOOL_CHOICE[choice]
+            body |= tool_choice_fields(request, dialect)
         return body

@@ -48,8 +48,14 @@ def reply_cost_usd(
     return _ASSUMED_PRICE.call_cost_usd(usage) if cost is None and usage.estimated else cost
 
 
-def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int = 0) -> float | None:
-    """Return the cost in US dollars, or None if no price is known."""
+def cost_usd(
+    provider: str, model: str, usage: Usage, *, cache_write_tokens: int = 0, hour_tokens: int = 0
+) -> float | None:
+    """Return the cost in US dollars, or None if no price is known.
+
+    Args:
+        hour_tokens: The part of `cache_write_tokens` that the cache keeps for an hour, which costs more.
+    """
     if not _provider(provider).has_list_prices:
         return None
     import genai_prices  # imported here because its list is large and many processes never need it
@@ -58,6 +64,7 @@ def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int
         input_tokens=usage.input_tokens,
         cache_read_tokens=usage.cached_input_tokens or None,
         cache_write_tokens=cache_write_tokens or None,
+        cache_write_1h_tokens=hour_tokens or None,
         output_tokens=usage.output_tokens,
     )
     try:

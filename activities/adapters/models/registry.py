@@ -21,6 +21,7 @@ from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.thinking import chat_thinking
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.workflows.types.endpoints import DEFAULT_ENDPOINT, EndpointSettings
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.providers import CODE, PROVIDERS, model_name_problem
 from orga.workflows.types.text import one_line
@@ -46,6 +47,7 @@ class ModelRegistry:
         *,
         prices: Mapping[str, ModelPrice] | None = None,
         in_code: Mapping[str, ModelProvider] | None = None,
+        endpoints: Mapping[str, EndpointSettings] | None = None,
     ) -> None:
         """Keep the environment and the config.
 
@@ -53,12 +55,14 @@ class ModelRegistry:
             base_urls: Addresses by provider. They win over the environment's.
             prices: Prices by `provider:model`.
             in_code: The application's own models, by the name after `code:`.
+            endpoints: Settings by provider.
         """
         self._env = env
         self._base_urls = base_urls or {}
         self._transport = transport
         self._prices = prices or {}
         self._in_code = in_code or {}
+        self._endpoints = endpoints or {}
         self._remote: dict[str, StreamingProvider] = {}
         self._embedded: dict[str, ModelProvider] = {}
 
@@ -110,7 +114,8 @@ class ModelRegistry:
 
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
-            place = provider_endpoint(provider, self._env, self._base_urls)
+            settings = self._endpoints.get(provider, DEFAULT_ENDPOINT)
+            place = provider_endpoint(provider, self._env, self._base_urls, settings)
             self._remote[provider] = _streaming_provider(place, _wires(place), self._transport)
         return self._remote[provider]
 

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
@@ -152,6 +152,10 @@ _DOCUMENTATION_LINK = re.compile(r"https?://(?!\S*/v\d)\S+")
 """Links in a refusal, except those that name an endpoint."""
 
 
+def _who_lacks(setting: str, absent: Set[str]) -> str:
+    return "protocol" if setting in absent else "model"
+
+
 class StreamingProvider:
     """A `ModelProvider` for one endpoint with one or two protocols."""
 
@@ -177,7 +181,7 @@ class StreamingProvider:
         self._dialects: dict[tuple[str, str], Dialect] = {}
         self._thinking = ThinkingMemory()
         self._reported: set[str] = set()
-        """What was logged about settings of thinking."""
+        """What was logged about settings."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply. Pass each piece of its text to `on_text` as it streams in.
@@ -226,7 +230,7 @@ class StreamingProvider:
             asked = shaped_request(fitting, dialect)
             tools = WireTools(asked.tools, dialect)
             sent = tools.to_wire(asked)
-            self._report_thinking(sent, dialect)
+            self._report_settings(wire, sent, dialect)
             try:
                 reply = tools.from_wire(await self._attempt(wire, sent, dialect, on_text))
             except Refusal as error:
@@ -253,7 +257,9 @@ class StreamingProvider:
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
     ) -> Reply:
         reader = wire.reader(wire.provider, request, on_text, self._http.failures)
-        async with aclosing(self._http.frames(wire.path, wire.body(request, dialect))) as frames:
+        async with aclosing(
+            self._http.frames(wire.path, wire.body(request, dialect), request.settings.silence_s)
+        ) as frames:
             async for frame in frames:
                 if reader.feed(frame):
                     break
@@ -271,13 +277,16 @@ class StreamingProvider:
         is_meant = re.search(other.name_pattern, text, re.IGNORECASE) or (may_be_missing and (is_named or is_missing))
         return other if is_meant else None
 
-    def _report_thinking(self, request: ModelRequest, dialect: Dialect) -> None:
-        """Log it once if a model gets another effort than the run asks for."""
-        text = replaced_setting_text(request.settings, dialect.sent_thinking(request))
-        report = f"{request.model}: {text}"
-        if text and report not in self._reported and len(self._reported) < _MAX_MODELS:
-            self._reported.add(report)
-            _log.warning(report)
+    def _report_settings(self, wire: Wire, request: ModelRequest, dialect: Dialect) -> None:
+        """Log once each setting that this model gets in another form, or not at all."""
+        settings, absent = request.settings, wire.absent_settings(request.model)
+        names = [name for name in sorted(absent | dialect.refused) if getattr(settings, name) is not None]
+        texts = [f"{name} is left out, because the {_who_lacks(name, absent)} does not accept it" for name in names]
+        for text in [*texts, replaced_setting_text(settings, dialect.sent_thinking(request))]:
+            report = f"{request.model}: {text}"
+            if text and report not in self._reported and len(self._reported) < _MAX_MODELS:
+                self._reported.add(report)
+                _log.warning(report)
 
     def _remember(self, key: tuple[str, str], dialect: Dialect) -> None:
         """Remember the parts of a dialect that hold for every conversation with a model."""

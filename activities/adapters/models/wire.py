@@ -3,7 +3,7 @@
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import InitVar, dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar
@@ -53,6 +53,10 @@ class Wire(ABC):
     """True if a server of this provider may lack the protocol."""
     reader: ClassVar[type[StreamReader]]
 
+    def absent_settings(self, model: str) -> Set[str]:
+        """Return the settings that the protocol has no field for, by their names in `ModelSettings`."""
+        return frozenset()
+
     @abstractmethod
     def dialect(self, model: str) -> Dialect:
         """Return the dialect of `model` before the first refusal."""
@@ -77,6 +81,11 @@ def with_results_first(messages: Iterable[Message]) -> list[Message]:
     for _, turn in groupby(messages, key=lambda message: message.role == "assistant"):
         ordered.extend(sorted(turn, key=lambda message: message.role not in {"assistant", "tool"}))
     return ordered
+
+
+def cache_control(ttl: str | None) -> dict[str, Any]:
+    """Return a breakpoint of Anthropic's prompt cache."""
+    return {"type": "ephemeral"} | ({"ttl": ttl} if ttl else {})
 
 
 def wire_name(name: str) -> str:

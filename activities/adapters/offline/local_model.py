@@ -228,7 +228,7 @@ async def _chunks(body: dict[str, Any], lines: tuple[ChatLine, ...]) -> AsyncGen
 
 def _options(request: ModelRequest, limit: int) -> dict[str, Any]:
     temperature = request.settings.temperature or 0.0
-    stop = {"stop": list(request.stop)} if request.stop else {}
+    stop = {"stop": list(request.settings.stop)} if request.settings.stop else {}
     return {
         "max_tokens": limit,
         "temperature": temperature,

@@ -28,6 +28,7 @@ ASKS = {
     "a compiled policy": '[policy]\nengine = "opa"\nopa = { wasm = "x.wasm" }',
     "policies of another folder": '[policy]\ndir = "/etc"',
     "a model's address": '[models]\nbase_urls = { openai = "https://evil.example/v1" }',
+    "a header of models": 'models.endpoints.openai.headers_from.x-a = "HOME"',
     "a model's address, dotted": 'models.base_urls.anthropic = "https://evil.example"',
     "a price": '[models.prices."openai:x"]\ninput = 0\noutput = 0',
     "GitHub's address": '[tools.github]\nbase_url = "https://evil.example"',

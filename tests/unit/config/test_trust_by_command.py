@@ -87,11 +87,13 @@ def test_a_folder_name_cannot_forge_lines(project: Path) -> None:
 
 def test_a_value_of_the_file_cannot_forge_lines(project: Path) -> None:
     write_config(
-        project, 'tools.commands.allow = ["a\\n\\u001b[2J\\u202eb"]\n["models"]\n["models".base_urls]\n"x\\ny" = "z"'
+        project,
+        'tools.commands.allow = ["a\\n\\u001b[2J\\u202eb"]\n["models"]\n["models".prices]\n'
+        '"x\\ny" = { input = 1, output = 1 }',
     )
     done = orga_in(project)("tools", "list")
     assert '["a\\n\\u001b[2J\\u202eb"]' in done.err
-    assert "base_urls.x\\ny" in done.err
+    assert "prices.x\\ny" in done.err
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 2)])

@@ -1,6 +1,7 @@
 """Digests are equal for equal values, however they were serialised."""
 
 from base64 import urlsafe_b64decode
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from orga.workflows.types.context import (
     record_digest,
     short_digest,
 )
+from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.setup import Setup
 from tests.support.values.core import a_setup, a_spec, user
@@ -88,3 +90,23 @@ def test_a_short_digest_is_a_prefix_of_the_digest() -> None:
     digest = extended_digest(EMPTY_DIGEST, user("a"))
     assert (len(digest), len(short_digest(digest))) == (64, 22)
     assert digest.startswith(urlsafe_b64decode(short_digest(digest) + "==").hex())
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"max_iterations": 7, "temperature": 0.3, "max_output_tokens": 9}, '"max_iterations":7,"max_output_tokens":9'),
+        ({"max_output_tokens": 9, "temperature": 0, "timeout_s": 5}, '"timeout_s":5.0,"temperature":0.0,"max_output_t'),
+        ({"max_iterations": 7, "effort": "low"}, '"max_iterations":7,"temperature":null,"effort":"low"'),
+    ],
+)
+def test_the_digest_of_a_config_is_what_it_was_when_every_run_had_a_temperature(
+    config: dict[str, Any], text: str
+) -> None:
+    assert canonical_json(LoopConfig(**config)).decode().startswith("{" + text)
+
+
+def test_a_setup_with_todays_defaults_differs_from_one_with_the_former_temperature() -> None:
+    former, today = (a_setup(config=LoopConfig(temperature=value)) for value in (0.3, None))
+    assert '"config"' not in canonical_json(former).decode()
+    assert '"config":{"temperature":null}' in canonical_json(today).decode()

@@ -24,7 +24,7 @@ from orga.workflows.types.sessions.session_input import SessionInput
 CONTRACT = json.loads("""
 {"task": "...", "agent": "default", "model": null, "instructions": null, "tools": null,
  "config": {"max_iterations": 25, "max_total_tokens": 100000, "timeout_s": 300, "tool_timeout_s": 30,
-            "max_concurrent_tools": 5, "context_token_budget": 32000, "temperature": 0.3, "max_output_tokens": 16384,
+            "max_concurrent_tools": 5, "context_token_budget": 32000, "temperature": null, "max_output_tokens": 16384,
             "max_delegation_depth": 3, "max_cost_usd": null, "context_strategy": "sliding_window",
             "recovery": {"strategy": "retry", "max_attempts": 2, "base_delay_ms": 500},
             "tool_profile": null, "step_iteration": null, "pre_hydration": null, "knowledge": null},

@@ -96,7 +96,7 @@ async def test_each_model_is_requested_at_its_address(
         pytest.param(
             "anthropic:m",
             {"ANTHROPIC_API_KEY": "k"},
-            {"x-api-key": "k", "anthropic-version": "2023-06-01", "authorization": None},
+            {"x-api-key": "k", "anthropic-version": "2026-10-21", "authorization": None},
             id="Anthropic",
         ),
         pytest.param(

@@ -61,7 +61,6 @@ class GoalConfig(ModelSettings):
     """The reaction to a limit: end with the results so far, or wait for a person who may `extend_budget`."""
     context_token_budget: int = Field(default=_RUN_DEFAULTS.context_token_budget, ge=500, le=10**8)
     context_strategy: ContextStrategy = _RUN_DEFAULTS.context_strategy
-    temperature: float | None = Field(default=_RUN_DEFAULTS.temperature, ge=0, le=2)
     max_output_tokens: int = Field(default=_RUN_DEFAULTS.max_output_tokens, ge=1, le=10**7)
     recovery: Recovery = Recovery()
     """Recovery of steps whose tools have none of their own."""

@@ -57,9 +57,8 @@ async def test_the_request_is_valid_for_the_types_of_openai() -> None:
         messages=CONVERSATION,
         tools=(SEARCH, ToolSpec(name="now")),
         tool_choice="any",
-        settings=ModelSettings(temperature=0.0),
+        settings=ModelSettings(temperature=0.0, stop=("END",)),
         max_output_tokens=77,
-        stop=("END",),
     )
     assert_openai_takes(body)
     assert body["temperature"] == 0.0
@@ -101,6 +100,7 @@ async def test_openrouter_gets_reasoning_back_and_cache_breakpoints_for_claude()
         pytest.param({"model": "gpt-5-nano"}, {"max_tokens"}, id="the old limit on gpt-5"),
         pytest.param({"model": "gpt-4o"}, {"max_completion_tokens"}, id="the new limit on gpt-4o"),
         pytest.param({"tool_choice": "any"}, {"tool_choice"}, id="a choice without tools"),
+        pytest.param({"tools": (SEARCH,)}, {"tool_choice"}, id="a free choice, which some servers refuse"),
     ],
 )
 async def test_fields_that_do_not_apply_are_not_sent(fields: dict[str, Any], absent: set[str]) -> None:
