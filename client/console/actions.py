@@ -156,14 +156,11 @@ class RunAction(CheckedInput):
 
     async def send(self, to: Target) -> ActionAnswer:
         """Carry it out."""
-        raise NotImplementedError
+        return await to.signal(self.kind)
 
 
 class PauseOrResume(RunAction):
     """Stop before the next phase, or continue after a pause."""
-
-    async def send(self, to: Target) -> ActionAnswer:
-        return await to.signal(self.kind)
 
 
 class Guide(RunAction):

@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
@@ -158,6 +158,46 @@ def _refuse_to_sign(why: str) -> NoReturn:
     raise Problem(409, f"signed: this console cannot sign: {why}")
 
 
+def _text_key(text: TimelineText | None) -> tuple[str, int] | None:
+    return (text.head, text.size) if text else None
+
+
+_GUIDANCE = frozenset({"steer", "add_context", "override_step"})
+
+
+def _answers(record: IterationRecord) -> list[tuple[object, ...]]:
+    """Return what people answered. A verdict has the decisions about calls."""
+    keys = ("question", "choice", "answer")
+    return [tuple(event.data.get(key) for key in keys) for event in record.events if event.event == "QuestionAnswered"]
+
+
+def _guidance(record: IterationRecord) -> list[tuple[object, object]]:
+    sent = [event.data for event in record.events if event.event == "InterventionReceived"]
+    return [(data["kind"], data.get("text")) for data in sent if data.get("kind") in _GUIDANCE]
+
+
+def _seconds(record: IterationRecord) -> float | None:
+    if record.started is None or record.ended is None:
+        return None
+    return round((record.ended - record.started).total_seconds(), 1)
+
+
+_PARTS: dict[str, Callable[[IterationRecord], object]] = {
+    "reply": lambda record: _text_key(record.reply),
+    "thinking": lambda record: _text_key(record.thinking),
+    "calls": lambda record: [(call.tool, _text_key(call.arguments)) for call in record.calls],
+    "verdicts": lambda record: [(call.verdict, call.policies, call.approver) for call in record.calls],
+    "results": lambda record: [(call.state, _text_key(call.result), call.failure) for call in record.calls],
+    "answers": _answers,
+    "guidance": _guidance,
+    "scores": lambda record: record.scores,
+    "model": lambda record: record.model,
+    "cost": lambda record: record.usage.cost_usd,
+    "time": _seconds,
+}
+"""The parts in which two iterations are compared."""
+
+
 class ComparedRun(Row):
     """One of the two runs."""
 
@@ -170,22 +210,7 @@ class ComparedIteration(Record):
     number: int
     a: IterationRecord | None
     b: IterationRecord | None
-    differs: tuple[
-        Literal[
-            "reply",
-            "thinking",
-            "calls",
-            "verdicts",
-            "results",
-            "answers",
-            "guidance",
-            "scores",
-            "model",
-            "cost",
-            "time",
-        ],
-        ...,
-    ]
+    differs: tuple[Annotated[str, Field(json_schema_extra={"enum": list(_PARTS)})], ...]
 
 
 class Comparison(Record):
@@ -263,48 +288,8 @@ _MEASURED = {"cost", "time"}
 def compared(number: int, a: IterationRecord | None, b: IterationRecord | None) -> ComparedIteration:
     """Return a row with the parts in which two iterations differ. One that only one run has differs in none."""
     differs = [part for part in _PARTS if a and b and part in _differences(a, b)]
-    return ComparedIteration.model_validate({"number": number, "a": a, "b": b, "differs": differs})
+    return ComparedIteration(number=number, a=a, b=b, differs=tuple(differs))
 
 
 def _differences(a: IterationRecord, b: IterationRecord) -> set[str]:
     return {part for part, of in _PARTS.items() if of(a) != of(b)}
-
-
-def _text_key(text: TimelineText | None) -> tuple[str, int] | None:
-    return (text.head, text.size) if text else None
-
-
-_GUIDANCE = frozenset({"steer", "add_context", "override_step"})
-
-
-def _answers(record: IterationRecord) -> list[tuple[object, ...]]:
-    """Return what people answered. A verdict has the decisions about calls."""
-    keys = ("question", "choice", "answer")
-    return [tuple(event.data.get(key) for key in keys) for event in record.events if event.event == "QuestionAnswered"]
-
-
-def _guidance(record: IterationRecord) -> list[tuple[object, object]]:
-    sent = [event.data for event in record.events if event.event == "InterventionReceived"]
-    return [(data["kind"], data.get("text")) for data in sent if data.get("kind") in _GUIDANCE]
-
-
-def _seconds(record: IterationRecord) -> float | None:
-    if record.started is None or record.ended is None:
-        return None
-    return round((record.ended - record.started).total_seconds(), 1)
-
-
-_PARTS: dict[str, Callable[[IterationRecord], object]] = {
-    "reply": lambda record: _text_key(record.reply),
-    "thinking": lambda record: _text_key(record.thinking),
-    "calls": lambda record: [(call.tool, _text_key(call.arguments)) for call in record.calls],
-    "verdicts": lambda record: [(call.verdict, call.policies, call.approver) for call in record.calls],
-    "results": lambda record: [(call.state, _text_key(call.result), call.failure) for call in record.calls],
-    "answers": _answers,
-    "guidance": _guidance,
-    "scores": lambda record: record.scores,
-    "model": lambda record: record.model,
-    "cost": lambda record: record.usage.cost_usd,
-    "time": _seconds,
-}
-"""The parts in which two iterations are compared."""

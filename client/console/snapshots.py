@@ -195,7 +195,10 @@ async def read_snapshot(
             ChildRun(id=child.workflow_id, agent=child.agent, state="waiting" if child.held else "running")
             for child in (live_status.children if live_status else ())
         ],
-        "circuits": _circuits(live_status) if live_status else (),
+        "circuits": [
+            Circuit(name=name, state=each.state, failures=each.failures, until=None)
+            for name, each in (live_status.breakers if live_status else {}).items()
+        ],
         "dead_letters": [
             Letter(id=each.letter_id, tool=each.call.name, error=each.error, at=each.at)
             for each in (status.dead_letters if status else ())
@@ -296,14 +299,8 @@ async def _view(console: Console, described: WorkflowExecutionDescription) -> Ru
     return view
 
 
-_UNITS = {
-    "max_iterations": "iterations",
-    "max_total_tokens": "tokens",
-    "max_cost_usd": "usd",
-    "timeout_s": "s",
-    "max_model_calls": "calls",
-    "max_tool_calls": "calls",
-}
+_UNITS = {"max_cost_usd": "usd", "timeout_s": "s"}
+"""Units of limits that are not counted."""
 
 
 def _budgets(budgets: Budgets) -> list[BudgetUse]:
@@ -313,7 +310,7 @@ def _budgets(budgets: Budgets) -> list[BudgetUse]:
         most, rest = getattr(budgets, limit.key), getattr(budgets, limit.rest)
         if most is not None and rest is not None:
             used = max(round(most - rest, 6), 0)
-            found.append(BudgetUse(name=limit.key, used=used, limit=most, unit=_UNITS[limit.key]))
+            found.append(BudgetUse(name=limit.key, used=used, limit=most, unit=_UNITS.get(limit.key, limit.noun)))
     return found
 
 
@@ -339,13 +336,6 @@ def _step(step: Mapping[str, Any], children: Sequence[Any]) -> StepRow:
     delegate = next((each.workflow_id for each in children if place and each.workflow_id.endswith(f".{place}")), None)
     known = {key: value for key, value in step.items() if value is not None}
     return StepRow.model_validate({**known, "place": place, "delegate": delegate})
-
-
-def _circuits(status: AgentStatus) -> list[Circuit]:
-    return [
-        Circuit(name=name, state=each.state, failures=each.failures, until=None)
-        for name, each in status.breakers.items()
-    ]
 
 
 def _situation(state: Mapping[str, Any], letters: int) -> Situation:
