@@ -38,6 +38,7 @@ from tests.support.hold import Hold
 from tests.support.model.goals import SteadyModel
 from tests.support.parts.front_ends import front_end_path, front_ends
 from tests.support.runs.approvals import Asks
+from tests.support.runs.deferred import a_check
 from tests.support.runs.delegates import agent, delegates
 from tests.support.runs.loop import a_loop
 from tests.support.web.agui import AguiClient, agui_client, assistant_ui_messages
@@ -65,6 +66,8 @@ class Model:
                 return calls(*["pay"] * (2 if rest else 1), cents=5)
             case "ask":
                 return calls("ask_user", question="Which one?", options=["red", "blue"])
+            case "check":
+                return calls("check", person="ada")
             case "delegate":
                 return delegates("helper", task=rest)
             case "slow":
@@ -85,7 +88,7 @@ class Model:
 
 
 AGENTS = {
-    "default": agent("default", "helper", tools=("look", "pay", "ask_user")),
+    "default": agent("default", "helper", tools=("look", "pay", "check", "ask_user")),
     "helper": agent("helper", tools=("pay",)),
 }
 
@@ -152,7 +155,9 @@ async def stage(client: Client) -> AsyncGenerator[Stage]:
     adapters = agui_adapter(), mcp_adapter(), responses_adapter(lambda: ["default", "helper"])
     own = Client(**client.config())
     async with (
-        a_loop(client, model, FakeTool("look", "a lamp"), pay, engine=Asks(), setup=facts, agents=AGENTS) as loop,
+        a_loop(
+            client, model, FakeTool("look", "a lamp"), pay, a_check(), engine=Asks(), setup=facts, agents=AGENTS
+        ) as loop,
         a_console(own, loop.task_queue, adapters=adapters, doors_kind=Tenants, limits=MANY) as console,
     ):
         set_client_home(own, loop.task_queue, None)
@@ -175,6 +180,18 @@ async def test_a_thread_has_text_thinking_calls_and_results(stage: Stage) -> Non
     assert looked.types == ["RUN_STARTED", *text, *called, *text, "RUN_FINISHED"]
     assert looked.texts("tool") == ["a lamp"]
     assert looked.texts("assistant") == [WORDS, "Let me see.", "all done"]
+
+
+async def test_a_resumed_run_can_give_a_call_its_result(stage: Stage) -> None:
+    async with stage.agui() as client:
+        waiting = await client.run(say="check")
+        misfit = await client.run(resume={"result": "fine", "error": "no"})
+        done = await client.run(resume={"result": {"score": 640}})
+    [interrupt] = waiting.interrupts
+    assert (interrupt["reason"], interrupt["metadata"]["orga"]["kind"]) == ("input_required", "result")
+    assert set(interrupt["responseSchema"]["properties"]) == {"result", "error"}
+    assert (misfit.types[-1], "result must fit" in str(misfit.events[-1])) == ("RUN_ERROR", True)
+    assert (done.error, done.texts("tool")[-1:]) == (None, ['{"score":640}'])
 
 
 async def test_what_waits_is_one_interrupt_for_each_question_and_resume_decides_it(stage: Stage) -> None:

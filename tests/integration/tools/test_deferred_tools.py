@@ -249,9 +249,11 @@ async def test_an_open_circuit_turns_starts_away_but_no_results(client: Client) 
 async def test_an_abort_ends_the_wait(client: Client) -> None:
     async with a_loop(client, checks(), a_check(effect="irreversible")) as loop:
         handle = await loop.start()
-        await waiting_calls(handle)
+        [wait] = await waiting_calls(handle)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
+        with pytest.raises(RunEnded):
+            await AgentHandle(client, handle.id).complete_tool_call(wait["wait_id"], result=1, by="bureau")
     assert ran.result.termination.reason == "aborted"
     assert ran.result.tool_calls.failed == 1
 
