@@ -22,6 +22,7 @@ from orga.workflows.types.setup import Setup
 from tests.support.browser import MARK, a_visit, axe_violations
 from tests.support.console import OWNER, Served, a_console
 from tests.support.runs.approvals import Asks, wait_for_held_calls
+from tests.support.runs.deferred import a_check
 from tests.support.runs.loop import Loop, a_loop
 
 FACTS = Setup(agent="", model="", search_attributes=True)
@@ -37,7 +38,8 @@ HOSTILE = [
 TASK = "pay the lamp's bill " + " ".join(HOSTILE)
 LONG_TASK = "write a long note"
 YEAR_TASK, COLOUR_TASK, LOOK_TASK = "ask me for the year", "ask me for the colour", "look twice"
-AGENTS = {"default": AgentConfig(tools=("pay", "look", "ask_user"))}
+CHECK_TASK = "check her credit"
+AGENTS = {"default": AgentConfig(tools=("pay", "look", "check", "ask_user"))}
 
 
 def reply(request: ModelRequest) -> Reply:
@@ -49,6 +51,8 @@ def reply(request: ModelRequest) -> Reply:
         return calls("ask_user", question=f"Which year? {HOSTILE[1]}")
     if any(COLOUR_TASK in message.text for message in request.messages):
         return calls("ask_user", question="Which colour?", options=["red", "blue"])
+    if any(CHECK_TASK in message.text for message in request.messages):
+        return calls("check", person=HOSTILE[1])
     if any(LOOK_TASK in message.text for message in request.messages):
         return calls("look")
     is_long = any(LONG_TASK in message.text for message in request.messages)
@@ -68,7 +72,12 @@ async def scene(client: Client, browser: Browser) -> AsyncGenerator[Scene]:
     await register_missing(client)
     async with (
         a_loop(
-            client, [reply], FakeTool("pay", "paid"), FakeTool("look"), engine=Asks(), setup=FACTS, agents=AGENTS
+            client,
+            [reply],
+            *(FakeTool("pay", "paid"), FakeTool("look"), a_check()),
+            engine=Asks(),
+            setup=FACTS,
+            agents=AGENTS,
         ) as loop,
         a_console(client, loop.task_queue) as console,
     ):
@@ -174,6 +183,22 @@ async def test_questions_and_a_used_up_budget_are_decided_in_their_cards(scene: 
     journal = [entry async for entry in read_journal(scene.client, colour.id)]
     [answered] = [entry.data for entry in journal if entry.event == "QuestionAnswered"]
     assert (answered["answer"], answered["by"]) == ("red", OWNER)
+
+
+async def test_a_call_gets_its_result_or_its_failure_in_its_card(scene: Scene) -> None:
+    fine, failed = [await scene.loop.start(CHECK_TASK) for _ in range(2)]
+    async with a_visit(scene.browser, scene.console) as visit:
+        page = await visit.open("/inbox")
+        await expect(card(page, fine.id)).to_contain_text("Result of a call")
+        await expect(card(page, fine.id)).to_contain_text("the result of check")
+        await card(page, fine.id).get_by_role("textbox").fill('{"score": 640}')
+        await card(page, fine.id).get_by_role("button", name="Complete").click()
+        await expect(card(page, fine.id)).to_contain_text(f"completed by {OWNER}")
+        await card(page, failed.id).get_by_role("textbox").fill("no such person")
+        await card(page, failed.id).get_by_role("button", name="It failed").click()
+        results = [await run.result() for run in (fine, failed)]
+    assert '{"score":640}' in results[0]["output"]
+    assert "JobFailed: no such person" in results[1]["output"]
 
 
 async def test_long_arguments_are_unfolded_before_they_are_approved(scene: Scene) -> None:
