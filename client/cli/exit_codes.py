@@ -44,7 +44,7 @@ COMMANDS_WITHOUT_SERVER = frozenset(
         *("notify test", "init", "config show", "agents", "models", "completion", "logs", "doctor", "trust"),
         *("knowledge add", "knowledge search", "knowledge show", "knowledge forget", "knowledge import"),
         *("knowledge import-conventions", "knowledge export", "knowledge stats", "knowledge reindex"),
-        *("tools list", "tools new", "tools check", "tools call", "tools pin"),
+        *("tools list", "tools new", "tools import-openapi", "tools check", "tools call", "tools pin"),
         *("policy check", "policy test", "policy schema", "audit keygen"),
     }
 )

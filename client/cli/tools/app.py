@@ -2,7 +2,7 @@
 
 import typer
 
-from orga.client.cli.tools import call, listing, new
+from orga.client.cli.tools import call, listing, new, openapi
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -12,6 +12,7 @@ app = typer.Typer(
 
 app.command("list")(listing.list_tools)
 app.command("new")(new.new)
+app.command("import-openapi")(openapi.import_openapi)
 app.command("check")(listing.check)
 app.command("call")(call.call)
 app.command("pin")(listing.pin)

@@ -39,7 +39,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
     home = tmp_path_factory.mktemp("home")
     folder = tmp_path_factory.mktemp("project")
     (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
-    for document in (ROOT / "examples" / "library").iterdir():
+    for document in (*(ROOT / "examples" / "library").iterdir(), ROOT / "examples" / "tools" / "pets.yaml"):
         shutil.copy(document, folder)
     command = an_inline_orga(folder, home)
     yield command

@@ -1,0 +1,55 @@
+"""Reads YAML that anybody may have written. As a program, it reads YAML and writes JSON.
+
+The parser can crash on a deeply nested text, and aliases can unfold to any size, so a process of its own does it.
+"""
+
+import json
+import resource
+import signal
+import sys
+from typing import Any
+
+from orga.activities.adapters.process_streams import child_output
+
+_TIMEOUT_S = 60.0
+_WORK_S = 20.0
+"""Seconds of processor time."""
+
+_MEMORY_BYTES = 2_000_000_000
+
+
+async def read_yaml(data: bytes) -> Any:
+    """Return the JSON values of a YAML document. Dates stay texts.
+
+    Raises:
+        ValueError: It is no YAML, or too complex.
+    """
+    try:
+        output = await child_output(__name__, data, _TIMEOUT_S)
+    except TimeoutError:
+        output = b""
+    if not output:
+        raise ValueError("it is no valid YAML, or too complex to read")
+    found = json.loads(output)
+    if "problem" in found:
+        raise ValueError(f"it is no valid YAML: {found['problem']}")
+    return found["value"]
+
+
+def main() -> None:
+    """Read YAML from standard input, within limits."""
+    import yaml
+
+    library: Any = yaml
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    signal.setitimer(signal.ITIMER_PROF, _WORK_S)  # its signal ends a process that does not handle it
+    loader = library.CSafeLoader
+    resolvers: dict[str, Any] = loader.yaml_implicit_resolvers
+    for first, known in resolvers.items():
+        resolvers[first] = [each for each in known if each[0] != "tag:yaml.org,2002:timestamp"]
+    try:
+        found = {"value": library.load(sys.stdin.buffer.read(), loader)}
+    except (library.YAMLError, UnicodeDecodeError) as error:
+        found = {"problem": " ".join(str(error).split())[:300]}
+    sys.stdout.write(json.dumps(found))
