@@ -25,7 +25,7 @@ async def run_agent(
     instructions: str | None = None,
     tools: Sequence[str] | None = None,
     trusted_context: Mapping[str, Any] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | type | None = None,
     messages: Sequence[GivenMessage | Mapping[str, Any]] | None = None,
     tenant: str | None = None,
     workflow_id: str | None = None,
@@ -44,7 +44,8 @@ async def run_agent(
         instructions: Replace the agent's.
         tools: A subset of the tools of the agent and its delegates.
         trusted_context: Facts for policies and decisions. No model and no tool can write them.
-        output_schema: JSON Schema of the answer. The result then holds it as `data`.
+        output_schema: JSON Schema of the answer, or a type, such as a pydantic model. The result then holds the answer
+            as `data`, and `result.data_as(TYPE)` returns it as that type.
         messages: The conversation before the task, as `conversation` of a run shows it. A message is untrusted unless
             it says `trusted`.
         tenant: The tenant, by which runs are listed.

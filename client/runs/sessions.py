@@ -240,7 +240,7 @@ async def start_session(
     instructions: str | None = None,
     tools: Sequence[str] | None = None,
     trusted_context: Mapping[str, Any] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | type | None = None,
     tenant: str | None = None,
     session_id: str | None = None,
     idle_timeout_s: float | None = None,
@@ -259,7 +259,7 @@ async def start_session(
         instructions: They replace the agent's own.
         tools: A subset of the agent's tools and of those of its delegates.
         trusted_context: Facts that no model and no tool can write.
-        output_schema: JSON Schema that the answer of each turn must match.
+        output_schema: JSON Schema that the answer of each turn must match, or a type, such as a pydantic model.
         tenant: The owner of the session.
         session_id: The session's id, by default `session-<uuid7>`.
         idle_timeout_s: Seconds without a message between two turns, after which the session ends. None: never.
@@ -277,7 +277,7 @@ async def start_session(
         "instructions": instructions,
         "tools": tools,
         "trusted_context": None if trusted_context is None else dict(trusted_context),
-        "output_schema": None if output_schema is None else dict(output_schema),
+        "output_schema": output_schema,
         "tenant": tenant,
         "idle_timeout_s": idle_timeout_s,
     }

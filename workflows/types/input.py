@@ -5,15 +5,17 @@ is untrusted unless the starter vouches for it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, cast, get_origin
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
+    PydanticUserError,
     SerializationInfo,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
     ValidationError,
     model_serializer,
     model_validator,
@@ -292,6 +294,16 @@ def _checked_context_size(context: dict[str, Any]) -> dict[str, Any]:
     return context
 
 
+def _schema_of_type(given: Any) -> object:
+    """Return the JSON Schema of a type, such as a pydantic model, and anything else unchanged."""
+    if not isinstance(given, type) and get_origin(given) is None:
+        return given
+    try:
+        return TypeAdapter[Any](given).json_schema()
+    except PydanticUserError:
+        raise ValueError(f"{given} has no JSON Schema; give a schema, or a type such as a pydantic model") from None
+
+
 def _checked_schema_size(schema: dict[str, Any] | None) -> dict[str, Any] | None:
     if schema is not None and (size := len(to_json(schema))) > MAX_SCHEMA_BYTES:
         raise ValueError(
@@ -304,7 +316,7 @@ def _checked_schema_size(schema: dict[str, Any] | None) -> dict[str, Any] | None
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Task = Annotated[str, AfterValidator(_not_blank), AfterValidator(_not_huge)]
 Instructions = Annotated[str | None, AfterValidator(_not_huge)]
-OutputSchema = Annotated[dict[str, Any] | None, AfterValidator(_checked_schema_size)]
+OutputSchema = Annotated[dict[str, Any] | None, BeforeValidator(_schema_of_type), AfterValidator(_checked_schema_size)]
 TrustedContext = Annotated[dict[str, Any], AfterValidator(_checked_context_size)]
 ContextStrategy = Literal["sliding_window", "observation_masking", "anchored_summary", "none"]
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import Workplace
@@ -12,7 +12,8 @@ from orga.workflows.types.limits import Budgets
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.recall import Recollection
-from orga.workflows.types.record import CheckedInput, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, InvalidInput, Record, replace_fields, validation_problems
+from orga.workflows.types.text import one_line
 from orga.workflows.types.tiers import Tier
 from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.delegation import Child
@@ -25,6 +26,18 @@ class Termination(Record):
 
     reason: StopReason
     detail: str = ""
+
+
+T = TypeVar("T")
+
+
+def data_of_type(kind: type[T], data: Any, output: str) -> T:
+    """Return a result's data as a type. Raise InvalidInput if they are no such value."""
+    try:
+        return TypeAdapter(kind).validate_python(data)
+    except ValidationError as error:
+        why = "; ".join(validation_problems(error))
+        raise InvalidInput(f"the result is no {kind.__name__}: {why}; it is {one_line(output, 200)!r}") from None
 
 
 class AgentResult(Record):
@@ -40,6 +53,14 @@ class AgentResult(Record):
     tool_calls: ToolCallCounts
     conversation_digest: str
     """`sha256:` and 64 hex characters. Empty for a run that never had a message."""
+
+    def data_as(self, kind: type[T]) -> T:
+        """Return the data as a type, such as the pydantic model that was given as `output_schema`.
+
+        Raises:
+            InvalidInput: They are no such value, for example because the run ended without an answer.
+        """
+        return data_of_type(kind, self.data, self.output)
 
 
 class AgentStatus(Record):

@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from temporalio.client import Client, WorkflowFailureError
 
+from orga import start_agent
 from orga.testing import FakeTool, ScriptedModel, answers, calls
+from orga.workflows.types.record import InvalidInput
 from tests.support.runs.loop import a_loop
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -74,3 +77,24 @@ async def test_an_unusable_schema_ends_the_run_before_the_first_model_call(clien
 
     assert "output_schema: cannot be used, its schema is invalid" in str(caught.value.cause)
     assert provider.seen == []
+
+
+class Count(BaseModel):
+    n: int
+
+
+async def test_a_type_in_place_of_a_schema_gives_a_value_of_the_type(client: Client) -> None:
+    provider = ScriptedModel([answers('{"n": "3"}'), answers('{"n": 3}')], repeats=True)
+    async with a_loop(client, provider) as loop:
+        handle = await start_agent(loop.client, {"task": "count", "output_schema": Count}, task_queue=loop.task_queue)
+        result = await handle.result()
+    assert result.data_as(Count) == Count(n=3)
+    assert provider.seen[0].output_schema == Count.model_json_schema()
+    with pytest.raises(InvalidInput, match=r"the result is no list: .*list.*; it is '{\"n\": 3}'"):
+        result.data_as(list)
+
+
+@pytest.mark.parametrize("given", [5, "Count", len], ids=str)
+async def test_what_is_neither_a_schema_nor_a_type_is_refused_before_the_start(client: Client, given: object) -> None:
+    with pytest.raises(InvalidInput, match="output_schema"):
+        await start_agent(client, {"task": "count", "output_schema": given}, task_queue="nobody")

@@ -1,11 +1,13 @@
 """The public views of a session: the result of a turn, the result of the session, and its status."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.status import AgentResult, AgentStatus
+from orga.workflows.types.status import AgentResult, AgentStatus, data_of_type
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
+
+T = TypeVar("T")
 
 TURN_STARTED, TURN_ENDED = "TurnStarted", "TurnEnded"
 """Names of the journal events."""
@@ -34,6 +36,10 @@ class TurnResult(Record):
     tool_calls: ToolCallCounts
     duration_s: float
     """Seconds of workflow time. Pauses and waits for people do not count."""
+
+    def data_as(self, kind: type[T]) -> T:
+        """Return the data as a type, as those of a run's result."""
+        return data_of_type(kind, self.data, self.output)
 
     def with_output(self, output: str, data: Any) -> Self:
         return replace_fields(self, {"output": output, "data": data})
