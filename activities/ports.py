@@ -151,6 +151,8 @@ class ToolContext:
     workflow_id: str = ""
     behalf: Behalf | None = None
     """The tenant, user and agent that a tool recalls or stores for, as the run names them. None outside of runs."""
+    is_deferred: bool = False
+    """True if the tool only starts the work, and `complete_tool_call` ends the call."""
     heartbeat: Callable[[str], None] = field(default=lambda note: None)
     """Reports progress (one short line). An abort arrives over the same channel, as cancellation."""
 

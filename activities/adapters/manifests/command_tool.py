@@ -117,6 +117,8 @@ class CommandTool:
     async def _run(self, argv: list[str], values: Values, context: ToolContext) -> CommandResult:
         stdin = fill_template(parse_template(self._command.stdin), lambda slot: value_text(values[slot.name]))
         key = {"ORGA_IDEMPOTENCY_KEY": context.idempotency_key}
+        if context.is_deferred:
+            key["ORGA_RUN"] = context.workflow_id
         sandbox = self._command.sandbox
         return await run_sandboxed(
             argv,

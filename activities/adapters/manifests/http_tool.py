@@ -289,6 +289,8 @@ class HttpTool:
         headers = {"user-agent": "orga/0.1", "accept-encoding": ACCEPTED_ENCODINGS}
         if request.method not in _SAFE_METHODS:
             headers["idempotency-key"] = context.idempotency_key
+        if context.is_deferred:
+            headers["orga-run"] = quote(context.workflow_id)
         own = {**request.headers, **(request.secret_headers if is_same_server(url, request.url) else {})}
         return headers | {name.lower(): value for name, value in own.items()}
 

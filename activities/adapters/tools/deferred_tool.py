@@ -1,6 +1,7 @@
 """Tools whose results come later, from a client, a job or a webhook, by the update `complete_tool_call`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from temporalio import activity
@@ -79,4 +80,6 @@ class DeferredTool:
         """Start the work of one call. Raises what its `start` raises, or ToolError of the kind NotInRun."""
         if not activity.in_activity():
             raise ToolError(f"{self.spec.name} has its results later: only runs call it", kind="NotInRun")
-        return ToolOutput() if self._start is None else await self._start.call(arguments, context)
+        if self._start is None:
+            return ToolOutput()
+        return await self._start.call(arguments, replace(context, is_deferred=True))

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
+from orga import DeferredTool
 from orga.activities.adapters.policy.ladder import AllowAll
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.parts import configured_tools
 from orga.testing import answers, calls
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import approval_argument, wait_for_held_calls
+from tests.support.runs.deferred import completion, waiting_calls
 from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.tools.manifests import a_manifest_tool
@@ -94,6 +96,28 @@ async def test_a_request_marked_for_approval_waits_for_it(client: Client, tmp_pa
     assert request["headers"]["idempotency-key"]
     assert json.loads(tool_results_in(loop)[0])["path"] == "/words/a%2Fb"
     assert nothing_leaks(ran)
+
+
+async def test_a_request_or_a_program_that_starts_deferred_work_gets_the_run_and_the_key(
+    client: Client, tmp_path: Path, server: EchoServer
+) -> None:
+    text = REQUEST.replace("HERE", server.url).replace("approval = true", "")
+    (tmp_path / "note.py").write_text(
+        'import os; open("found", "w").write("\\n".join(map("=".join, os.environ.items())))'
+    )
+    program = 'arguments.word = { type = "string" }\n[command]\nargv = ["python3", "note.py", "{word}"]\n'
+    send = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
+    tools = [DeferredTool("post", start=send), DeferredTool("run", start=a_manifest_tool(tmp_path, program))]
+    async with a_loop(client, [calls("post", "run", arguments={"word": "a"}), answers()], *tools) as loop:
+        handle = await loop.start()
+        waits = await waiting_calls(handle, 2)
+        for wait in waits:
+            await send_update(handle, "complete_tool_call", completion(wait))
+        await loop.ended(handle)
+    [sent], found = server.requests, (tmp_path / "found").read_text().splitlines()
+    posted, ran = (wait["wait_id"] for wait in waits)
+    assert (sent["headers"]["orga-run"], sent["headers"]["idempotency-key"]) == (handle.id, posted)
+    assert {f"ORGA_RUN={handle.id}", f"ORGA_IDEMPOTENCY_KEY={ran}"} <= {*found}
 
 
 async def test_a_request_that_a_person_denies_is_not_sent(client: Client, tmp_path: Path, server: EchoServer) -> None:

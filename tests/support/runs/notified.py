@@ -8,8 +8,9 @@ from temporalio.client import Client
 
 from orga.activities.adapters.webhook.post import SigningKey
 from orga.activities.adapters.webhook.sender import WebhookNotifier, WebhookSettings
+from orga.activities.ports import Tool
 from orga.client.testing.script import Step
-from orga.testing import FakeTool, answers, calls
+from orga.testing import answers, calls
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.setup import Setup
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
@@ -30,7 +31,7 @@ def a_webhook(receiver: Receiver) -> WebhookNotifier:
 async def a_notifying_loop(
     client: Client,
     receiver: Receiver,
-    *tools: FakeTool,
+    *tools: Tool,
     steps: Sequence[Step] = PAYS,
     setup: Setup = NOTIFIES,
     **options: Any,
