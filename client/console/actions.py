@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field
 from temporalio.api.common.v1 import WorkflowExecution
@@ -64,6 +64,9 @@ class ActionAnswer(Record):
     """The run that an action has started, such as a fork."""
     is_pending: bool = Field(default=False, exclude=True)
     """True if it counts only when a worker takes it."""
+
+    def with_id(self, action_id: str) -> Self:
+        return replace_fields(self, {"id": action_id})
 
 
 @dataclass(frozen=True)
@@ -548,7 +551,7 @@ async def _act(call: Call[RunAction]) -> Any:
         if await _is_too_late(to, action):
             raise
         outcome = ActionAnswer(state="refused", detail=error_text(error))
-    return json_response(replace_fields(outcome, {"id": action.id}), 202 if outcome.is_pending else 200)
+    return json_response(outcome.with_id(action.id), 202 if outcome.is_pending else 200)
 
 
 async def _is_too_late(to: Target, action: RunAction) -> bool:
