@@ -151,6 +151,8 @@ class RunAction(CheckedInput):
 
     wait_key: ClassVar[str] = ""
     """The field with the id of the wait that it decides."""
+    is_start: ClassVar[bool] = False
+    """True if it starts a run, which the doors limit."""
 
     id: str = Field(pattern=r"^[!#-\[\]-~]{1,64}$")
     """Your id for it: up to 64 printable ASCII characters without spaces, quotation marks and backslashes. An action
@@ -317,6 +319,7 @@ class RewindRun(RunAction):
 class ForkRun(RunAction):
     """Start another run with the same past."""
 
+    is_start = True
     to_iteration: int = Field(ge=0, le=10**9)
     """The last iteration that is shared."""
     task: Text | None = None
@@ -536,6 +539,8 @@ async def _act(call: Call[RunAction]) -> Any:
     """Act on a run: decide, steer, pause, abort, rewind, fork, send a message."""
     action, described = call.given, call.described
     call.console.doors.require(call.visitor, ACTIONS[action.kind].role, is_write=True)
+    if action.is_start:
+        call.console.doors.count_start(call.visitor)
     to = Target(
         client=call.client,
         run_id=described.id,

@@ -18,6 +18,8 @@ from orga.client.errors import OrgaError
 START_LOOK_S = 0.01
 HEAD_S = 20.0
 """Seconds within which the head of a request has to be complete."""
+BODY_S = 60.0
+"""Seconds within which its body has to be complete, also if the answer does not wait for it."""
 
 STOP_S = 0.5
 """Seconds for open requests to end. Streams never end by themselves."""
@@ -91,29 +93,35 @@ def _unusable(host: str, port: int, error: OSError | OverflowError) -> OrgaError
     return OrgaError(f"--port: {shown}:{port} cannot be used ({why}). Choose another, or --port 0")
 
 
-class _BoundedHeads(H11Protocol):
-    """Closes a connection whose request has not begun in time. uvicorn itself waits for the end of a head for ever."""
+class _BoundedRequests(H11Protocol):
+    """Closes a connection whose request is not complete in time. uvicorn itself waits for ever."""
 
     _late: asyncio.TimerHandle | None = None
+    _limited: type[object] | None = None
+    """The state of the sender that is limited."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
-        self._limit_head()
+        self._limit()
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._limit_head()
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._limit()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._forget_limit()
 
-    def _limit_head(self) -> None:
-        """Count from the first byte of a head, or from the connection, until the head is complete."""
-        if self.conn.their_state is not h11.IDLE:
-            self._forget_limit()
-        elif self._late is None:
-            self._late = self.loop.call_later(HEAD_S, self.transport.close)
+    def _limit(self) -> None:
+        """Count from the beginning of a head until it is complete, and then until the body is."""
+        state = self.conn.their_state
+        if state is self._limited:
+            return
+        self._forget_limit()
+        self._limited = state
+        if state in {h11.IDLE, h11.SEND_BODY}:
+            limit_s = HEAD_S if state is h11.IDLE else BODY_S
+            self._late = self.loop.call_later(limit_s, self.transport.close)
 
     def _forget_limit(self) -> None:
         if self._late is not None:
@@ -126,7 +134,7 @@ async def served(app: ASGIApp, at: Sequence[socket.socket], tls: TlsFiles | None
     """Serve on these sockets until the block ends. Then requests get `STOP_S` to end, and streams are cut."""
     config = uvicorn.Config(
         app,
-        http=_BoundedHeads,
+        http=_BoundedRequests,
         log_level="critical",
         access_log=False,
         lifespan="off",

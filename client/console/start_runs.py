@@ -16,6 +16,7 @@ from orga.client.console.rows import KINDS, Kind
 from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
 from orga.client.runs.agents import STARTED_BY_MEMO, run_id_of, start_run
+from orga.client.runs.ids import refuse_derived
 from orga.client.runs.listing import read_input
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, parse_input
@@ -100,6 +101,7 @@ def _run_id(call: Call[Start], key: str) -> str:
     """Return the id of the run: the given one, or one that follows from the key, so that it is found again."""
     if key and call.given.id is None:
         return f"run-{derived_id(*call.visitor.identity, key)}"
+    refuse_derived(call.given.id)
     return run_id_of(call.given.id, call.given.kind)
 
 

@@ -41,6 +41,7 @@ from orga.client.frontends.threads import (
 )
 from orga.client.frontends.turns import Over, TurnFold, TurnProgress, Waiting, read_past, turn_steps
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.ids import made_version
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.record import validation_problems
@@ -147,8 +148,12 @@ class _ProtocolRun:
         return turn, await post_message(run, message[1], self.visitor.name, message[0], when_busy)
 
     async def _find(self) -> AgentHandle | None:
-        """Return the run of the thread. The thread may also be the id of a run that was started elsewhere."""
-        for name in (self.given.thread_id, self._own_id("session"), self._own_id("goal")):
+        """Return the run of the thread. The thread may also be the id of a run that was started elsewhere.
+
+        It may not be an id that somebody chose: whoever guesses the name of a thread would get its messages.
+        """
+        named = [] if made_version(self.given.thread_id) is None else [self.given.thread_id]
+        for name in (*named, self._own_id("session"), self._own_id("goal")):
             if found := await find_run(self.console, self.visitor, name, self.agent):
                 return found
         return None

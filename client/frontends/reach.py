@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 from orga.client.errors import OrgaError, RunNotFound
 from orga.client.runs.agents import AgentHandle, start_agent
 from orga.client.runs.goals import start_goal
+from orga.client.runs.ids import refuse_derived
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, parse_input
@@ -74,6 +75,7 @@ class Reach:
         Raises:
             InvalidInput: No worker would take the run, or its id is taken.
         """
+        refuse_derived(run_id)
         try:
             return await self._start(kind, agent, task, run_id)
         except OrgaError as error:

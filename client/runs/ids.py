@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
@@ -10,10 +11,31 @@ from temporalio.service import RPCError
 from orga.client.errors import OrgaError
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import TERMINATION
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus
 
 MAX_ID_BYTES = 1_000
 """The server refuses a longer id, but the client does not receive that error."""
+
+
+DERIVED = 5
+"""The version of UUIDs in ids that follow from a request, so that a repeated one finds its run."""
+
+
+def made_version(run_id: str) -> int | None:
+    """Return the version of the UUID in an id that `orga` has made, or None for an id that somebody chose."""
+    kind, _, rest = run_id.partition("-")
+    try:
+        made = UUID(rest)
+    except ValueError:
+        return None
+    return made.version if kind in {"agent", "goal", "session", "run"} and str(made) == rest else None
+
+
+def refuse_derived(chosen: str | None) -> None:
+    """Raise InvalidInput for a chosen id that belongs to a request. Its sender would get the run of somebody else."""
+    if chosen is not None and made_version(chosen) == DERIVED:
+        raise InvalidInput(f"id: {chosen!r} has the form of ids that follow from requests. Choose another id")
 
 
 def reuse_policy(*, again: bool = False) -> WorkflowIDReusePolicy:

@@ -121,6 +121,34 @@ async def test_a_connection_without_a_whole_head_is_closed(scene: Scene, monkeyp
         assert [reader.at_eof() for reader in opened] == [True, True, False, False]
 
 
+async def test_a_connection_without_a_whole_body_is_closed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then does not keep it open, also after the answer to somebody who may not enter."""
+    monkeypatch.setattr(serving, "BODY_S", 1.0)
+    length, chunks = "Content-Length: 100000", "Transfer-Encoding: chunked"
+    beginnings = [
+        scene.head("POST", f"{API}/markdown", *WRITE, rest, token=token)
+        for rest in (length, chunks)
+        for token in ("", "x")
+    ]
+    whole = scene.head("POST", f"{API}/markdown", *WRITE, "Content-Length: 13") + b'{"texts":[1]}'
+    streams = [await asyncio.open_connection(*scene.address) for _ in (*beginnings, whole)]
+    try:
+        for (_, writer), beginning in zip(streams, (*beginnings, whole), strict=True):
+            writer.write(beginning)
+        pending = [asyncio.ensure_future(reader.read(-1)) for reader, _ in streams]
+        async with asyncio.timeout(PATIENCE_S):
+            while not all(each.done() for each in pending):
+                for _, writer in streams[: len(beginnings)]:
+                    writer.write(b"1\r\na\r\n")
+                await asyncio.sleep(0.1)
+        answers = [await each for each in pending]
+        assert [b" 401 " in answer for answer in answers] == [False, True, False, True, False]
+        assert b" 422 " in answers[-1]
+    finally:
+        for _, writer in streams:
+            writer.close()
+
+
 async def answer_to(scene: Scene, request: bytes) -> bytes:
     """Return all that the console answers until it closes the connection, or nothing more comes."""
     loop = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.console import actions
+from orga.client.console.doors import Limits
 from orga.client.console.visitors import TokenFile
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import start_session
@@ -287,6 +288,17 @@ async def test_a_fork_and_a_rewind_are_made_once_for_each_id(client: Client) -> 
         assert (await client.get_workflow_handle(run.id).describe()).run_id == before.run_id
         received = await journal_of(client, run, "InterventionReceived")
         assert [(each["kind"], each["by"]) for each in received] == [("rewind", OWNER)]
+
+
+async def test_a_fork_counts_as_a_start(client: Client) -> None:
+    async with (
+        a_loop(client, [calls("look"), answers("seen")], FakeTool("look"), setup=FACTS) as loop,
+        a_console(client, limits=Limits(starts=1)) as console,
+    ):
+        run = await loop.start()
+        await run.result()
+        statuses = [(await act(console, run, each, "fork", to_iteration=1))[0] for each in ("f1", "f2")]
+    assert statuses == [200, 429]
 
 
 async def test_messages_of_a_session_are_taken_once(client: Client) -> None:

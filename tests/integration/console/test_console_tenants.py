@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowHandle
 from orga.client.console.app import ROUTES
 from orga.client.console.doors import Limits
 from orga.client.console.openapi import openapi_document
-from orga.client.console.routes import API
+from orga.client.console.routes import API, derived_id
 from orga.client.console.visitors import TokenFile
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, calls
@@ -126,6 +126,13 @@ async def test_actions_and_starts_stay_within_the_tenant(stage: Stage) -> None:
     taken = {"kind": "agent", "input": {"task": "a"}, "id": stage.other.id}
     answer = await stage.console.post("/runs", taken, headers=stage.login)
     assert (answer.status_code, "live" in answer.text) == (409, False)
+
+
+async def test_nobody_takes_the_id_that_follows_from_a_request_of_somebody_else(stage: Stage) -> None:
+    follows = [f"{kind}-{derived_id(stage.own.id, 'nora', 'fork-1')}" for kind in ("agent", "goal", "session", "run")]
+    for taken in follows:
+        answer = await stage.console.post("/runs", {"kind": "agent", "input": {"task": "a"}, "id": taken})
+        assert (answer.status_code, answer.json()["errors"][0]["where"]) == (422, "id")
 
 
 async def test_an_admin_of_a_tenant_changes_no_settings_of_others(stage: Stage) -> None:

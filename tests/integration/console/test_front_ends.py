@@ -26,6 +26,7 @@ from orga.client.console.doors import ROLES, Doors, Limits, Visitor
 from orga.client.frontends.agui import agui_adapter
 from orga.client.frontends.mcp_mount import mcp_adapter
 from orga.client.frontends.responses import responses_adapter
+from orga.client.frontends.threads import own_id
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.client.server.search_attributes import register_missing
@@ -518,6 +519,20 @@ async def test_one_name_in_two_tenants_has_two_threads(stage: Stage) -> None:
         first, second = await asyncio.gather(north.run(say="one"), south.run(say="two"))
     assert (first.result["output"], second.result["output"]) == ("You said: one", "You said: two")
     assert first.state["run"] != second.state["run"]
+
+
+async def test_nobody_gets_the_messages_of_a_thread_by_its_name(stage: Stage) -> None:
+    thread, theirs = f"retries {uuid4()}", {"Authorization": "Bearer sam-operator-south"}
+    body = {"kind": "session", "input": {"agent": "default"}, "id": thread}
+    assert (await stage.console.post("/runs", body, headers=theirs)).status_code == 201
+    follows = own_id("session", Visitor("olga"), "agui", "default", thread)
+    assert (await stage.console.post("/runs", {**body, "id": follows}, headers=theirs)).status_code == 422
+    start = ("--method", "tools/call", "--tool-name", "start_run", "--tool-arg", "task=x", "--tool-arg")
+    refused = await stage.mcp("sam-operator-south", *start, f"run_id={follows}")
+    assert "Choose another id" in refused["content"][0]["text"]
+    async with stage.agui("olga-operator", thread) as client:
+        assert (await client.run(say="a secret")).state["run"] == follows
+    await SessionHandle(stage.console.console.client, thread).close()
 
 
 async def test_a_viewer_changes_nothing(stage: Stage) -> None:
