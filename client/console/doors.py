@@ -51,10 +51,13 @@ _LOG = logging.getLogger(__name__)
 _WINDOW_S = 60.0
 
 
-def cookie_name(host: str) -> str:
-    """Return the name of the session cookie. It has the port, since a browser sends cookies to all ports of a host."""
-    port = host.rpartition(":")[2]
-    return f"{_COOKIE}-{port}" if port.isdecimal() else _COOKIE
+def cookie_name(host: str, scheme: str = "http") -> str:
+    """Return the name of the session cookie. It has the port, since a browser sends cookies to all ports of a host.
+
+    With TLS it begins with `__Host-`, so that a page of another name of the same domain cannot set it.
+    """
+    port, name = host.rpartition(":")[2], f"__Host-{_COOKIE}" if scheme == "https" else _COOKIE
+    return f"{name}-{port}" if port.isdecimal() else name
 
 
 def private_name(token: str) -> str:
@@ -147,7 +150,7 @@ class Doors:
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
         """Return who sends a request, or None if nobody known does."""
         scheme, _, bearer = connection.headers.get("authorization", "").partition(" ")
-        cookie = connection.cookies.get(cookie_name(connection.headers.get("host", "")), "")
+        cookie = connection.cookies.get(cookie_name(connection.headers.get("host", ""), self.scheme), "")
         token = bearer.strip() if scheme.lower() == "bearer" else cookie
         return self.visitor_with(token) or (self.proxy.visitor(connection) if self.proxy else None)
 
@@ -262,7 +265,7 @@ class DoorKeeper:
             )
         query = request.url.remove_query_params("token").query
         entered = RedirectResponse(f"{path}?{query}" if query else path, 303)
-        cookie = cookie_name(request.headers["host"])
+        cookie = cookie_name(request.headers["host"], self._doors.scheme)
         entered.set_cookie(cookie, token, httponly=True, samesite="strict", secure=self._doors.scheme == "https")
         return entered
 

@@ -139,6 +139,19 @@ def test_a_page_cannot_make_a_browser_somebody_else(tmp_path: Path) -> None:
         assert (entered.status_code, "set-cookie" in entered.headers) == (status, site == "none")
 
 
+def test_no_page_of_another_name_of_the_domain_can_set_the_cookie() -> None:
+    there = browser(scheme="https")
+    set_cookie = there.get("/", params={"token": TOKEN}).headers["set-cookie"]
+    name, *_ = set_cookie.partition("=")
+    assert name == cookie_name(HOST, "https")
+    assert name.startswith("__Host-")
+    assert {"Secure", "Path=/"} <= set(set_cookie.split("; ")[1:])
+    assert "Domain" not in set_cookie
+    set_by_another = browser(scheme="https", cookies={cookie_name(HOST): TOKEN})
+    assert set_by_another.get("/api/v1/me").status_code == 401
+    assert browser(scheme="https", cookies={name: TOKEN}).get("/api/v1/me").status_code == 200
+
+
 def test_every_answer_has_the_security_headers() -> None:
     there = browser(cookies={cookie_name(HOST): TOKEN})
     for path, headers in (("/api/v1/me", {}), ("/nowhere", {}), ("/api/v1/me", {"Host": "evil.example"})):
