@@ -251,6 +251,10 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+_MAX_START_BYTES = 16_384
+"""Bytes of white space after which an answer is taken for an event stream, whose decoder limits its empty lines."""
+
+
 async def _event_data(response: http.Response) -> AsyncGenerator[str]:
     """Yield the data of each event. An answer that does not stream yields its whole body and then `[DONE]`.
 
@@ -260,7 +264,7 @@ async def _event_data(response: http.Response) -> AsyncGenerator[str]:
         start = bytearray()
         async for chunk in chunks:
             start += chunk
-            if len(start) > len(_BOM) and start.removeprefix(_BOM).strip():
+            if len(start) > _MAX_START_BYTES or (len(start) > len(_BOM) and start.removeprefix(_BOM).strip()):
                 break
         if start.removeprefix(_BOM).lstrip().startswith((b"{", b"[")):
             yield (await _read_rest(chunks, MAX_EVENT_BYTES, bytes(start))).decode("utf-8-sig", errors="replace")
