@@ -90,7 +90,6 @@ async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(clien
         names.OPERATION: "chat",
         names.PROVIDER: "scripted",
         names.REQUEST_MODEL: "scripted:model",
-        names.REQUEST_TEMPERATURE: 0.3,
         names.REQUEST_MAX_TOKENS: 16_384,
         names.FINISH_REASONS: ["tool_calls"],
         names.INPUT_TOKENS: 100,

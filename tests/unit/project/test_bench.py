@@ -28,7 +28,10 @@ def test_no_measure_is_registered_twice() -> None:
 
 def test_documents_name_existing_measures() -> None:
     said = {
-        letter for file in DOCUMENTS for only in re.findall(r"--only ([a-z,]+)", file.read_text()) for letter in only
+        letter
+        for file in DOCUMENTS
+        for only in re.findall(r"bench --only ([a-z,]+)", file.read_text())
+        for letter in only
     }
     assert said - {","} <= MEASURES.keys()
 
