@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import pytest
 from temporalio.api.enums.v1 import EventType
@@ -289,12 +290,13 @@ def visitor_of_tenant(tenant: str) -> Callable[[Doors, object], Visitor]:
 async def test_a_viewer_of_another_tenant_gets_nothing_of_a_run(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    elsewhere = f"south-{uuid4()}"  # without runs of other tests
     async with a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=FACTS) as loop:
         run = await loop.start({"task": "pay", "tenant": "north"})
         await wait_for_held_calls(run)
         got: dict[str, Viewer] = {}
         async with a_console(client, loop.task_queue) as console:
-            for tenant in ("north", "south"):
+            for tenant in ("north", elsewhere):
                 monkeypatch.setattr(Doors, "visitor", visitor_of_tenant(tenant))
                 async with viewing(console, "runs", "inbox", f"run:{run.id}") as got[tenant]:
                     await got[tenant].until(lambda each: each.of("list") and each.of("inbox"))
@@ -303,7 +305,7 @@ async def test_a_viewer_of_another_tenant_gets_nothing_of_a_run(
 
     assert run.id in str(got["north"].of("list"))
     assert run.id in str(got["north"].of("inbox"))
-    south = got["south"]
+    south = got[elsewhere]
     assert south.of("resync") == [{"topics": [f"run:{run.id}"]}]
     assert run.id not in str([each.data for each in south.got if each.event != "resync"])
     assert south.of("list")[0]["counts"]["all"] == 0
