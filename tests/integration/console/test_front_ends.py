@@ -35,7 +35,7 @@ from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from tests.support.console import Served, a_console
-from tests.support.hold import Hold
+from tests.support.hold import Hold, wait_until
 from tests.support.model.goals import SteadyModel
 from tests.support.parts.front_ends import front_end_path, front_ends
 from tests.support.runs.approvals import Asks
@@ -609,8 +609,14 @@ async def test_a_turn_that_was_never_sent_does_not_exist(stage: Stage) -> None:
     sdk = stage.openai()
     first = await sdk.responses.create(model="default", input="hello")
     later = first.id.removesuffix("1") + "2"
-    session = stage.console.console.client.get_workflow_handle(first.id.removeprefix("resp_").removesuffix(".1"))
+    own = stage.console.console.client
+    session = own.get_workflow_handle(first.id.removeprefix("resp_").removesuffix(".1"))
     await session.signal("send", {"text": "", "message_id": "refused"})
+
+    async def is_refused() -> bool:
+        return "InterventionRefused" in [entry.event async for entry in read_journal(own, session.id)]
+
+    await wait_until(is_refused)
     for stream in (False, True):
         with pytest.raises(openai.NotFoundError):
             await sdk.responses.retrieve(later, stream=cast("Any", stream))
