@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 from asyncio.subprocess import DEVNULL, PIPE
@@ -124,21 +125,29 @@ async def process_channel() -> AsyncGenerator[ProcessChannel]:
             writer.transport.abort()
 
 
+def limit_this_process(memory_bytes: int, work_s: float | None = None) -> None:
+    """Bound the memory of a child that reads hostile data, and its processor time, after which a signal ends it."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    if work_s is not None:
+        signal.setitimer(signal.ITIMER_PROF, work_s)  # its signal ends a process that does not handle it
+
+
 async def child_output(module: str, data: bytes, timeout_s: float | None = None) -> bytes:
-    """Run `main` of one of our modules on `data`, and return its output, or nothing if it fails or its limits end it.
+    """Run `main` of one of our modules on `data`, and return its output.
 
-    The process has an empty environment, and ends with this call.
-
-    Raises:
-        TimeoutError: It took longer than `timeout_s`.
+    Nothing is returned if it fails, its limits end it, or it takes longer than `timeout_s`. The process has an empty
+    environment, and ends with this call.
     """
     program = held_program(module)
     process = await asyncio.create_subprocess_exec(
         *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)
     )
+    output = b""
     try:
-        async with asyncio.timeout(timeout_s):
-            output, _ = await process.communicate(data)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                output, _ = await process.communicate(data)
     finally:
         if process.returncode is None:
             process.kill()

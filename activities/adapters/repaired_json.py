@@ -5,14 +5,12 @@ Activities do this, never a workflow, because histories outlive the versions of 
 
 import json
 import re
-import resource
-import signal
 import sys
 from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.process_streams import child_output
+from orga.activities.adapters.process_streams import child_output, limit_this_process
 from orga.workflows.types.json_text import as_objects, find_json_object
 
 MAX_CHARS = 20_000
@@ -39,7 +37,7 @@ async def repaired_json(text: str) -> str:
     try:
         found = await child_output(__name__, body.encode(errors="replace"), _TIMEOUT_S)
         return _single_object(json.loads(found))
-    except (ValueError, RecursionError, TimeoutError):
+    except (ValueError, RecursionError):
         return ""
 
 
@@ -86,9 +84,7 @@ def main() -> None:
     """
     from json_repair import repair_json
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    signal.setitimer(signal.ITIMER_PROF, _WORK_S)  # its signal ends a process that does not handle it
+    limit_this_process(_MEMORY_BYTES, _WORK_S)
     text = f"[{sys.stdin.buffer.read().decode()}\n]"
     found = repair_json(text, return_objects=True, skip_json_loads=True, strict=True)
     sys.stdout.write(json.dumps(found))

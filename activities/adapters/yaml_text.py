@@ -4,12 +4,10 @@ The parser can crash on a deeply nested text, and aliases can unfold to any size
 """
 
 import json
-import resource
-import signal
 import sys
 from typing import Any
 
-from orga.activities.adapters.process_streams import child_output
+from orga.activities.adapters.process_streams import child_output, limit_this_process
 
 _TIMEOUT_S = 60.0
 _WORK_S = 20.0
@@ -24,10 +22,7 @@ async def read_yaml(data: bytes) -> Any:
     Raises:
         ValueError: It is no YAML, or too complex.
     """
-    try:
-        output = await child_output(__name__, data, _TIMEOUT_S)
-    except TimeoutError:
-        output = b""
+    output = await child_output(__name__, data, _TIMEOUT_S)
     if not output:
         raise ValueError("it is no valid YAML, or too complex to read")
     found = json.loads(output)
@@ -41,9 +36,7 @@ def main() -> None:
     import yaml
 
     library: Any = yaml
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    signal.setitimer(signal.ITIMER_PROF, _WORK_S)  # its signal ends a process that does not handle it
+    limit_this_process(_MEMORY_BYTES, _WORK_S)
     loader = library.CSafeLoader
     resolvers: dict[str, Any] = loader.yaml_implicit_resolvers
     for first, known in resolvers.items():

@@ -7,7 +7,6 @@ that is killed when it has used up its time or its memory.
 import atexit
 import json
 import os
-import resource
 import select
 import signal
 import struct
@@ -22,6 +21,7 @@ from urllib.parse import unquote
 
 from jsonschema_rs import ReferencingError, RegexOptions, ValidationError, Validator, validator_cls_for
 
+from orga.activities.adapters.process_streams import limit_this_process
 from orga.activities.threads import Threads
 from orga.child import held_program
 from orga.workflows.types.json_text import inner_values
@@ -132,8 +132,7 @@ def _check_errors(schema: str, value: str | None) -> list[str]:
 def main() -> None:  # the program of the process
     """Answer checks one at a time until the worker closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but the worker decides when it ends
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    limit_this_process(MEMORY_BYTES)
     while head := sys.stdin.buffer.read(_LENGTH.size):
         schema, value = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
         signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not handle it

@@ -1,14 +1,12 @@
 """Extracts the text of a PDF document, page by page. As a program, it reads a PDF and writes JSON."""
 
 import json
-import resource
-import signal
 import sys
 import time
 from dataclasses import dataclass
 from io import BytesIO
 
-from orga.activities.adapters.process_streams import child_output
+from orga.activities.adapters.process_streams import child_output, limit_this_process
 
 PDF_SIGNATURE = b"%PDF"
 MAX_PDF_BYTES = 16 * 1024 * 1024
@@ -49,10 +47,7 @@ async def pdf_text(data: bytes) -> PdfText:
     """
     if len(data) > MAX_PDF_BYTES:
         raise UnreadablePdf(f"it is a PDF of more than {MAX_PDF_BYTES // 1024:,} KiB; split it")
-    try:
-        output = await child_output(__name__, data, _TIMEOUT_S)
-    except TimeoutError:
-        output = b""
+    output = await child_output(__name__, data, _TIMEOUT_S)
     if not output:
         raise UnreadablePdf("it is a damaged PDF, or too complex to read; print it into a new one")
     pages, total = json.loads(output)
@@ -67,9 +62,7 @@ def main() -> None:
     """Read a PDF from standard input and write its pages' texts and their number, -1 if it needs a password."""
     from pypdf import PdfReader
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    signal.setitimer(signal.ITIMER_PROF, _LAST_WORK_S)  # its signal ends a process that does not handle it
+    limit_this_process(_MEMORY_BYTES, _LAST_WORK_S)
     reader = PdfReader(BytesIO(sys.stdin.buffer.read()))
     if reader.is_encrypted and not reader.decrypt(""):
         sys.stdout.write(json.dumps([[], -1]))
