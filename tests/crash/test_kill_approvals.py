@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from temporalio.client import Client
@@ -14,17 +14,16 @@ from tests.support.crash.stage import (
     PATIENCE,
     Case,
     Happens,
-    Outcome,
     Outcomes,
     Stage,
+    are_sent,
+    comparable_journal,
     dying_at,
     outcome_of,
     play_all,
 )
 from tests.support.crash.worker import Backstage
 from tests.support.runs.questions import send_update, wait_for_note, wait_for_question
-
-OF_ONE_RUN = {"id", "approval_id", "expires_at"}
 
 
 def troupe(backstage: Backstage) -> list[FakeTool]:
@@ -40,15 +39,10 @@ def decides_held_call(update: str) -> Happens:
         decision = {"approval_id": call["id"], "approver": "ada", "reason": "so it is"}
         async with stage.without_worker():
             sent = asyncio.create_task(send_update(stage.handle, update, decision))
-            await stage.until(lambda: is_there(stage, sent))
+            await stage.until(lambda: are_sent(stage, sent))
         await sent
 
     return happens
-
-
-async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
-    """Return whether the server has an update. Without a worker it waits, together with a workflow task."""
-    return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
 def held_call_case(update: str) -> dict[str, Any]:
@@ -74,18 +68,6 @@ CASES: dict[str, Case] = {
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     return await play_all(client, CASES, tmp_path_factory.mktemp)
-
-
-def comparable_journal(outcome: Outcome) -> list[Any]:
-    """Return the journal without what differs between runs: times, and ids that are bound to the run."""
-    return [(event, iteration, _of_any_run(data)) for event, iteration, data in outcome.journal]
-
-
-def _of_any_run(value: Any) -> Any:
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value).items()
-        return {key: _of_any_run(inner) for key, inner in pairs if key not in OF_ONE_RUN}
-    return value
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "," in case])

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from temporalio.client import Client
@@ -16,9 +16,10 @@ from tests.support.crash.stage import (
     PATIENCE,
     Case,
     Happens,
-    Outcome,
     Outcomes,
     Stage,
+    are_sent,
+    comparable_journal,
     dying_at,
     outcome_of,
     play_all,
@@ -26,8 +27,6 @@ from tests.support.crash.stage import (
 from tests.support.crash.worker import Backstage
 from tests.support.runs.deferred import completion
 from tests.support.runs.questions import send_update, wait_for_question
-
-OF_ONE_RUN = {"id", "idempotency_key", "expires_at"}
 
 
 def troupe(backstage: Backstage) -> Sequence[Tool]:
@@ -43,7 +42,7 @@ def completes(*ends: dict[str, Any]) -> Happens:
         await stage.until(lambda: _is_started(stage))  # it waits from the beginning of the start
         async with stage.without_worker():
             sent = [asyncio.create_task(_sent(stage, completion(wait, **end))) for end in ends]
-            await stage.until(lambda: _are_there(stage, sent))
+            await stage.until(lambda: are_sent(stage, *sent))
         await asyncio.gather(*sent)
 
     return happens
@@ -60,12 +59,6 @@ async def _is_started(stage: Stage) -> bool:
 
 async def _sent(stage: Stage, given: dict[str, Any]) -> None:
     await send_update(stage.handle, "complete_tool_call", given)
-
-
-async def _are_there(stage: Stage, sent: Sequence[asyncio.Task[Any]]) -> bool:
-    """Return whether the server has the updates. Without a worker they wait, together with a workflow task."""
-    is_done = all(each.done() for each in sent)
-    return is_done or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
 def case(*ends: dict[str, Any]) -> dict[str, Any]:
@@ -91,18 +84,6 @@ CASES: dict[str, Case] = {
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     return await play_all(client, CASES, tmp_path_factory.mktemp)
-
-
-def comparable_journal(outcome: Outcome) -> list[Any]:
-    """Return the journal without what differs between runs: times, and ids that are bound to the run."""
-    return [(event, iteration, _of_any_run(data)) for event, iteration, data in outcome.journal]
-
-
-def _of_any_run(value: Any) -> Any:
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value).items()
-        return {key: _of_any_run(inner) for key, inner in pairs if key not in OF_ONE_RUN}
-    return value
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "," in case])

@@ -18,6 +18,7 @@ from tests.support.crash.stage import (
     Happens,
     Outcomes,
     Stage,
+    are_sent,
     dying_at,
     outcome_of,
     play_all,
@@ -50,15 +51,10 @@ def answers_question(update: str, **given: Any) -> Happens:
         answer = {"escalation_id": wait["wait_id"], **given} if update == "resolve_escalation" else given
         async with stage.without_worker():
             sent = asyncio.create_task(send_update(stage.handle, update, answer))
-            await stage.until(lambda: is_there(stage, sent))
+            await stage.until(lambda: are_sent(stage, sent))
         await sent
 
     return happens
-
-
-async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
-    """Return whether the server has an update. Without a worker it waits, together with a workflow task."""
-    return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
 def question_case(update: str, plan: str, config: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:

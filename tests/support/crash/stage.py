@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import chain, repeat
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from temporalio.client import Client, WorkflowHandle
 
@@ -232,3 +232,25 @@ class Stage:
         remembers = "knowledge" in case.config
         known = (address, self._folder.name, effects, case.roll_over_events, fate, case.cast, case.notify)
         return CrashWorker(*known, remembers=remembers)
+
+
+ONE_RUN_KEYS = {"id", "approval_id", "idempotency_key", "expires_at"}
+"""Keys of a journal whose values are bound to one run or its time."""
+
+
+def comparable_journal(outcome: Outcome) -> list[Any]:
+    """Return the journal without what differs between runs: times, and ids that are bound to the run."""
+    return [(event, iteration, _of_any_run(data)) for event, iteration, data in outcome.journal]
+
+
+def _of_any_run(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {key: _of_any_run(inner) for key, inner in pairs if key not in ONE_RUN_KEYS}
+    return value
+
+
+async def are_sent(stage: Stage, *sent: asyncio.Task[Any]) -> bool:
+    """Return whether the server has the updates. Without a worker they wait, together with a workflow task."""
+    is_done = all(each.done() for each in sent)
+    return is_done or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
