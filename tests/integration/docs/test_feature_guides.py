@@ -7,11 +7,11 @@ import pytest
 from tests.support.programs.orga_command import ROOT, an_orga
 
 
-def python_of(document: str) -> str:
-    """Return the first Python block of a guide."""
-    found = re.search(r"^```python\n(.*?)^```", (ROOT / "docs" / document).read_text(), re.DOTALL | re.MULTILINE)
+def python_of(document: str) -> list[str]:
+    """Return the Python blocks of a guide."""
+    found = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / document).read_text(), re.DOTALL | re.MULTILINE)
     assert found
-    return found[1]
+    return found
 
 
 async def test_the_guide_of_structured_output(
@@ -24,14 +24,16 @@ async def test_the_guide_of_structured_output(
     monkeypatch.chdir(folder)
     with orga.started("worker") as worker:
         worker.line("polls task queue")
-        await run_example("structured-output.md")
+        for block in python_of("structured-output.md"):
+            await run_example(block)
     orga("server", "--stop")
-    assert "max_attempts" in capsys.readouterr().out
+    in_json, as_type = capsys.readouterr().out.split("answer=")
+    assert ("max_attempts" in in_json, "max_attempts" in as_type) == (True, True)
 
 
-async def run_example(document: str) -> None:
-    """Run the first Python block of a guide, which uses await."""
-    body = "".join(f"    {line}\n" for line in python_of(document).splitlines())
+async def run_example(block: str) -> None:
+    """Run a Python block of a guide, which uses await."""
+    body = "".join(f"    {line}\n" for line in block.splitlines())
     namespace: dict[str, object] = {}
     exec(f"async def example():\n{body}", namespace)
     await namespace["example"]()  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
@@ -50,7 +52,7 @@ async def test_the_guide_of_settings(
     assert command
     with orga.started("worker") as worker:
         worker.line("polls task queue")
-        await run_example("settings.md")
+        await run_example(python_of("settings.md")[0])
         shown = orga(*command[1].split())
         checked = orga("doctor")
         orga("run", "How are retries configured?", "--id", "r")
@@ -66,6 +68,6 @@ async def test_the_guide_of_settings(
 
 def test_the_guide_of_tool_profiles() -> None:
     namespace: dict[str, object] = {}
-    exec(python_of("tool-profiles.md"), namespace)
+    exec(python_of("tool-profiles.md")[0], namespace)
     config = namespace["run_input"]["config"]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
     assert config["tool_profile"]["include"] == ("read_*", "search_*")

@@ -191,13 +191,20 @@ def test_the_guide_shows_the_example_which_answers(client: Client, tmp_path: Pat
     shown = PYTHON.findall((ROOT / "docs" / "own-parts.md").read_text())
     assert [block for block in shown if block not in code and "check_" not in block] == []
     assert len(shown) == 7
-    done = subprocess.run(
-        [sys.executable, "app.py", "What is a lamp?"],
-        cwd=here.folder,
-        env={**here.env, "TEMPORAL_ADDRESS": client.service_client.config.target_host},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
+    (here.folder / "checks.py").write_text(
+        f"import asyncio\n{shown[-1]}\nasyncio.run(test_our_parts())\nprint('passed')"
     )
-    assert done.stdout.strip() == "A lamp is a source of light.", done.stderr
+    for arguments, printed in (
+        (["app.py", "What is a lamp?"], "A lamp is a source of light."),
+        (["checks.py"], "passed"),
+    ):
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=here.folder,
+            env={**here.env, "TEMPORAL_ADDRESS": client.service_client.config.target_host},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.stdout.strip() == printed, done.stderr
