@@ -217,7 +217,7 @@ class _Asked:
     turn: int
     request: Request
     body: dict[str, Any]
-    """What the client asks for, if this request does."""
+    """The body of a request that asks for a response. Empty for other requests."""
 
     async def past(self) -> list[JournalEntry]:
         """Return the journal of the session. Raise Problem if it never got the message of this turn."""

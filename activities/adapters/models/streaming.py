@@ -181,7 +181,7 @@ class StreamingProvider:
         self._dialects: dict[tuple[str, str], Dialect] = {}
         self._thinking = ThinkingMemory()
         self._reported: set[str] = set()
-        """What was logged about settings."""
+        """Messages about settings that were logged already."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply. Pass each piece of its text to `on_text` as it streams in.

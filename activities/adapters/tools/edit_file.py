@@ -221,7 +221,7 @@ class _NormalisedText:
         self._original = original
         self.data = original.replace(b"\r\n", b"\n")
         self._shifted = [found.start() - index for index, found in enumerate(re.finditer(b"\r\n", original))]
-        r"""Where a `\n` of `data` is `\r\n` in the file."""
+        r"""Offsets in `data` of each `\n` that is `\r\n` in the file."""
 
     def occurrences(self, wanted: bytes, step: int) -> Iterator[int]:
         """Yield the offsets of a text. The search goes on `step` bytes after each."""
