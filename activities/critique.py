@@ -19,7 +19,7 @@ from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
 from orga.workflows.types.conversation import is_dropped_last, latest_turn
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited_text
 

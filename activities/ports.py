@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.model_settings import NO_SETTINGS, ModelSettings
+from orga.workflows.types.models.call_settings import NO_SETTINGS, ModelSettings
 from orga.workflows.types.past import ForkInput, GoalForkInput
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -93,7 +93,7 @@ class Review:
     scores: Mapping[str, float]
     """From 0 (fails) to 1, for each dimension of the critic's rubric."""
     feedback: str = ""
-    """What has to change. The agent reads it if the work does not pass."""
+    """The changes that the work needs. The agent reads them if it does not pass."""
 
 
 class CodeCritic(Protocol):

@@ -18,10 +18,10 @@ from orga.activities.ports import (
 from orga.workflows.types.agents import Critic, Dimension
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from orga.workflows.types.usage import Usage
 
 __all__ = [
     "ApprovalTerms",

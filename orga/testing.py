@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from orga.client.testing.replay import ReplayDiffers, replay
     from orga.client.testing.script import ScriptedModel, ScriptExhausted, answers, calls, scripted, together
-    from orga.workflows.types.usage import Usage
+    from orga.workflows.types.models.usage import Usage
 
 __all__ = [
     "AtWork",
@@ -89,7 +89,7 @@ _NAMES_BY_MODULE = {
 _MODULES = {name: f"{_PACKAGE}.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names} | {
     "ModelError": "orga.activities.ports",
     "ModelRequest": "orga.activities.ports",
-    "Usage": "orga.workflows.types.usage",
+    "Usage": "orga.workflows.types.models.usage",
 }
 
 

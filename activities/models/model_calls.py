@@ -16,9 +16,9 @@ from orga.activities.spans import model_span
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.models.tiers import FailedOver
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clean_text, one_line
-from orga.workflows.types.tiers import FailedOver
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
 
 OUT_OF_QUOTA = "OutOfQuota"

@@ -10,7 +10,7 @@ from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelContext, ModelRequest, RunKey
 from orga.workflows.types.context import DigestMismatch, ReasonRequest
 from orga.workflows.types.conversation import messages_as_sent
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.names import GOAL_PROMPTS
 from orga.workflows.types.text import DELIMITER_MEANING
 

@@ -17,9 +17,9 @@ from orga.client.workers.parts import Parts
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
-from orga.workflows.types.usage import Usage
 
 TASK_QUEUE = "bench-busy"
 READING = 16

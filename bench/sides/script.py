@@ -5,7 +5,7 @@ from itertools import count
 
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.usage import Usage
+from orga.workflows.types.models.usage import Usage
 
 MODEL = "scripted:bench"
 TOOL = "read_file"

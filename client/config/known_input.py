@@ -10,7 +10,7 @@ from orga.client.errors import ConfigError
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
-from orga.workflows.types.providers import CODE, PROVIDERS, model_name_problem
+from orga.workflows.types.models.providers import CODE, PROVIDERS, model_name_problem
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session_input import SessionInput

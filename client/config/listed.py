@@ -9,10 +9,10 @@ from typing import Any
 from orga.client.config.known_input import RequestedNames, model_problem, models_of
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.providers import DEFAULT_PROVIDERS, PROVIDERS
+from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS
+from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from orga.workflows.types.usage import ModelPrice, Usage
 
 Environment = Mapping[str, str]
 
@@ -99,7 +99,7 @@ def model_price(model: str, held: OrgaConfig) -> ModelPrice | None:
 def _configured_models(held: OrgaConfig, env: Environment) -> Iterator[tuple[str, str]]:
     """Yield each key of the configuration that names a model, with the model."""
     from orga.activities.adapters.models.model_settings import default_model
-    from orga.workflows.types.tiers import tier_in_model_name
+    from orga.workflows.types.models.tiers import tier_in_model_name
 
     default = held.models.default or default_model(env)
     if tier_in_model_name(default) is None:

@@ -21,12 +21,12 @@ from orga.workflows.decisions.settings import size_problem
 from orga.workflows.types.goals.requests import PROMPT_NAMES
 from orga.workflows.types.input import MAX_TASK_BYTES
 from orga.workflows.types.limits import LIMITS
+from orga.workflows.types.models.providers import model_name_problem
+from orga.workflows.types.models.tiers import LOCAL_TIER, TIERS, tier_in_model_name
 from orga.workflows.types.names import GoalPromptName
-from orga.workflows.types.providers import model_name_problem
 from orga.workflows.types.record import InvalidInput, bounds_problem
 from orga.workflows.types.settings import SettingProblem
 from orga.workflows.types.text import printable_text, similar_name_hint
-from orga.workflows.types.tiers import LOCAL_TIER, TIERS, tier_in_model_name
 
 Path = tuple[str, ...]
 Values = Mapping[str, Any]

@@ -21,21 +21,21 @@ from orga.own_code import set_aside
 from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.control import ControlTerms
-from orga.workflows.types.endpoints import EndpointSettings
 from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, DeliveryKind, DeliveryName
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName, PromptTemplates
-from orga.workflows.types.model_settings import ModelSettings
-from orga.workflows.types.providers import PROVIDERS
+from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.endpoints import EndpointSettings
+from orga.workflows.types.models.providers import PROVIDERS
+from orga.workflows.types.models.tiers import GoalTiers, ModelTiers, TierName, tier_in_model_name
+from orga.workflows.types.models.usage import ModelPrice
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import CheckedInput, replace_differing_fields, replace_fields
 from orga.workflows.types.text import known_names_hint
-from orga.workflows.types.tiers import GoalTiers, ModelTiers, TierName, tier_in_model_name
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.mcp import McpServer, Variable
 from orga.workflows.types.tool_calls.sandbox import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.tool_calls.tools import NO_ARGUMENTS, Effect, ToolOptions
-from orga.workflows.types.usage import ModelPrice
 
 Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
 

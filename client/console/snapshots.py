@@ -31,9 +31,9 @@ from orga.client.runs.listing import WAIT_S
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.limits import LIMITS, Budgets
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.record import Record
 from orga.workflows.types.status import AgentResult, AgentStatus
-from orga.workflows.types.usage import UsageTotals
 
 ROUTES = Routes()
 

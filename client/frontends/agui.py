@@ -44,10 +44,10 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.runs.ids import made_version
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
-from orga.workflows.types.usage import UsageTotals
 
 if TYPE_CHECKING:
     from ag_ui.core import BaseEvent, RunAgentInput

@@ -21,8 +21,8 @@ from orga.client.journal.run_view import RunView
 from orga.client.journal.timelines import timelines_of
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.usage import UsageTotals
 
 QUIET_S, AGAIN_S = 0.2, 30.0
 """Seconds without news after which what waits is complete, because a run asks all its questions at once, and seconds

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, cast
 
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 
+from orga.workflows.types.models.usage import Usage, UsageTotals
 from orga.workflows.types.record import Record
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.usage import Usage, UsageTotals
 
 Object = dict[str, Any]
 Number = int | float

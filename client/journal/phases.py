@@ -15,9 +15,9 @@ from orga.client.journal.event_types import JournalEvent
 from orga.client.journal.run_view import RunView
 from orga.workflows.decisions.goals.replies import parsed_memory
 from orga.workflows.types.goals.requests import goal_reply_object
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tool_calls.gate import PLAN
-from orga.workflows.types.usage import Usage
 
 ASK = "ask"
 

@@ -10,8 +10,8 @@ from pydantic_core import to_json
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.workflows.decisions.conversation import MIN_ESTIMATE, estimated_message_tokens, estimated_tokens
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.text import DELIMITER_MEANING, one_line, undelimited_text
-from orga.workflows.types.usage import Usage
 
 Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
 """A reply, a failure (`ModelError`), or a function of the request."""

@@ -24,9 +24,9 @@ from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
 from orga.workflows.types.input import LoopConfig, LoopSettings
-from orga.workflows.types.providers import CODE, model_name_problem
+from orga.workflows.types.models.providers import CODE, model_name_problem
+from orga.workflows.types.models.tiers import TIER_PREFIX
 from orga.workflows.types.record import validation_problems
-from orga.workflows.types.tiers import TIER_PREFIX
 from orga.workflows.types.tool_calls.decision import CheckedDecision
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.mcp import McpServer

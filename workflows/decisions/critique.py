@@ -20,11 +20,11 @@ from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip, delimited_text
 from orga.workflows.types.tool_calls.recovery import Outcome
-from orga.workflows.types.usage import Usage
 
 
 def review_subject(critic: Critic, call: ToolCall) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from orga.workflows.types.control import Stop
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
 from orga.workflows.types.limits import LIMITS, BudgetExtension, Budgets, SentExtension
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.model_settings import Effort
+from orga.workflows.types.models.call_settings import Effort
 from orga.workflows.types.questions import Question, ShownQuestion
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.state import AgentState

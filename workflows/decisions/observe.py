@@ -22,11 +22,11 @@ from orga.workflows.types.control import StopReason
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply
+from orga.workflows.types.models.usage import ToolCallCounts
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome
-from orga.workflows.types.usage import ToolCallCounts
 
 MAX_REPAIRS_IN_A_ROW = 2
 """Unusable replies in a row that get feedback. One more ends the run as `error`."""

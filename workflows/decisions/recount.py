@@ -15,6 +15,7 @@ from orga.workflows.types.context import (
 )
 from orga.workflows.types.conversation import knowledge_message, summary_message
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.names import PLANNED_MODEL, PROMPT_ACTIVITIES, READ_PAST
 from orga.workflows.types.recall import RecalledContext
 from orga.workflows.types.sessions.session import SessionState
@@ -25,7 +26,6 @@ from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.gate import Verdicts
 from orga.workflows.types.tool_calls.recovery import tool_message
 from orga.workflows.types.tool_calls.tools import ToolOutput
-from orga.workflows.types.usage import UsageTotals
 
 
 class ContextFold:

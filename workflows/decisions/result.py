@@ -14,6 +14,7 @@ from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.record import Record, parse_record
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
@@ -21,7 +22,6 @@ from orga.workflows.types.text import clip, markdown_code, one_line
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.gate import PLAN, GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 SHOWN_CHARS = 300
 

@@ -21,12 +21,12 @@ from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, FIRST_CALLS_SHOWN, OPEN_CIRCUITS, TENANT
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Verdict
-from orga.workflows.types.usage import UsageTotals
 
 
 def count_notes(notes: tuple[Note, ...]) -> None:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.input import LoopConfig, Name
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.record import CheckedInput, replace_differing_fields, replace_fields
 from orga.workflows.types.tool_calls.decision import CheckedDecision, DecisionName
 from orga.workflows.types.tool_calls.delegation import Delegate

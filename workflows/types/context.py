@@ -12,7 +12,7 @@ from typing import Any, Self
 from pydantic import BaseModel, model_serializer, model_validator
 
 from orga.workflows.types.messages import Message, Ranges, messages_without, shortened_message, with_masks
-from orga.workflows.types.model_settings import Effort
+from orga.workflows.types.models.call_settings import Effort
 from orga.workflows.types.record import Record, replace_fields
 
 EMPTY_DIGEST = ""

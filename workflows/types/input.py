@@ -26,7 +26,7 @@ from orga.workflows.types import limits
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.knowledge import DEFAULT_RECALLED, DEFAULT_THRESHOLD
 from orga.workflows.types.messages import Message, Role
-from orga.workflows.types.model_settings import Effort, ModelSettings
+from orga.workflows.types.models.call_settings import Effort, ModelSettings
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, check_input, replace_fields
 from orga.workflows.types.text import LinearPattern

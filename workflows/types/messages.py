@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types import parts as of_parts
+from orga.workflows.types.models.tiers import FailedOver
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.parts import Block, Parts, ResultPart, ToolCall
 from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clip
-from orga.workflows.types.tiers import FailedOver
-from orga.workflows.types.usage import Usage
 
 Role = Literal["system", "user", "assistant", "tool"]
 

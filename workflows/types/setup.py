@@ -10,10 +10,10 @@ from orga.workflows.types.goals.requests import PromptTemplates
 from orga.workflows.types.input import FORMER_TEMPERATURE, LoopConfig, Workplace
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.model_settings import NO_SETTINGS, ModelSettings
+from orga.workflows.types.models.call_settings import NO_SETTINGS, ModelSettings
+from orga.workflows.types.models.tiers import RUN_TIER, Tier
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.tiers import RUN_TIER, Tier
 from orga.workflows.types.tool_calls.decision import GroundedDecision
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.tools import ToolSpec

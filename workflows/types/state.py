@@ -8,6 +8,7 @@ from orga.workflows.types.control import Control, ControlTerms
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput
 from orga.workflows.types.questions import NotifyEvent, QuestionKind
 from orga.workflows.types.recall import Recollection
@@ -17,7 +18,6 @@ from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.decision import Decided, GroundedDecision
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, Step
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 
 class TaskChanges(TypedDict, total=False):
@@ -94,7 +94,7 @@ class Dialogue(Record):
     repairs: int = 0
     """Unusable replies in a row."""
     thinking_cuts: int = 0
-    """What is done about replies that are only thinking: 1 gives the next reply twice the room, 2 gives it four times
+    """The step against replies that are only thinking: 1 gives the next reply twice the room, 2 gives it four times
     the room and low effort, 3 turns thinking off. 0 after any other reply.
     """
     critiques: dict[str, int] = {}

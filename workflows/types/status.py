@@ -10,15 +10,15 @@ from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.limits import Budgets
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.models.tiers import Tier
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, replace_fields, validation_problems
 from orga.workflows.types.text import one_line
-from orga.workflows.types.tiers import Tier
 from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.recovery import DeadLetter
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 
 class Termination(Record):

@@ -9,9 +9,9 @@ from orga.activities.adapters.problem import FileProblem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY, Channel
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.models.tiers import LOCAL_TIER, TIER_PREFIX
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.text import known_names_hint
-from orga.workflows.types.tiers import LOCAL_TIER, TIER_PREFIX
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, tool_needing
 from orga.workflows.types.tool_calls.tools import ToolSpec, matches_any_glob

@@ -28,11 +28,11 @@ from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.requests import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.limits import Ceiling
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.tiers import LOCAL_TIER, GoalTiers, ModelTiers, TierName
 from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.text import known_names_hint
-from orga.workflows.types.tiers import LOCAL_TIER, GoalTiers, ModelTiers, TierName
 from orga.workflows.types.tool_calls.gate import is_same_policy, policy_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 

@@ -6,10 +6,8 @@ from types import MappingProxyType
 
 from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 from orga.workflows.types.agents import AgentConfig, ModelAsker
-from orga.workflows.types.model_settings import ModelSettings
-from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.text import known_names_hint
-from orga.workflows.types.tiers import (
+from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.tiers import (
     LOCAL_TIER,
     RUN_TIER,
     TIER_PREFIX,
@@ -20,6 +18,8 @@ from orga.workflows.types.tiers import (
     TierName,
     tier_in_model_name,
 )
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.text import known_names_hint
 
 NO_TIERS = ModelTiers()
 NO_GOAL_TIERS = GoalTiers()

@@ -20,7 +20,7 @@ from orga.activities.adapters.models.thinking import (
 )
 from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.json_text import FINAL_ANSWER
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 
 MAX_LESSONS = 5
 """Refusals that one call may learn from before it fails. Refusals of single tools do not count."""

@@ -15,8 +15,8 @@ from orga.activities.adapters import http
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed_chunks
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.endpoints import DEFAULT_ENDPOINT, EndpointSettings
 from orga.workflows.types.json_text import as_object, as_objects, as_text
+from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings
 from orga.workflows.types.text import clean_json
 
 

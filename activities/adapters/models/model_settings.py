@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.workflows.types.endpoints import DEFAULT_ENDPOINT, EndpointSettings
-from orga.workflows.types.providers import DEFAULT_PROVIDERS, PROVIDERS, Provider
+from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings
+from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS, Provider
 
 
 class ModelNotConfigured(ValueError):

@@ -12,7 +12,7 @@ from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, fruga
 from orga.activities.adapters.models.wire import StreamReader
 from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import FinishReason, Reply
-from orga.workflows.types.usage import Usage
+from orga.workflows.types.models.usage import Usage
 
 _TEXTS = ("text", "summary")
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.providers import PROVIDERS, Provider
-from orga.workflows.types.usage import ModelPrice, Usage
+from orga.workflows.types.models.providers import PROVIDERS, Provider
+from orga.workflows.types.models.usage import ModelPrice, Usage
 
 _ASSUMED_PRICE = ModelPrice(input=15, output=75)
 """The price of an unknown model without a bill: that of the most expensive one, so that a dollar limit works."""

@@ -21,11 +21,11 @@ from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.thinking import chat_thinking
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
-from orga.workflows.types.endpoints import DEFAULT_ENDPOINT, EndpointSettings
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.providers import CODE, PROVIDERS, model_name_problem
+from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings
+from orga.workflows.types.models.providers import CODE, PROVIDERS, model_name_problem
+from orga.workflows.types.models.usage import ModelPrice
 from orga.workflows.types.text import one_line
-from orga.workflows.types.usage import ModelPrice
 
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 

@@ -13,9 +13,9 @@ from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, request_byt
 from orga.activities.ports import ModelRequest, ThinkingListener
 from orga.workflows.types.json_text import has_unique_keys
 from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.parts import BETWEEN_TEXTS, Block, OpaquePart, Part, Parts, ThinkingPart, text_part
 from orga.workflows.types.text import clean_json, clean_text
-from orga.workflows.types.usage import Usage
 
 _TEXT_FIELDS = {
     "thinking": "thinking",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from orga.workflows.types.model_settings import Effort, ModelSettings
+from orga.workflows.types.models.call_settings import Effort, ModelSettings
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """All levels of effort that providers know, in order. Runs use some of them."""
@@ -113,7 +113,7 @@ def accepted_thinking(
 
 @dataclass(frozen=True)
 class ThinkingWire:
-    """How one provider is told how much to think."""
+    """The fields by which one provider takes the amount of thinking."""
 
     fields: Callable[[SentThinking], dict[str, Any]]
     """Returns the fields of the body. It is not called if nothing is sent."""

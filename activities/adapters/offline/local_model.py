@@ -13,8 +13,8 @@ from orga.activities.adapters.offline import local_engine as engine
 from orga.activities.ports import ModelError, ModelRequest, ToolChoice
 from orga.workflows.types.json_text import as_object, as_text, has_unique_keys
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from orga.workflows.types.usage import Usage
 
 STRING_LIMIT = 200
 """Characters of one string."""

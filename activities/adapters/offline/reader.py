@@ -24,10 +24,10 @@ from orga.activities.ports import ModelRequest
 from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL
 from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.recall import CONTEXT_BLOCK
 from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from orga.workflows.types.usage import Usage
 
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
 MAX_CALLS, MAX_PARALLEL_CALLS = 6, 3  # tool calls for one question, and in one turn

@@ -10,12 +10,12 @@ from orga.client.journal.event_types import JournalEvent
 from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import EVENT_PHASES, ViewedEntry, is_paused_after
 from orga.workflows.types.limits import Budgets
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.names import OWN_ACTIVITIES, PROMPT_ACTIVITIES
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.sessions.session_result import SessionStatus
 from orga.workflows.types.status import AgentStatus
 from orga.workflows.types.tool_calls.delegation import Child
-from orga.workflows.types.usage import UsageTotals
 
 
 @dataclass(frozen=True)

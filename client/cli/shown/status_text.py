@@ -17,11 +17,11 @@ from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.result import call_counts_text, call_summary, usage_text
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.limits import LIMITS, Budgets
+from orga.workflows.types.models.tiers import Tier
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.sessions.session_result import SessionStatus, TurnResult
 from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.text import full_field_text
-from orga.workflows.types.tiers import Tier
 from orga.workflows.types.tool_calls.delegation import Child
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError, OrgaError
 from orga.client.server.endpoint import ServerUnavailable
-from orga.workflows.types.providers import DEFAULT_PROVIDERS
+from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
 
 if TYPE_CHECKING:
     from orga.workflows.types.agents import AgentConfig

@@ -17,7 +17,7 @@ from orga.client.config.trust.risks import WIDE, Key, Risk, UserSettings, reads_
 from orga.client.errors import ConfigError
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import read_table, server_home, write_table
-from orga.workflows.types.providers import DEFAULT_PROVIDERS
+from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.text import escaped_line
 
 

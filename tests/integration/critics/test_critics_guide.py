@@ -11,7 +11,7 @@ from orga.client.config.file import load_config
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from tests.support.programs.orga_command import ROOT
 from tests.support.runs.critics import evaluations
 from tests.support.runs.loop import a_loop

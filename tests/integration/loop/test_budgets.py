@@ -7,7 +7,7 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.usage import ModelPrice
+from orga.workflows.types.models.usage import ModelPrice
 from tests.support.hold import Hold, wait_for_event, wait_until
 from tests.support.model.chat_server import Calls, chat_server
 from tests.support.model.named import Named

@@ -15,8 +15,8 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import estimated_bytes, message_size
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from orga.workflows.types.usage import Usage
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 
 SOON = WORKER_FACTS.model_copy(update={"roll_over_bytes": 500_000})

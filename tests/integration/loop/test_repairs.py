@@ -8,7 +8,7 @@ from temporalio.client import Client
 from orga.activities.adapters.models.reply import block_part
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.usage import Usage
+from orga.workflows.types.models.usage import Usage
 from tests.support.runs.loop import Deny, a_loop
 
 BLANK = answers("")

@@ -12,9 +12,9 @@ from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from orga.workflows.types.usage import Usage
 from tests.support.hold import Hold, wait_until
 from tests.support.runs.delegates import a_cast, agent, delegates, run_lead
 from tests.support.runs.loop import Deny, a_loop

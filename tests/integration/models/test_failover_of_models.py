@@ -16,10 +16,10 @@ from orga.client.workers.parts import Parts
 from orga.testing import FakeTool, ScriptedModel, answers
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.tiers import GoalTiers, ModelTiers
+from orga.workflows.types.models.tiers import GoalTiers, ModelTiers
+from orga.workflows.types.models.usage import ModelPrice
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.delegation import Delegate
-from orga.workflows.types.usage import ModelPrice
 from tests.support.model.chat_server import Calls, Says, chat_server
 from tests.support.model.goals import a_step, evaluation_reply, says
 from tests.support.model.refusing import NO_CREDIT, NO_QUOTA, refusing_server

@@ -9,7 +9,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.one_thread import one_thread
 

@@ -12,7 +12,7 @@ from orga.activities.adapters.offline.local_model import LocalProvider
 from orga.activities.ports import ModelError, ModelRequest
 from orga.testing import FakeTool
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.named import Named
 from tests.support.model.one_thread import one_thread

@@ -11,7 +11,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.named import Named
 from tests.support.parts.aimock import Aimock, running_aimock

@@ -9,7 +9,7 @@ from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.parts.aimock import Aimock, running_aimock
 

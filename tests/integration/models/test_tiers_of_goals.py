@@ -16,7 +16,7 @@ from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tiers import GoalTiers, ModelTiers
+from orga.workflows.types.models.tiers import GoalTiers, ModelTiers
 from orga.workflows.types.tool_calls.delegation import Delegate
 from tests.support.model.goals import PARTIAL, GoalModel, a_step, evaluation_reply, says
 from tests.support.runs.goals import EndedGoal, pursue

@@ -15,9 +15,9 @@ from orga.activities.ports import ModelError, ToolContext
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.parts import OpaquePart, TextPart, usual_parts
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from orga.workflows.types.usage import Usage
 from tests.support.runs.loop import Ran, a_loop
 
 MB = 1_000_000

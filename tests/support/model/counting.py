@@ -6,8 +6,8 @@ from orga.activities.ports import ModelError, ModelRequest
 from orga.testing import ScriptedModel
 from orga.workflows.decisions.conversation import estimated_message_tokens, frame_tokens
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.usage import Usage
 
 
 def estimate(request: ModelRequest) -> int:

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.tool_calls.recovery import OutcomeStatus, StepIteration
-from orga.workflows.types.usage import Usage
 from tests.support.scenarios.modelled_run import NAMES
 
 configs = st.builds(

@@ -8,7 +8,7 @@ from typing import Any
 from orga.workflows.decisions.recount import ContextFold, ResultRecount
 from orga.workflows.types.conversation import messages_as_sent
 from orga.workflows.types.messages import Message
-from orga.workflows.types.usage import Usage, UsageTotals
+from orga.workflows.types.models.usage import Usage, UsageTotals
 from tests.support.scenarios.played import Played
 from tests.support.scenarios.scenario import DENIED, HIDDEN, TERMINATE
 

@@ -9,9 +9,9 @@ from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.tool_calls import breakers, calls
 from orga.workflows.types.context import HashedMessages, MessageRef
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_state, at
 
 NAMES = ("look", "save")

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
-from orga.workflows.types.usage import Usage
 
 OFFERED = ("look", "save", "pay")
 DENIED, HIDDEN, UNKNOWN, FETCH, TERMINATE = "denied", "hidden", "unknown", "fetch_url", "terminate"

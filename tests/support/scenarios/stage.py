@@ -21,9 +21,9 @@ from orga.testing import FakeTool
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.status import AgentResult, AgentStatus, Happening
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
-from orga.workflows.types.usage import Usage
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_worker, check_journal, check_tasks, histories_of
 from tests.support.runs.queried import being_looked_at
 from tests.support.scenarios.people import People

@@ -9,10 +9,10 @@ from orga.workflows.types.context import ContextRef, ReasonRequest, messages_dig
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
-from orga.workflows.types.usage import UsageTotals
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 ORIGIN = "first-run"

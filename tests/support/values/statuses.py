@@ -9,8 +9,8 @@ from orga.client.cli.live.terminal import live_block
 from orga.client.cli.shown.progress import Progress
 from orga.client.journal.run_view import RunView
 from orga.workflows.types.limits import Budgets
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.status import AgentStatus, JournalEntry
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
 

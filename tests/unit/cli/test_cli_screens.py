@@ -9,13 +9,13 @@ from orga.client.cli.live.screens import PlainScreen
 from orga.client.cli.shown.progress import PendingActivity, Progress
 from orga.client.cli.shown.status_text import status_lines
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.questions import Choice, ShownQuestion
 from orga.workflows.types.sessions.session_result import SessionStatus
 from orga.workflows.types.status import Termination
 from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.recovery import DeadLetter
-from orga.workflows.types.usage import UsageTotals
 from tests.support.values.entries import A_RUN, an_entry
 from tests.support.values.statuses import NOW, a_status, progress_after, progress_text
 

@@ -22,7 +22,7 @@ from orga.client.errors import ConfigError, NoAnswer, Refused, RunEnded, RunFail
 from orga.client.journal.file import UnwritableJournal
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.control import StopReason
-from orga.workflows.types.providers import model_name_problem
+from orga.workflows.types.models.providers import model_name_problem
 from orga.workflows.types.record import InvalidInput
 
 ALL = [command for commands in COMMANDS.values() for command in commands]

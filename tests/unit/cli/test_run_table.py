@@ -11,8 +11,8 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from orga.client.cli.inspect.runs import run_table, short_ids
 from orga.client.history.converter import data_converter
 from orga.client.runs.listing import ListedRun, StatusQueries, read_task, with_details
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.status import AgentResult, AgentStatus
-from orga.workflows.types.usage import UsageTotals
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.parts.served_histories import HistoryClient
 from tests.support.values.statuses import a_status

@@ -21,7 +21,7 @@ from orga.client.config.workplace import (
 )
 from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
 from orga.workflows.types.input import Workplace, workplace_of
-from orga.workflows.types.providers import PROVIDERS
+from orga.workflows.types.models.providers import PROVIDERS
 from orga.workflows.types.setup import PrepareRequest, Setup
 from tests.support.tools.activities import Beats
 

@@ -13,8 +13,8 @@ from orga.client.frontends.agui_events import Shown
 from orga.client.frontends.responses import ResponseFold
 from orga.client.frontends.turns import CallEnded, CallMade, Over, Step, Text, TurnFold
 from orga.client.journal.events import LiveActivity
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.usage import UsageTotals
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ID = "session-1"

@@ -18,10 +18,10 @@ from orga.workflows.decisions.result import (
 )
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.text import SUMMARY_CHARS, markdown_code, one_line
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.gate import PLAN, GateRequest, Verdict
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_call, a_setup, a_spec, a_state, at
 from tests.support.values.strategies import LAW, any_calls, any_text
 

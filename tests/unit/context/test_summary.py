@@ -18,8 +18,8 @@ from orga.workflows.decisions.conversation import estimated_message_tokens
 from orga.workflows.types.conversation import summary_message
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.models.usage import Usage, UsageTotals
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.usage import Usage, UsageTotals
 from tests.support.values.core import a_call, a_setup, a_state, conversation_of, user
 from tests.support.values.turns import TASK, turn
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orga.workflows.decisions.critique import assessment, summed_usage, weighted_score
 from orga.workflows.types.agents import Critic
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.usage import Usage
+from orga.workflows.types.models.usage import Usage
 from tests.support.runs.critics import a_critic, verdict
 from tests.support.values.strategies import LAW
 

@@ -14,7 +14,7 @@ from orga.workflows.decisions.conversation import reference_and_sent
 from orga.workflows.types.agents import CritiqueRequest, verdict_schema
 from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from tests.support.runs.critics import a_critic, verdict
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user

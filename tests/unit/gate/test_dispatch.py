@@ -10,9 +10,9 @@ from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.tool_calls.dispatch import exceeds_call_budget, unstarted_outcomes, with_over_budget
 from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.models.usage import ToolCallCounts
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import Recovery
-from orga.workflows.types.usage import ToolCallCounts
 from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state
 from tests.support.values.strategies import LAW
 

@@ -22,7 +22,7 @@ from orga.workflows.decisions.goals.pursue import (
 from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.goals.pursuit import GoalState, StepState
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.usage import UsageTotals
+from orga.workflows.types.models.usage import UsageTotals
 from tests.support.values.core import a_setup, at
 from tests.support.values.goals import a_goal, a_plan_step, a_turn, all_of, planned_steps, step_outcomes
 

@@ -11,11 +11,11 @@ from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.result import agent_result
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.record import Record
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 from orga.workflows.types.tool_calls.gate import Verdict, Verdicts
 from orga.workflows.types.tool_calls.recovery import Recovery, RecoveryStrategy
-from orga.workflows.types.usage import Usage
 from tests.support.values.core import a_call, a_request, a_setup, a_spec, a_state, at, conversation_of, user
 
 SETUP = a_setup()

@@ -17,10 +17,10 @@ from orga.workflows.decisions.tool_calls.delegation import (
 )
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.limits import Ceiling
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Termination
 from orga.workflows.types.tool_calls.delegation import Child
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_setup, a_state, at
 from tests.support.values.strategies import LAW
 

@@ -12,9 +12,9 @@ from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.workers.checked import worker_report
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
-from orga.workflows.types.usage import ModelPrice, Usage
 from tests.support.model.providers import Network, a_request, chunk, message_item, response_events, stream_response
 from tests.support.values.core import a_setup
 

@@ -19,6 +19,7 @@ from orga.workflows.decisions.tool_calls.delegation import (
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.limits import Ceiling
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Termination
@@ -30,7 +31,6 @@ from orga.workflows.types.tool_calls.delegation import (
     delegate_arguments,
 )
 from orga.workflows.types.tool_calls.gate import Verdict
-from orga.workflows.types.usage import UsageTotals
 from tests.support.values.core import T0, a_setup, a_state
 from tests.support.values.strategies import LAW, texts
 from tests.unit.loop.test_ceilings import a_result

@@ -19,12 +19,12 @@ from orga.workflows.types.context import HashedMessages, messages_digest
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import OutcomeStatus
-from orga.workflows.types.usage import Usage
 from tests.support.scenarios.draws import configs, costs, proposals, stubborn, usages
 from tests.support.scenarios.modelled_run import NAMES, ModelledRun
 from tests.support.values.core import a_setup, a_spec

@@ -19,10 +19,10 @@ from orga.workflows.decisions.observe import (
 from orga.workflows.decisions.tool_calls.repeated_calls import turned_down_calls
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.models.usage import ToolCallCounts, Usage
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus
-from orga.workflows.types.usage import ToolCallCounts, Usage
 from tests.support.values.core import a_call, a_state, user
 from tests.support.values.strategies import LAW
 from tests.support.values.strategies import replies as replies_of_models

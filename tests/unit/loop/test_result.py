@@ -13,8 +13,8 @@ from orga.workflows.types.context import messages_digest
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.record import Record
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import T0, a_call, a_setup, a_state, at, user
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from orga.workflows.types.control import Control, ControlChanges
 from orga.workflows.types.conversation import ConversationChanges
 from orga.workflows.types.messages import Reply, ReplyChanges, ToolCall
+from orga.workflows.types.models.usage import MoreCalls, ToolCallCounts, Usage, UsageChanges
 from orga.workflows.types.parts import CallChanges
 from orga.workflows.types.record import Record
 from orga.workflows.types.state import (
@@ -29,7 +30,6 @@ from orga.workflows.types.state import (
     Task,
     TaskChanges,
 )
-from orga.workflows.types.usage import MoreCalls, ToolCallCounts, Usage, UsageChanges
 from tests.support.values.core import a_state
 
 ROOT = Path(__file__).parents[3]

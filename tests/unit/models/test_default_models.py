@@ -19,8 +19,8 @@ from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.model_settings import ModelSettings
-from orga.workflows.types.providers import DEFAULT_PROVIDERS, PROVIDERS
+from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model import strict
 from tests.support.model.providers import Network, a_request, chunk, message_item, response_events, stream_response

@@ -15,10 +15,10 @@ from orga.client.testing.script import Step
 from orga.testing import ScriptedModel, answers
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.tiers import RUN_TIER, FailedOver, Tier
 from orga.workflows.types.parts import ThinkingPart
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
-from orga.workflows.types.tiers import RUN_TIER, FailedOver, Tier
 from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import T0, a_request, a_setup, user

@@ -6,7 +6,7 @@ import pytest
 
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.workflows.types.messages import Message
-from orga.workflows.types.usage import Usage, UsageTotals
+from orga.workflows.types.models.usage import Usage, UsageTotals
 from tests.support.model.providers import (
     a_request,
     call_block,

@@ -19,7 +19,7 @@ from orga.workflows.decisions.conversation import reference_and_sent, with_messa
 from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.input import SLACK_S, LoopConfig
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_request, a_setup, conversation_of, request_for, user
 

@@ -18,13 +18,13 @@ from orga.workflows.types.agents import AgentConfig, Critic, Dimension
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.limits import Ceiling
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.providers import PROVIDERS
+from orga.workflows.types.models.tiers import RUN_TIER, GoalTiers, ModelTiers, Tier
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
-from orga.workflows.types.providers import PROVIDERS
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
-from orga.workflows.types.tiers import RUN_TIER, GoalTiers, ModelTiers, Tier
 from tests.support.runs.delivered import delivery_setup
 from tests.support.tools.activities import Beats
 from tests.support.values.configured import config_error_at

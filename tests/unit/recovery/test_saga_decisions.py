@@ -25,11 +25,11 @@ from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call
 from orga.workflows.decisions.tool_calls.saga import SagaCourse, saga_outcome, saga_stop_text
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.models.usage import ToolCallCounts
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.loop_tools import MAX_STEPS, SagaStep
 from orga.workflows.types.tool_calls.recovery import Outcome, Recovery, RecoveryStrategy
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from orga.workflows.types.usage import ToolCallCounts
 from tests.support.runs.sagas import book, look, pay
 from tests.support.values.core import a_setup, a_spec, a_state
 from tests.support.values.strategies import LAW

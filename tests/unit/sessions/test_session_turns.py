@@ -29,9 +29,9 @@ from orga.workflows.decisions.sessions.turns import (
 )
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import T0, at
 from tests.support.values.sessions import DONE, a_session, says, session_in_turn
 

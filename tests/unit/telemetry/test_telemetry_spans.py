@@ -16,7 +16,7 @@ from orga.activities.spans import model_span, tool_span
 from orga.workflows.phases.control.visibility import phase_span
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.setup import Setup
 from tests.support.model.providers import Network, a_request, chunk, provider, stream_response
 from tests.support.web.telemetry import fresh_globals

@@ -15,6 +15,7 @@ from orga.workflows.decisions.result import agent_run_details as run_details
 from orga.workflows.types.control import Clock, Stop
 from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.messages import Message
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session import Session, SessionState
 from orga.workflows.types.sessions.session_input import SessionInput, parse_session
@@ -28,7 +29,6 @@ from orga.workflows.types.sessions.session_result import (
 )
 from orga.workflows.types.state import Dialogue
 from orga.workflows.types.text import clip_json, json_prefix
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 HOUR_S = 3_600
 _DAY_S = 24 * HOUR_S

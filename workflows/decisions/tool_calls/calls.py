@@ -13,12 +13,12 @@ from typing import cast
 from pydantic_core import to_json
 
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.models.usage import ToolCallCounts
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip, one_line
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import ERROR_MARKER, Outcome
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from orga.workflows.types.usage import ToolCallCounts
 
 FINGERPRINT_CHARS = 16
 

@@ -12,10 +12,10 @@ from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.result import with_gathered_text
 from orga.workflows.types.input import AgentInput, Lineage, parse_input
 from orga.workflows.types.limits import LIMITS, Ceiling
+from orga.workflows.types.models.tiers import LOCAL_TIER, RUN_TIER
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import clip, delimited_text
-from orga.workflows.types.tiers import LOCAL_TIER, RUN_TIER
 from orga.workflows.types.tool_calls.delegation import Child, DelegateSpec
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL

@@ -7,8 +7,8 @@ from typing import Concatenate, ParamSpec
 
 from orga.workflows.decisions.sessions.turns import session_details
 from orga.workflows.phases.agent_run import Run
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.sessions.session import SessionState
-from orga.workflows.types.usage import UsageTotals
 
 P = ParamSpec("P")
 

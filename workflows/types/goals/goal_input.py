@@ -8,7 +8,7 @@ from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.goals.pipelines import MAX_INPUTS, PipelineInput, PipelineName
 from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
 from orga.workflows.types.limits import CostLimit, SecondsLimit, TokenLimit, ToolCallLimit
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 from orga.workflows.types.tool_calls.recovery import Recovery
 

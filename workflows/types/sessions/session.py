@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Self, TypedDict, Unpack
 
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.sessions.session_input import MAX_MESSAGE_BYTES
 from orga.workflows.types.sessions.session_result import TurnResult
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 SESSION_BYTES = 100_000
 """Bytes of JSON for what only a session's state has: queued messages, ids, shortened results."""

@@ -3,9 +3,9 @@
 from typing import Any, Literal, Self, TypeVar
 
 from orga.workflows.types.control import StopReason
+from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import AgentResult, AgentStatus, data_of_type
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 T = TypeVar("T")
 

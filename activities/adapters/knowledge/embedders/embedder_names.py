@@ -1,6 +1,6 @@
 """The names of embedders in a configuration."""
 
-from orga.workflows.types.providers import PROVIDERS
+from orga.workflows.types.models.providers import PROVIDERS
 
 HASHING = "hashing"
 WORDLLAMA = "wordllama"

@@ -9,7 +9,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     a_request,

@@ -23,7 +23,7 @@ from orga.activities.replies import (
 from orga.client.testing.script import USAGE
 from orga.workflows.types.context import canonical_json
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.usage import Usage
+from orga.workflows.types.models.usage import Usage
 from tests.support.values.core import a_call
 from tests.support.values.strategies import LAW, any_calls, any_replies
 

@@ -9,9 +9,9 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from orga.workflows.types.usage import Usage
 from tests.support.model.providers import (
     Network,
     a_request,

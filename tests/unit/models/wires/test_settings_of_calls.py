@@ -15,8 +15,8 @@ from orga.activities.adapters.models.model_settings import ModelNotConfigured
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.ports import ModelError
 from orga.client.config.sections import ModelsConfig
-from orga.workflows.types.endpoints import EndpointSettings
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.endpoints import EndpointSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,

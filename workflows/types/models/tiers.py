@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field
 
-from orga.workflows.types.model_settings import ModelSettings
+from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.providers import model_name_problem
 from orga.workflows.types.names import GoalPromptName
-from orga.workflows.types.providers import model_name_problem
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 TierName = Literal["local", "light", "medium", "heavy"]
