@@ -117,21 +117,25 @@ def as_tool(function: Function) -> Tool:
         raise ConfigError(f"tool {getattr(function, '__qualname__', function)!r}: {error}") from error
 
 
+def _require_method(given: object, method: str, owner: str) -> None:
+    if given is not None and not inspect.iscoroutinefunction(getattr(given, method, None)):
+        raise ConfigError(f"{owner}: {type(given).__name__} has no `async def {method}`; see docs/own-parts.md")
+
+
 @dataclass(frozen=True)
-class InCodeParts:
-    agents: Sequence[Agent] = ()
-    tools: Sequence[Function] = ()
-    mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] = field(default_factory=dict[str, McpServer])
-    policy: Path | PolicyEngine | None = None
+class OwnParts:
+    """Parts that an application gives its worker as objects. An object of another kind raises ConfigError."""
+
     models: Mapping[str, ModelProvider] = field(default_factory=dict[str, ModelProvider])
+    """By the name after `code:`."""
     critics: Mapping[str, CodeCritic] = field(default_factory=dict[str, CodeCritic])
+    """By the name after `code:`."""
+    engine: PolicyEngine | None = None
     knowledge: KnowledgeStore | None = None
     summarizer: Summarizer | None = None
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a single agent or function instead of a list, and for an object of another kind."""
-        _require_list("agents", self.agents)
-        _require_list("tools", self.tools)
+        """Check the names and the methods."""
         for key, objects, method in (("models", self.models, "complete"), ("critics", self.critics, "review")):
             for name, each in objects.items():
                 if not _OBJECT_NAME.fullmatch(name):
@@ -139,24 +143,36 @@ class InCodeParts:
                 _require_method(each, method, f"{key}[{name!r}]")
         if shared := sorted(self.models.keys() & self.critics.keys()):
             raise ConfigError(f"critics: {shared[0]!r} is a model, too, and both are code:{shared[0]}; rename one")
+        _require_method(self.engine, "judge", "policy")
         _require_method(self.knowledge, "recall", "knowledge")
         _require_method(self.summarizer, "summarise", "summarizer")
-        if not isinstance(self.policy, Path):
-            _require_method(self.policy, "judge", "policy")
 
     @property
-    def engine(self) -> PolicyEngine | None:
-        return None if isinstance(self.policy, Path) else self.policy
-
-    @property
-    def object_names(self) -> list[str]:
+    def names(self) -> list[str]:
         return [f"{CODE}:{name}" for name in (*self.models, *self.critics)]
+
+
+NO_OWN_PARTS = OwnParts()
+
+
+@dataclass(frozen=True)
+class InCodeParts:
+    agents: Sequence[Agent] = ()
+    tools: Sequence[Function] = ()
+    mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] = field(default_factory=dict[str, McpServer])
+    policy: Path | None = None
+    own: OwnParts = NO_OWN_PARTS
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a single agent or function instead of a list."""
+        _require_list("agents", self.agents)
+        _require_list("tools", self.tools)
 
     @property
     def is_empty(self) -> bool:
         """True if nothing is given in code, so that only the file counts."""
-        lists = (self.agents, self.tools, self.mcp_servers, self.models, self.critics)
-        return not any(lists) and self.policy is self.knowledge is self.summarizer is None
+        given = self.agents or self.tools or self.mcp_servers or self.policy
+        return not given and self.own == NO_OWN_PARTS
 
     def functions(self) -> list[Tool]:
         """Return each function once as a tool, whether it was given as a tool or to an agent."""
@@ -184,11 +200,9 @@ class InCodeParts:
         servers = [(name, _checked_server(name, given)) for name, given in self.mcp_servers.items()]
         mcp = {"servers": _merge_tables("MCP server", config.mcp.servers, servers, file)}
         found = config.with_agents(agents).with_mcp(_validate(type(config.mcp), mcp, "mcp_servers"))
-        if self.policy is None:
-            return found
-        if isinstance(self.policy, Path):
-            return found.with_policy(_folder_policy(self.policy, config.policy, file))
-        return found.with_policy(_own_policy(config.policy, file))
+        if self.own.engine is not None:
+            return found.with_policy(_own_policy(config.policy, file))
+        return found if self.policy is None else found.with_policy(_folder_policy(self.policy, config.policy, file))
 
 
 def _merge_tables(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]], file: str) -> dict[str, T]:
@@ -225,11 +239,6 @@ def _own_policy(configured: PolicyConfig, file: str) -> PolicyConfig:
         other = other or configured.engine
         raise ConfigError(f"policy: an object is given in code, and {file} has a policy ({other}); remove one of them")
     return configured.with_engine("code")
-
-
-def _require_method(given: object, method: str, owner: str) -> None:
-    if given is not None and not inspect.iscoroutinefunction(getattr(given, method, None)):
-        raise ConfigError(f"{owner}: {type(given).__name__} has no `async def {method}`; see docs/own-parts.md")
 
 
 M = TypeVar("M", bound=Any)

@@ -26,7 +26,6 @@ from orga.activities.models.model_calls import Models
 from orga.activities.ports import (
     Agents,
     CodeCritic,
-    ModelProvider,
     Notifier,
     PolicyEngine,
     Summarizer,
@@ -42,6 +41,7 @@ from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.workers.deployment import build_id
+from orga.client.workers.in_code import NO_OWN_PARTS, OwnParts
 from orga.client.workers.knowledge_store import configured_store
 from orga.client.workers.run_time import RunTimeAgents, SettingsLookup
 from orga.client.workers.tool_sources import configured_servers, manifest_secrets, worker_tools
@@ -117,19 +117,6 @@ def configured_deliveries(
     )
 
 
-@dataclass(frozen=True)
-class OwnParts:
-    """Parts that an application gives its worker as objects."""
-
-    models: Mapping[str, ModelProvider] = field(default_factory=dict[str, ModelProvider])
-    """By the name after `code:`."""
-    critics: Mapping[str, CodeCritic] = field(default_factory=dict[str, CodeCritic])
-    """By the name after `code:`."""
-    engine: PolicyEngine | None = None
-    knowledge: KnowledgeStore | None = None
-    summarizer: Summarizer | None = None
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -195,7 +182,7 @@ def configured_parts(
     in_code: Sequence[Tool] = (),
     stand_ins: StandIns | None = None,
     client: Client | None = None,
-    own: OwnParts = OwnParts(),
+    own: OwnParts = NO_OWN_PARTS,
 ) -> Parts:
     """Return the parts for a configuration.
 

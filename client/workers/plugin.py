@@ -40,8 +40,8 @@ from orga.client.workers.application import refuse_shared_names, with_our_conver
 from orga.client.workers.core_faults import SHUTDOWN_GRACE, end_if_not_begun, work_around_core_faults
 from orga.client.workers.deployment import UnpinningRunner
 from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
-from orga.client.workers.in_code import Agent, Function, InCodeParts
-from orga.client.workers.parts import OwnParts, Parts, StandIns, configured_parts
+from orga.client.workers.in_code import Agent, Function, InCodeParts, OwnParts
+from orga.client.workers.parts import Parts, StandIns, configured_parts
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, registrations, supporting_services
 from orga.own_code import seal
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -113,16 +113,10 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         Raises:
             ConfigError: Something cannot be used, two things have one name, or nobody has trusted the file.
         """
-        in_code = InCodeParts(
-            agents,
-            tools,
-            mcp_servers or {},
-            Path(policy) if isinstance(policy, str) else policy,
-            models or {},
-            critics or {},
-            knowledge,
-            summarizer,
-        )
+        folder = Path(policy) if isinstance(policy, (str, Path)) else None
+        engine = None if isinstance(policy, (str, Path)) else policy
+        own = OwnParts(models or {}, critics or {}, engine, knowledge, summarizer)
+        in_code = InCodeParts(agents, tools, mcp_servers or {}, folder, own)
         has_config = isinstance(config, OrgaConfig)
         if not isinstance(config, OrgaConfig):
             config = load_config(None if config is None else Path(config), named_by="config=").config
@@ -137,7 +131,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     def names(self) -> list[str]:
         """The names of its agents, tools, MCP servers and own models, including those of the configuration."""
         tools = (tool.spec.name for tool in self._functions)
-        return [*self.config.agents, *tools, *self.config.mcp.servers, *self._in_code.object_names]
+        return [*self.config.agents, *tools, *self.config.mcp.servers, *self._in_code.own.names]
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """Let the client write values in our way, and give the reason if a run refuses an update.
@@ -233,7 +227,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return next(replayer, histories)
 
     def _parts(self, client: Client) -> Parts:
-        config, ui, given = self.config, self.config.notify.ui_url, self._in_code
+        config, ui = self.config, self.config.notify.ui_url
         try:
             parts = configured_parts(
                 config,
@@ -245,7 +239,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 in_code=self._functions,
                 stand_ins=self._stand_ins,
                 client=client,
-                own=OwnParts(given.models, given.critics, given.engine, given.knowledge, given.summarizer),
+                own=self._in_code.own,
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error
