@@ -12,7 +12,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, Strict
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
@@ -146,6 +146,10 @@ class Target:
         return outcome if outcome.is_pending else ActionAnswer(state=done, detail=detail)
 
 
+TrueOrFalse = Annotated[bool, Strict()]
+"""No text that could be read so, such as "no"."""
+
+
 class RunAction(CheckedInput):
     """The fields of every action."""
 
@@ -255,7 +259,7 @@ class Complete(RunAction):
     """Any JSON."""
     error: Reason = ""
     """The failure instead, for the model."""
-    nothing_done: bool = False
+    nothing_done: TrueOrFalse = False
     """The call failed and had no effect."""
 
     async def send(self, to: Target) -> ActionAnswer:
@@ -298,9 +302,9 @@ class RewindRun(RunAction):
     to_iteration: int = Field(ge=0, le=10**9)
     """The last iteration that is kept."""
     steer: Annotated[str, Field(max_length=50_000), AfterValidator(clean_text)] = ""
-    keep_interventions: bool = True
+    keep_interventions: TrueOrFalse = True
     """Deliver again what people sent to the run later."""
-    sure: bool = False
+    sure: TrueOrFalse = False
     """Rewind even if later calls had effects that nothing undoes."""
 
     async def send(self, to: Target) -> ActionAnswer:

@@ -320,7 +320,8 @@ async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
 async def _retention_days(client: Client) -> float | None:
     """Return how long the server keeps a run after its end. None if it does not say."""
     try:
-        found = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+        request = DescribeNamespaceRequest(namespace=client.namespace)
+        found = await client.workflow_service.describe_namespace(request, retry=True)
     except RPCError:
         return None
     return round(found.config.workflow_execution_retention_ttl.ToSeconds() / 86_400, 2)

@@ -429,7 +429,7 @@ async def _last_iteration(client: Client, workflow_id: str, head: _Head) -> int 
             next_page_token=token,
         )
         try:
-            page = await client.workflow_service.get_workflow_execution_history_reverse(request)
+            page = await client.workflow_service.get_workflow_execution_history_reverse(request, retry=True)
         except RPCError as error:
             if error.status == RPCStatusCode.UNIMPLEMENTED:  # Temporal's test server
                 return None

@@ -39,7 +39,7 @@ async def describe_queue(
         task_queue_type=kind,
     )
     try:
-        return await client.workflow_service.describe_task_queue(request)
+        return await client.workflow_service.describe_task_queue(request, retry=True)
     except RPCError as error:
         if is_unsupported(error):
             return None

@@ -40,7 +40,7 @@ async def missing_names(client: Client) -> list[str]:
     """
     try:
         listed = await client.operator_service.list_search_attributes(
-            ListSearchAttributesRequest(namespace=client.namespace)
+            ListSearchAttributesRequest(namespace=client.namespace), retry=True
         )
     except RPCError as error:
         raise NoSearchAttributes if is_unsupported(error) else _refused_error(client, list(KEYS), error) from error
@@ -82,7 +82,7 @@ async def register_missing(client: Client) -> list[str]:
     for key in keys:
         request.search_attributes[key.name] = key.indexed_value_type.value  # pyright: ignore[reportArgumentType]
     try:
-        await client.operator_service.add_search_attributes(request)
+        await client.operator_service.add_search_attributes(request, retry=True)
     except RPCError as error:
         if error.status is not RPCStatusCode.ALREADY_EXISTS:  # another command was faster
             raise _refused_error(client, keys, error) from error

@@ -24,8 +24,8 @@ class Record(BaseModel):
 
 
 class CheckedInput(BaseModel):
-    """Input from people (a run's input, `orga.toml`). Frozen. It refuses NaN, infinity, and `true` in place of a
-    number.
+    """Input from people (a run's input, `orga.toml`). Frozen. It refuses NaN, infinity, `true` in place of a number,
+    and a number in place of `true`.
 
     Calling the class, or `model_validate(..., extra="forbid")`, refuses an unknown key. An unknown key that is read
     back from a history belongs to another version and is ignored.
@@ -48,10 +48,13 @@ class CheckedInput(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_bool_for_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false. Pydantic would read them as 1 and 0, and nobody means a limit of 1."""
-        if _is_bool_within(value) and _is_numeric(cls.model_fields[info.field_name or ""].annotation):
+    def _refuse_other_kind(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true for a number and a number for true. Pydantic would convert them: a limit of `true` to 1."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if _is_bool_within(value) and _is_numeric(annotation):
             raise ValueError("must be a number, not true or false")
+        if annotation is bool and isinstance(value, int | float) and not isinstance(value, bool):
+            raise ValueError("must be true or false, not a number")
         return value
 
 

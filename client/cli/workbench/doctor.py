@@ -345,7 +345,7 @@ def _worker_text(identity: str) -> str:
 
 
 async def _connection_check(connected: Connection) -> DoctorCheck:
-    info = await connected.client.workflow_service.get_system_info(GetSystemInfoRequest())
+    info = await connected.client.workflow_service.get_system_info(GetSystemInfoRequest(), retry=True)
     endpoint = connected.endpoint
     kind = "embedded" if endpoint.embedded else "configured"
     where = f"{endpoint.address}, namespace {endpoint.namespace!r}"

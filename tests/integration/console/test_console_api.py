@@ -343,6 +343,8 @@ BAD_ACTIONS = {
     "an unknown limit": ({"id": "a", "kind": "extend", "max_lamps": 1}, "max_lamps"),
     "an empty text": ({"id": "a", "kind": "steer", "text": ""}, "text"),
     "an unknown key": ({"id": "a", "kind": "pause", "text": "x"}, "text"),
+    "a number for true": ({"id": "a", "kind": "rewind", "to_iteration": 0, "sure": 1}, "sure"),
+    "a text for true": ({"id": "a", "kind": "complete", "idempotency_key": "k", "nothing_done": "no"}, "nothing_done"),
 }
 
 

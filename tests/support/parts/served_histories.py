@@ -36,7 +36,7 @@ class HistoryClient(Client):
     def workflow_service(self) -> Any:
         return SimpleNamespace(get_workflow_execution_history_reverse=self._reversed)
 
-    async def _reversed(self, request: Any) -> GetWorkflowExecutionHistoryReverseResponse:
+    async def _reversed(self, request: Any, *, retry: bool) -> GetWorkflowExecutionHistoryReverseResponse:
         found = GetWorkflowExecutionHistoryReverseResponse()
         found.history.events.extend(reversed(self.segments[request.execution.run_id]))
         return found

@@ -1,4 +1,4 @@
-"""A boolean instead of a number is refused everywhere. Fields for booleans and texts accept them as before."""
+"""A boolean instead of a number is refused everywhere, and a number instead of a boolean."""
 
 from typing import Any
 
@@ -63,6 +63,9 @@ def test_fields_for_booleans_still_accept_them() -> None:
 
     fine = {"flag": True, "either": True, "codes": [1], "rates": {"a": 1}, "anything": True, "name": "true"}
     assert Written.model_validate(fine).either is True
+    for number in (0, 1, 1.0):
+        with pytest.raises(ValidationError, match="must be true or false, not a number"):
+            Written.model_validate({"flag": number})
     for key, value in {"codes": [1, True], "rates": {"a": True}}.items():
         with pytest.raises(ValidationError, match="must be a number"):
             Written.model_validate({key: value})

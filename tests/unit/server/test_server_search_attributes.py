@@ -39,7 +39,7 @@ class Serving:
     def operator_service(self) -> "Serving":
         return self
 
-    async def list_search_attributes(self, request: object) -> ListSearchAttributesResponse:
+    async def list_search_attributes(self, request: object, *, retry: bool) -> ListSearchAttributesResponse:
         if isinstance(self._answer, RPCError):
             raise self._answer
         return self._answer

@@ -54,7 +54,7 @@ class Server:
     def workflow_service(self) -> "Server":
         return self
 
-    async def describe_task_queue(self, request: object) -> DescribeTaskQueueResponse:
+    async def describe_task_queue(self, request: object, *, retry: bool) -> DescribeTaskQueueResponse:
         if self.failure is not None:
             raise RPCError("Method a.b.WorkflowService/DescribeTaskQueue is unimplemented", self.failure, b"")
         seen = Timestamp()

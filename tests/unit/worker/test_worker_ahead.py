@@ -152,7 +152,7 @@ class Untold:
     def workflow_service(self) -> "Untold":
         return self
 
-    async def describe_task_queue(self, _: object) -> None:
+    async def describe_task_queue(self, _: object, *, retry: bool) -> None:
         raise RPCError("unimplemented", RPCStatusCode.UNIMPLEMENTED, b"")
 
 
