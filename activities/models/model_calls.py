@@ -24,10 +24,14 @@ from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
 OUT_OF_QUOTA = "OutOfQuota"
 NOT_CONFIGURED = "ModelNotConfigured"
 
-FAILOVER_KINDS = frozenset({CIRCUIT_OPEN, OUT_OF_QUOTA, NOT_CONFIGURED})
-"""Kinds of failure after which another model is asked. This one was not asked, or wants to be paid first."""
-
 CONTEXT_OVERFLOW = "ContextOverflow"
+
+FAILOVER_KINDS = frozenset({CIRCUIT_OPEN, OUT_OF_QUOTA, NOT_CONFIGURED, "ModelNotFound", CONTEXT_OVERFLOW})
+"""Kinds of failure after which another model is asked: no attempt changes them, but another model may do better."""
+
+BUSY_KINDS = frozenset({"Overloaded", "RateLimited"})
+PATIENT_ATTEMPTS = 2
+"""Attempts for which a model may be overloaded. From the next one, another model is asked."""
 
 MAX_FAILOVER_CHARS = 300
 MAX_LAST_FAILURE_CHARS = 800
@@ -37,13 +41,17 @@ ModelFailures = list[tuple[str, ModelError]]
 
 
 async def first_reply(
-    models: Sequence[str], ask: Callable[[str], Awaitable[Reply]], hidden: Callable[[str], str]
+    models: Sequence[str],
+    ask: Callable[[str], Awaitable[Reply]],
+    hidden: Callable[[str], str],
+    gives_way: Callable[[ModelError], bool],
 ) -> Reply:
     """Return the first reply. It names the model that answered and those that failed before it.
 
     Args:
         ask: Asks one of them.
         hidden: Hides the secrets in a text.
+        gives_way: Whether the next model is asked after this failure.
 
     Raises:
         ModelError: The last model's failure. Its text names each model that was asked.
@@ -54,7 +62,7 @@ async def first_reply(
             reply = await ask(name)
         except ModelError as error:
             failures.append((name, error))
-            if error.kind not in FAILOVER_KINDS:
+            if not gives_way(error):
                 break
             failure = _failure_text(error, hidden, MAX_FAILOVER_CHARS)
             activity.logger.warning("%s could not answer: %s", name, failure)
@@ -73,8 +81,23 @@ def _with_failover(reply: Reply, name: str, failures: ModelFailures, hidden: Cal
     return reply.with_differences(model=f"{provider}:{reply.model or model}", failed_over=failed_over)
 
 
+def _gives_way(error: ModelError, attempt: int, left_s: float | None) -> bool:
+    """Return whether another model should be asked in the same attempt.
+
+    Args:
+        attempt: The attempt of the activity. The first is 1.
+        left_s: Seconds left on the run's clock. None if there is no limit.
+    """
+    if error.kind in FAILOVER_KINDS or (error.kind in BUSY_KINDS and attempt > PATIENT_ATTEMPTS):
+        return True
+    return error.retryable and left_s is not None and (error.retry_after_s or 0) > left_s
+
+
 def _combined_failure(failures: ModelFailures, hidden: Callable[[str], str]) -> ModelError:
-    """Return the last failure. It is retryable if any may pass, so that a fallback makes no run fail sooner."""
+    """Return the last failure. It is retryable if any may pass, so that a fallback makes no run fail sooner.
+
+    If none may pass, a context that was too long for any counts, because the run then tries a shorter one.
+    """
     last = failures[-1][1]
     if len(failures) == 1:
         return last
@@ -82,9 +105,11 @@ def _combined_failure(failures: ModelFailures, hidden: Callable[[str], str]) -> 
     text = f"{one_line(clean_text(hidden(str(last))), MAX_LAST_FAILURE_CHARS)}; models tried, in order: {tried}"
     waits = [error.retry_after_s for _, error in failures if error.retryable]
     is_retryable = last.retryable if last.kind == CONTEXT_OVERFLOW else bool(waits)
+    is_too_long = not is_retryable and any(error.kind == CONTEXT_OVERFLOW for _, error in failures)
     known = [wait for wait in waits if wait is not None]
     wait = min(known) if is_retryable and known and len(known) == len(waits) else None
-    return ModelError(last.kind, text, retryable=is_retryable, retry_after_s=wait)
+    kind = CONTEXT_OVERFLOW if is_too_long else last.kind
+    return ModelError(kind, text, retryable=is_retryable, retry_after_s=wait)
 
 
 def _failure_text(error: ModelError, hidden: Callable[[str], str], most: int) -> str:
@@ -118,11 +143,17 @@ class ModelCalls:
         Raises:
             ApplicationError: The failure, with its kind. It is final, or it has the delay that the provider asked for.
         """
+
+        def left_s() -> float | None:
+            return _seconds_left(time.monotonic() - began)
+
+        def gives_way(error: ModelError) -> bool:
+            return _gives_way(error, activity.info().attempt, left_s())
+
         try:
-            return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact)
+            return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact, gives_way)
         except ModelError as error:
-            message = self._secrets.redact(str(error))
-            raise _activity_failure(error, message, _seconds_left(time.monotonic() - began)) from None
+            raise _activity_failure(error, self._secrets.redact(str(error)), left_s()) from None
 
     async def _ask_one(self, setup: Setup, request: ModelRequest, name: str) -> Reply:
         provider, model = self._resolve_provider(name)

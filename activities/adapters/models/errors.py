@@ -248,6 +248,30 @@ _FILTERED = re.compile(
 )
 """Refusals by content filters. The sources are public issues and the providers' documentation."""
 
+_UNKNOWN_MODEL_CODES = frozenset(
+    {
+        "model_not_found",  # OpenAI, Groq, Together
+        "model_decommissioned",  # Groq
+        "model_deprecated",
+        "deploymentnotfound",  # Azure
+        "modelnotfound",
+        "1211",  # Zhipu
+    }
+)
+
+_UNKNOWN_MODEL = re.compile(
+    r"models?:?\s+[\"'`]?[^\s\"'`]{0,200}[\"'`]?,?\s*"  # the model and its name, as most providers write
+    r"(?:(?:does not|doesn't|not) exist|(?:is |was )?not found\b(?!:)"
+    r"|(?:is|was|has been) (?:\w+ )?(?:decommissioned|deprecated|retired|discontinued|shut ?down|sunset|removed))"
+    r"|(?:no such|unknown|invalid|not a valid) model\b(?! (?:parameter|setting|config))"
+    r"|invalid model name passed"  # LiteLLM
+    r"|model identifier is invalid|reached the end of its life"  # Bedrock
+    r"|no endpoints found for (?!.*(?:support|match))|is not a valid model"  # OpenRouter
+    r"|模型不存在",  # Zhipu
+    re.IGNORECASE | re.DOTALL,
+)
+"""Refusals because the provider does not have the model, or no longer. The sources are the providers' documentation."""
+
 _STATUS_OF_CODE = {
     "invalid_request_error": 400,
     "invalid_prompt": 400,
@@ -300,6 +324,11 @@ class ErrorBody:
         return self.code.lower() in _FILTERED_CODES or _FILTERED.search(self.message) is not None
 
     @property
+    def is_unknown_model(self) -> bool:
+        """True if the provider does not have the model, or has retired it."""
+        return self.code.lower() in _UNKNOWN_MODEL_CODES or _UNKNOWN_MODEL.search(self.message) is not None
+
+    @property
     def status(self) -> int:
         """The HTTP status that matches an error inside a stream, or 500 if the error does not show it."""
         if len(self.code) == 3 and self.code.isdecimal() and 400 <= int(self.code) <= 599:
@@ -349,6 +378,7 @@ _KIND_OF_STATUS = {
     404: "ModelNotFound",
     408: "Timeout",
     409: "ServerError",
+    410: "ModelNotFound",
     413: "RequestTooLarge",
     429: "RateLimited",
     503: "Overloaded",
@@ -435,12 +465,14 @@ class ProviderFailures:
 
 
 def _kind_and_retry(status: int, error: ErrorBody) -> tuple[str, bool]:
-    """Return a failure's kind and whether to retry it. A too long context and an empty account have their own kinds."""
+    """Return a failure's kind and whether to retry it. What the body says counts for more than the status."""
     if status in {400, 413, 422, 429, 500} and error.is_overflow:
         return "ContextOverflow", False
     if status in {400, 403, 429} and error.is_unpaid:
         return "OutOfQuota", False
     if status in {400, 403, 422, 451, 500} and error.is_filtered:
         return "ContentRefused", False
+    if status in {400, 403, 410, 422} and error.is_unknown_model:
+        return "ModelNotFound", False
     kind = _KIND_OF_STATUS.get(status, "ServerError" if status >= 500 else "InvalidRequest")
     return kind, status in {408, 409, 429} or status >= 500

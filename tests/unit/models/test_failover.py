@@ -100,6 +100,47 @@ async def test_a_temporary_error_is_retried_with_the_same_model(error: ModelErro
     assert failure.message == str(error)
 
 
+GONE = ModelError("ModelNotFound", "acme answered 404: the model one was retired", retryable=False)
+LONG = ModelError("ContextOverflow", "acme answered 400: too long", retryable=False)
+FULL = ModelError("Overloaded", "acme answered 529", retryable=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "info"),
+    [
+        pytest.param(GONE, {}, id="a model that the provider no longer has"),
+        pytest.param(LONG, {}, id="a context that a larger window may hold"),
+        pytest.param(FULL, {"attempt": 3}, id="an overload for two attempts"),
+        pytest.param(BUSY, {"attempt": 3}, id="a rate limit for two attempts"),
+        pytest.param(BUSY, {"left_s": 8.0}, id="a wait that is longer than the time left"),
+    ],
+)
+async def test_a_failure_that_waiting_does_not_cure_causes_failover(error: ModelError, info: dict[str, Any]) -> None:
+    models = NamedModels(a=error, b=answers("from b", cost_usd=0.5))
+    reply = await reply_of(models, "a:one", "b:two", **info)
+    assert (reply.text, reply.cost_usd) == ("from b", 0.5)
+    assert reply.failed_over[0].why.startswith(f"{error.kind}: ")
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+async def test_a_short_overload_is_waited_for(attempt: int) -> None:
+    models = NamedModels(a=FULL, b=answers())
+    failure = await failure_of(models, "a:one", "b:two", attempt=attempt)
+    assert (failure.type, models.asked["b"]) == ("Overloaded", 0)
+
+
+@pytest.mark.parametrize("other", [GONE, UNPAID], ids=["another that is gone", "another without credit"])
+async def test_a_context_that_no_model_holds_is_shortened(other: ModelError) -> None:
+    """Without the failover the run would have sent a shorter context."""
+    failure = await failure_of(NamedModels(a=LONG, b=other), "a:one", "b:two")
+    assert (failure.type, failure.non_retryable) == ("ContextOverflow", True)
+
+
+async def test_a_context_that_one_model_holds_is_sent_to_it_again() -> None:
+    failure = await failure_of(NamedModels(a=LONG, b=DOWN), "a:one", "b:two")
+    assert (failure.type, failure.non_retryable) == ("ServerError", False)
+
+
 async def test_a_reply_without_failover_records_none() -> None:
     reply = await reply_of(NamedModels(a=answers(), b=answers()), "a:one", "b:two")
     assert "failed_over" not in reply.model_dump(exclude_unset=True)

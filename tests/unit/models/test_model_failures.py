@@ -49,6 +49,57 @@ async def test_each_status_has_its_kind_and_retry_rule(kind: str, status: int, e
     assert str(error) == f"{kind} answered {status}{place}: because"
 
 
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        pytest.param(410, {"error": {"message": "gone"}}, id="gone"),
+        pytest.param(
+            400,
+            {
+                "error": {
+                    "message": "The model `llama3-70b-8192` has been decommissioned and is no longer supported.",
+                    "code": "model_decommissioned",
+                }
+            },
+            id="Groq",
+        ),
+        pytest.param(
+            400, {"error": {"message": "The model `davinci-3` has been deprecated, learn more"}}, id="OpenAI, retired"
+        ),
+        pytest.param(400, {"error": {"message": "Model Not Exist", "type": "invalid_request_error"}}, id="DeepSeek"),
+        pytest.param(400, {"error": {"message": "acme/x is not a valid model ID", "code": 400}}, id="OpenRouter"),
+        pytest.param(
+            400, {"error": {"message": "Invalid model name passed in model=x. Call `/v1/models`"}}, id="LiteLLM"
+        ),
+        pytest.param(400, {"message": "The provided model identifier is invalid."}, id="Bedrock"),
+        pytest.param(400, {"error": {"code": "1211", "message": "模型不存在，请检查模型代码。"}}, id="Zhipu"),
+        pytest.param(400, {"error": "model 'qwen9' not found, try pulling it first"}, id="Ollama"),
+        pytest.param(
+            403, {"error": {"message": "The model `m` does not exist or you do not have access to it."}}, id="xAI"
+        ),
+    ],
+)
+async def test_a_model_that_the_provider_does_not_have_has_its_kind(status: int, body: Any) -> None:
+    error = await failure("openai", http.Response(status, json=body))
+    assert (error.kind, error.retryable) == ("ModelNotFound", False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "`temperature` is deprecated for this model.",
+        "Unsupported value: 'temperature' does not support 0.2 with this model.",
+        "The model m does not support the parameter `seed`",
+        "Unrecognized request argument supplied: model_settings",
+        "messages: image not found in model input",
+        "tools.0: tool does not exist for model m",
+        "Invalid model parameter: top_k",
+    ],
+)
+async def test_a_refused_parameter_says_nothing_about_the_model(message: str) -> None:
+    assert (await failure("openai", http.Response(400, json={"error": {"message": message}}))).kind == "InvalidRequest"
+
+
 @pytest.mark.parametrize("url", ["", "http://☃☃.test/v1", "http://[::1"])
 def test_an_unreadable_address_is_left_out(url: str) -> None:
     failures = ProviderFailures("openai-compatible", base_url=url)
