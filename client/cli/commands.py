@@ -253,8 +253,8 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "models",
-            "orga.client.cli.workbench.config:models",
-            "Show the models that this configuration names, then one of each provider, with what is missing to use it.",
+            "orga.client.cli.workbench.models:app",
+            "Show which models this configuration can use, what each lacks, costs and can do, and try one.",
         ),
         CommandEntry(
             "completion",

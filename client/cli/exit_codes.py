@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
 
 EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.COMPLETED: "success; the run has answered",
-    ExitCode.FAULTY: "a manifest is wrong (`orga tools check` only)",
+    ExitCode.FAULTY: "a manifest is wrong (`orga tools check`), or a model does not work (`orga models try`)",
     ExitCode.USAGE: "the command line, the configuration or an id is wrong, or the run refuses; nothing was started",
     ExitCode.LIMIT: "the run reached a limit: iterations, tokens, cost, time",
     ExitCode.DENIED: "policy denies it",
@@ -41,7 +41,18 @@ COMMON_EXIT_CODES = (ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED)
 
 COMMANDS_WITHOUT_SERVER = frozenset(
     {
-        *("notify test", "init", "config show", "agents", "models", "completion", "logs", "doctor", "trust"),
+        *(
+            "notify test",
+            "init",
+            "config show",
+            "agents",
+            "models list",
+            "models try",
+            "completion",
+            "logs",
+            "doctor",
+            "trust",
+        ),
         *("knowledge add", "knowledge search", "knowledge show", "knowledge forget", "knowledge import"),
         *("knowledge import-conventions", "knowledge export", "knowledge stats", "knowledge reindex"),
         *("tools list", "tools new", "tools import-openapi", "tools check", "tools call", "tools pin"),
@@ -81,9 +92,10 @@ COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
         ExitCode.UNPROVEN: "nothing is wrong with the file, but no trusted key vouches for it",
     },
     "journal": {ExitCode.FAILED: "with `--verify` or `--exported`: something was changed"},
-    "models": {
+    "models list": {
         ExitCode.FAILED: "a model of the configuration lacks something, or `--check` found that it cannot be used"
     },
+    "models try": {ExitCode.FAULTY: "a model did not answer, or answered without calling the tool"},
     "dev": {ExitCode.FAILED: "workers keep dying"},
     "worker": {ExitCode.FAILED: "the worker ended by itself"},
     "setup": {ExitCode.FAILED: "the server does not register the search attributes"},

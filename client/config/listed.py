@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from orga.client.config.known_input import RequestedNames, model_problem, models_of
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.models.call_settings import Effort
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS
 from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput
@@ -79,6 +80,50 @@ async def checked_rows(rows: Iterable[ModelRow], held: OrgaConfig, env: Environm
         return await asyncio.gather(*map(check, rows))
     finally:
         await registry.close()
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What is known about a model without asking its provider."""
+
+    provider: str
+    key: str
+    """The variable of the provider's key, or "" if the provider takes none."""
+    is_key_set: bool
+    is_key_needed: bool
+    input_price: float | None
+    """US dollars for a million tokens. None if it is not known."""
+    output_price: float | None
+    context_window: int | None
+    """Tokens of input and output together. None if it is not known."""
+    efforts: tuple[str, ...]
+    """The levels of `effort` that the provider's protocol has. The model may have fewer."""
+    takes_thinking_tokens: bool
+    calls_tools: bool | None
+    """None if the server decides it, model by model."""
+
+
+def model_facts(model: str, held: OrgaConfig, env: Environment) -> ModelFacts:
+    """Return the facts of a model of a known provider."""
+    from orga.activities.adapters.models.pricing import listed_window
+    from orga.activities.adapters.models.registry import provider_dialect
+
+    name, _, at_provider = model.partition(":")
+    provider, price = PROVIDERS[name], model_price(model, held)
+    address = held.models.base_urls.get(name) or env.get(provider.base_url) or provider.default_url
+    dialect = provider_dialect(name, at_provider, address) if provider.is_remote else None
+    return ModelFacts(
+        provider=name,
+        key=provider.key,
+        is_key_set=bool(provider.key and env.get(provider.key, "").strip()),
+        is_key_needed=provider.needs_key,
+        input_price=price and price.input,
+        output_price=price and price.output,
+        context_window=listed_window(name, at_provider),
+        efforts=tuple(each for each in get_args(Effort) if dialect and each in dialect.thinking_levels),
+        takes_thinking_tokens=bool(dialect and "tokens" in dialect.thinking_forms),
+        calls_tools=True if provider.default_model or not provider.is_remote else None,
+    )
 
 
 def model_price(model: str, held: OrgaConfig) -> ModelPrice | None:

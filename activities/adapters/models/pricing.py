@@ -1,4 +1,7 @@
-"""Calculates the cost of a model call: by the config, or else by the price list in genai-prices. Nothing is fetched."""
+"""Calculates the cost of a model call: by the config, or else by the price list in genai-prices. Nothing is fetched.
+
+The list also knows the context windows of models.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,6 +73,19 @@ def cost_usd(
     try:
         return float(genai_prices.calc_price(tokens, model, provider_id=provider).total_price)
     except Exception:  # an unknown model raises LookupError, and no other error may cost us the reply
+        return None
+
+
+def listed_window(provider: str, model: str) -> int | None:
+    """Return the tokens that a model's context holds, by the list of prices, or None if it does not state them."""
+    if not _provider(provider).has_list_prices:
+        return None
+    import genai_prices
+
+    try:
+        used = genai_prices.Usage(input_tokens=1)
+        return genai_prices.calc_price(used, model, provider_id=provider).model.context_window
+    except LookupError:
         return None
 
 

@@ -6,6 +6,7 @@ from typing import cast
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
+from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.model_settings import (
@@ -168,6 +169,11 @@ def _wires(place: ProviderEndpoint) -> tuple[Wire, Wire | None]:
     chat = OpenAIChat(provider, chat_thinking(provider, place.base_url))
     responses = OpenAIResponses(provider)
     return (responses, chat) if provider == "openai" else (chat, responses)
+
+
+def provider_dialect(provider: str, model: str, base_url: str) -> Dialect:
+    """Return the dialect of a remote provider's model before its first refusal. It needs no key."""
+    return _wires(ProviderEndpoint(provider, base_url))[0].dialect(model)
 
 
 def _streaming_provider(

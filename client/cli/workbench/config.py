@@ -1,4 +1,4 @@
-"""`orga config`, `orga agents` and `orga models`: the effective configuration with the source of each value."""
+"""`orga config` and `orga agents`: the effective configuration with the source of each value."""
 
 import asyncio
 import json as json_text
@@ -12,13 +12,12 @@ from urllib.parse import urlsplit
 import typer
 
 from orga.activities.text.secrets import MIN_GUESSED_CHARS, REDACTED, KnownSecrets, secret_values
-from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import ConfigSources, config_sources, load_config
 from orga.client.config.known_input import RequestedNames, require_agent
-from orga.client.config.listed import ModelRow, agent_json, checked_rows, model_rows, model_text
+from orga.client.config.listed import agent_json, model_text
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError, OrgaError
@@ -123,47 +122,6 @@ def _agent_details(agent: "AgentConfig") -> list[str]:
     limits = agent.config.model_dump(mode="json", exclude_none=True)
     lines = [f"  {key}: {on_one_line(str(value), 300)}" for key, value in limits.items() if not isinstance(value, dict)]
     return ["  instructions:", *(f"  {line}" for line in indented_lines(agent.instructions)), *lines]
-
-
-def models(
-    check: Annotated[
-        bool, typer.Option("--check", help="Check whether each provider answers and accepts the key.")
-    ] = False,
-    *,
-    json: Json = False,
-    config: ConfigFile = None,
-) -> int:
-    """Nothing is generated and nothing costs money, not even with --check. Exit code 6 means that a model of the
-    configuration cannot be used.
-
-    Example: orga models --check
-    """
-    if check:  # keys are sent to the configuration's addresses, so it must be trusted
-        held = load_config(config).config
-        rows = list(model_rows(held, os.environ))
-        return run_interruptible(_check_models(rows, held, as_json=json))
-    return _show_models(
-        list(model_rows(config_sources(config, folder=Path.cwd(), env=os.environ).config, os.environ)), as_json=json
-    )
-
-
-async def _check_models(rows: list[ModelRow], held: OrgaConfig, *, as_json: bool) -> int:
-    return _show_models(await checked_rows(rows, held, os.environ), as_json=as_json)
-
-
-def _show_models(rows: list[ModelRow], *, as_json: bool) -> int:
-    if as_json:
-        write_json([asdict(row) for row in rows])
-    else:
-        wide = max(len(on_one_line(row.model)) for row in rows)
-        for row in rows:
-            mark = "✗" if row.problem and row.named_by else "-" if row.problem else "✓"
-            detail = "; ".join(filter(None, (row.named_by, on_one_line(row.problem, 300))))
-            write_result(f"{mark} {on_one_line(row.model):<{wide}}  {detail}".rstrip())
-        write_note(
-            'for one run: orga run --model NAME "..."; for all: [models] default in orga.toml, or ORGA_MODELS__DEFAULT'
-        )
-    return ExitCode.FAILED if any(row.problem and row.named_by for row in rows) else 0
 
 
 def _with_run_time_values(known: "list[EffectiveValue]", config: Path | None) -> "list[EffectiveValue]":

@@ -1,0 +1,295 @@
+"""`orga models`: the models that this configuration can use, and a real request to one of them."""
+
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.text.secrets import KnownSecrets
+from orga.client.cli.commands import HELP_OPTIONS
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.shown.text import hanging_lines, on_one_line, write_json, write_note, write_result
+from orga.client.config.file import config_sources, load_config
+from orga.client.config.known_input import RequestedNames, models_of
+from orga.client.config.listed import ModelFacts, ModelRow, checked_rows, model_facts, model_rows
+from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.providers import CODE, PROVIDERS, model_name_problem
+from orga.workflows.types.models.tiers import tier_in_model_name
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.text import known_names_hint
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.models.registry import ModelRegistry
+
+
+class _ListsByDefault(TyperGroup):
+    """A group whose command `list` need not be written."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = args and (args[0] in self.commands or args[0] in HELP_OPTIONS)
+        return super().parse_args(ctx, args if named else ["list", *args])
+
+
+app = typer.Typer(
+    cls=_ListsByDefault,
+    epilog="`list` may be left out: orga models, orga models ollama, orga models --check. The guide is docs/models.md.",
+    rich_markup_mode="rich",
+)
+
+
+@app.command("list")
+def list_models(
+    provider: Annotated[
+        str | None, typer.Argument(metavar="PROVIDER", help="Only the models of this provider.", show_default=False)
+    ] = None,
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check whether each provider answers and accepts the key.")
+    ] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Show the models that this configuration names, then one of each other provider, with the variable of its key.
+
+    Each model has its price, the tokens of its context, and the levels of `effort`. Nothing is generated and nothing
+    costs money, not even with --check. Exit code 6 means that a model of the configuration cannot be used.
+
+    Example: orga models
+
+    Example: orga models anthropic --json
+    """
+    if provider is not None and provider not in PROVIDERS:
+        raise UsageError(f"there is no provider {provider!r}; {known_names_hint(provider, PROVIDERS)}")
+    # keys are sent to the configuration's addresses, so it must be trusted
+    held = load_config(config).config if check else config_sources(config, folder=Path.cwd(), env=os.environ).config
+    rows = [row for row in model_rows(held, os.environ) if provider in {None, row.model.partition(":")[0]}]
+    return run_interruptible(_list(rows, held, check=check, as_json=json))
+
+
+async def _list(rows: list[ModelRow], held: OrgaConfig, *, check: bool, as_json: bool) -> int:
+    if check:
+        rows = await checked_rows(rows, held, os.environ)
+    facts = [None if model_name_problem(row.model) else model_facts(row.model, held, os.environ) for row in rows]
+    if as_json:
+        write_json([asdict(row) | (asdict(each) if each else {}) for row, each in zip(rows, facts, strict=True)])
+    else:
+        wide = max((len(on_one_line(row.model)) for row in rows), default=0)
+        for row, each in zip(rows, facts, strict=True):
+            write_result(*_row_lines(row, each, wide))
+        write_note(
+            'for one run: orga run --model NAME "..."; for all: [models] default in orga.toml, or ORGA_MODELS__DEFAULT',
+            "orga models try NAME makes one real request",
+        )
+    return ExitCode.FAILED if any(row.problem and row.named_by for row in rows) else 0
+
+
+def _row_lines(row: ModelRow, facts: ModelFacts | None, wide: int) -> list[str]:
+    mark = "✗" if row.problem and row.named_by else "-" if row.problem else "✓"
+    detail = "; ".join(filter(None, (row.named_by, on_one_line(row.problem, 300))))
+    first = f"{mark} {on_one_line(row.model):<{wide}}  {detail}".rstrip()
+    return [first, f"    {_facts_text(facts)}"] if facts else [first]
+
+
+def _facts_text(facts: ModelFacts) -> str:
+    texts = [_price_text(facts), _window_text(facts), _thinking_text(facts), _tools_text(facts), _key_text(facts)]
+    return "; ".join(filter(None, texts))
+
+
+def _price_text(facts: ModelFacts) -> str:
+    if facts.input_price is None or facts.output_price is None:
+        return "free" if not PROVIDERS[facts.provider].is_remote else "price unknown"
+    return f"USD {facts.input_price:g} in, {facts.output_price:g} out for a million tokens"
+
+
+def _window_text(facts: ModelFacts) -> str:
+    return f"context {facts.context_window:,}" if facts.context_window else ""
+
+
+def _thinking_text(facts: ModelFacts) -> str:
+    levels = ", ".join(facts.efforts)
+    return f"effort {levels}{', or thinking_tokens' if facts.takes_thinking_tokens else ''}" if levels else ""
+
+
+def _tools_text(facts: ModelFacts) -> str:
+    return "tools" if facts.calls_tools else "tools if the model has them"
+
+
+def _key_text(facts: ModelFacts) -> str:
+    if facts.is_key_set:
+        return f"{facts.key} is set"
+    return f"needs {facts.key}" if facts.is_key_needed else f"{facts.key} is optional" if facts.key else "no key"
+
+
+TRY_TOOL = "read_file"
+
+TRY_TASK = "Read the file README.md with the tool. Call the tool at once, and write nothing else."
+
+TRY_OUTPUT_TOKENS = 4_096
+"""Tokens of the reply. Thinking counts too."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The outcome of a request to one model."""
+
+    model: str
+    called: tuple[str, ...] = ()
+    """The tools that the model called. None of them was run."""
+    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    thinking_tokens: int = 0
+    """Part of `output_tokens`."""
+    cost_usd: float | None = None
+    """None if the price is not known."""
+    problem: str = ""
+    """Why the model does not work, or "" if it does."""
+    remedy: str = ""
+
+
+@app.command("try")
+def try_model(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="provider:model, or tier:NAME for each of its models.", show_default=False),
+    ],
+    *,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Ask a model once for a tool call, as a run would ask it. Show the time, the tokens and the cost.
+
+    The tool is not run, and no Temporal server is needed. The request costs what a short request costs. Exit code 1
+    means that the model did not answer, or answered without calling the tool; the output has the remedy.
+
+    Example: orga models try offline:extractive
+    """
+    held = load_config(config).config
+    models = _named_models(name, held)
+    return run_interruptible(_try(models, held, as_json=json))
+
+
+def _named_models(name: str, held: OrgaConfig) -> tuple[str, ...]:
+    tier = tier_in_model_name(name)
+    if tier is None:
+        if problem := model_name_problem(name):
+            raise UsageError(problem)
+        if name.strip().startswith(f"{CODE}:"):
+            raise UsageError(
+                f"{name.strip()} exists only in the worker that was given it in code; try it with orga run"
+            )
+        return (name.strip(),)
+    try:
+        return models_of(RequestedNames("default", name), AgentConfig(), held, os.environ)
+    except InvalidInput as error:
+        raise UsageError(str(error)) from None
+
+
+async def _try(models: tuple[str, ...], held: OrgaConfig, *, as_json: bool) -> int:
+    from orga.activities.adapters.models.registry import ModelRegistry
+
+    registry = ModelRegistry(
+        os.environ, held.models.base_urls, prices=held.models.prices, endpoints=held.models.endpoints
+    )
+    headers = [name for endpoint in held.models.endpoints.values() for name in endpoint.headers_from.values()]
+    secrets = KnownSecrets.from_environment(os.environ, headers)
+    found: list[Tried] = []
+    try:
+        for model in models:
+            found.append(await _tried(registry, model, secrets))
+            if not as_json:
+                write_result(*_tried_lines(found[-1]))
+    finally:
+        await registry.close()
+    if as_json:
+        write_json([asdict(each) for each in found])
+    return ExitCode.FAULTY if any(each.problem for each in found) else 0
+
+
+async def _tried(registry: "ModelRegistry", model: str, secrets: KnownSecrets) -> Tried:
+    from orga.activities.adapters.models.registry import ModelNotConfigured
+    from orga.activities.adapters.tools.catalog import builtin_specs
+
+    began = time.monotonic()
+    try:
+        provider, name = registry.resolve(model)
+        request = ModelRequest(
+            model=name,
+            system=("You work with tools.",),
+            messages=(Message.of("user", TRY_TASK),),
+            tools=(builtin_specs()[TRY_TOOL],),
+            max_output_tokens=TRY_OUTPUT_TOKENS,
+        )
+        reply = await provider.complete(request, lambda text: None)
+    except ModelNotConfigured as error:
+        problem, _, remedy = str(error).partition(": ")
+        return Tried(model, problem=problem, remedy=remedy or "orga models shows what each provider lacks")
+    except ModelError as error:
+        found = Tried(model, problem=f"{error.kind}: {secrets.redact(str(error))}", remedy=_remedy(error.kind, model))
+    else:
+        found = _tried_reply(model, reply)
+    return replace(found, seconds=round(time.monotonic() - began, 3))
+
+
+def _tried_reply(model: str, reply: Reply) -> Tried:
+    called = tuple(dict.fromkeys(call.name for call in reply.calls))
+    found = Tried(
+        model,
+        called=called,
+        input_tokens=reply.usage.input_tokens,
+        output_tokens=reply.usage.output_tokens,
+        thinking_tokens=reply.usage.thinking_tokens,
+        cost_usd=reply.cost_usd,
+    )
+    if TRY_TOOL in called:
+        return found
+    problem = f"it answered, and did not call the tool: {on_one_line(reply.text) or reply.finish}"
+    return replace(found, problem=problem, remedy=_NO_CALL_REMEDY)
+
+
+_NO_CALL_REMEDY = "agents need a model that calls tools: name another one, or switch tool calls on at its server"
+
+_REMEDIES = {
+    "AuthenticationFailed": "set {key} to a key that is valid for {url}",
+    "PermissionDenied": "allow the model for the key in {key}, or name another model",
+    "OutOfQuota": "add credit at {provider}, or name another model",
+    "ModelNotFound": "correct the name: the provider has no model {name!r}",
+    "ConnectionFailed": "start the server, or correct its address: {url} or [models] base_urls",
+    "Timeout": "try again; if it stays so, name a faster model",
+    "RateLimited": "try again later",
+    "Overloaded": "try again later",
+    "ServerError": "try again later; if it stays so, look at the log of the server",
+    "InvalidRequest": _NO_CALL_REMEDY,
+}
+"""Remedies by kind of failure, with the provider's variables."""
+
+_OLLAMA_REMEDIES = {
+    "ConnectionFailed": "start it: ollama serve; or correct its address: {url} or [models] base_urls",
+    "ModelNotFound": "download it: ollama pull {name}",
+}
+
+
+def _remedy(kind: str, model: str) -> str:
+    provider, _, name = model.partition(":")
+    known = _REMEDIES | (_OLLAMA_REMEDIES if provider == "ollama" else {})
+    entry = PROVIDERS[provider]
+    return known.get(kind, "name another model").format(key=entry.key, url=entry.base_url, provider=provider, name=name)
+
+
+def _tried_lines(tried: Tried) -> list[str]:
+    if tried.problem:
+        lines = hanging_lines(f"✗ {tried.model}: ", on_one_line(tried.problem, 1_000))
+        return [*lines, f"    → {tried.remedy}"]
+    thinking = f", {tried.thinking_tokens} of them thinking" if tried.thinking_tokens else ""
+    cost = "cost unknown" if tried.cost_usd is None else f"USD {tried.cost_usd:.6f}"
+    tokens = f"{tried.input_tokens} tokens in, {tried.output_tokens} out{thinking}"
+    return [f"✓ {tried.model}: called {', '.join(tried.called)} after {tried.seconds:.2f} s; {tokens}; {cost}"]
