@@ -76,6 +76,17 @@ _ALTERNATION = re.compile(
 """Refusals of two consecutive messages of one role, by chat templates and servers."""
 
 
+_NO_TOOLS = re.compile(
+    r"(?:does|do)(?:n't| not) (?:\w+ )?support (?:the )?(?:parameters?:? *)?[\[{(]?[\"'`]?(?:tools?|functions?)\b"
+    r"|support tool use|(?:tools?|functions?)[ _-]?(?:call(?:s|ing)?|use|choice)?\W{1,3}(?:is|are) (?:not|un)\s?"
+    r"(?:supported|enabled|available)|enable-auto-tool-choice|tool-call-parser"
+    r"|requires? --jinja|template (?:does not support|has no|not found for) tools?"
+    r"|(?:unsupported|unrecogni[sz]ed|unknown|extra) (?:\w+ ){0,3}\W*tools\b",
+    re.IGNORECASE,
+)
+"""Refusals of all tools, not of a single definition: by Ollama, LiteLLM, OpenRouter, Groq, vLLM, llama.cpp, TGI."""
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The parts of a request in which models of one protocol differ."""
@@ -84,6 +95,8 @@ class Dialect:
     refused: frozenset[str] = frozenset()
     """Settings that the model does not accept, by their names in `ModelSettings`."""
     stream_options: bool = True
+    native_tools: bool = True
+    """True if calls are fields of the protocol. Otherwise they are written in text."""
     forced_tools: bool = True
     """True if a call can be forced. Otherwise `any` is sent as `auto`, and the loop notices a reply without a call."""
     thinking: bool = True
@@ -157,6 +170,8 @@ def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -
     is lowered, to the model's room.
     """
     text = f"{refusal.error.code} {refusal.error.message}"
+    if refusal.kind in {"InvalidRequest", "ModelNotFound", "ServerError"} and _is_without_tools(dialect, request, text):
+        return replace(dialect, native_tools=False)
     if refusal.kind == "ContextOverflow":
         return _window_lesson(dialect, request, refusal)
     if refusal.kind == "InvalidRequest":
@@ -164,6 +179,12 @@ def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -
         return next((lesson for lesson in found if lesson is not None), None)
     # some servers report a failed chat template as a server error
     return _roles_lesson(dialect, request, text) if refusal.status >= 500 else None
+
+
+def _is_without_tools(dialect: Dialect, request: ModelRequest, refusal: str) -> bool:
+    """Return whether the model refuses tools as such. The answer's tool alone can be replaced by instructions."""
+    has_tools = any(tool.name != FINAL_ANSWER for tool in request.tools) or any(each.calls for each in request.messages)
+    return dialect.native_tools and has_tools and _NO_TOOLS.search(refusal) is not None
 
 
 def _window_lesson(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:

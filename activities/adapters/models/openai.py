@@ -179,6 +179,10 @@ class OpenAIChat(Wire):
     name_pattern = r"chat[ /_-]?completions?"
     reader = ChatReader
 
+    @property
+    def has_raw_text(self) -> bool:
+        return self.provider != "openai"
+
     def absent_settings(self, model: str) -> Set[str]:
         has_cache = self.provider == "openrouter" and model.startswith("anthropic/")
         return frozenset() if has_cache else {"cache_ttl"}

@@ -17,6 +17,12 @@ from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
+from orga.activities.adapters.models.text_calls import (
+    request_in_text,
+    with_calls_of_text,
+    with_tagged_calls,
+    without_tagged_thinking,
+)
 from orga.activities.adapters.models.thinking import replaced_setting_text
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.adapters.models.wire_tools import WireTools
@@ -232,7 +238,7 @@ class StreamingProvider:
             sent = tools.to_wire(asked)
             self._report_settings(wire, sent, dialect)
             try:
-                reply = tools.from_wire(await self._attempt(wire, sent, dialect, on_text))
+                reply = tools.from_wire(await self._reply_with_calls(wire, sent, dialect, on_text))
             except Refusal as error:
                 lesson = None
                 if self._other_wire(wire, error) is None:
@@ -252,6 +258,16 @@ class StreamingProvider:
                 if dialect.thinking:
                     self._thinking.note_accepted(fitting)
                 return reply if request.output_schema is None else with_answer_text(reply, request.output_schema)
+
+    async def _reply_with_calls(
+        self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
+    ) -> Reply:
+        """Return the reply. Calls and thinking that are in its text become what they are."""
+        if dialect.native_tools:
+            reply = await self._attempt(wire, request, dialect, on_text)
+            return with_tagged_calls(without_tagged_thinking(reply), request) if wire.has_raw_text else reply
+        reply = await self._attempt(wire, request_in_text(request), dialect, on_text)
+        return with_calls_of_text(without_tagged_thinking(reply), request)
 
     async def _attempt(
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
@@ -282,7 +298,10 @@ class StreamingProvider:
         settings, absent = request.settings, wire.absent_settings(request.model)
         names = [name for name in sorted(absent | dialect.refused) if getattr(settings, name) is not None]
         texts = [f"{name} is left out, because the {_who_lacks(name, absent)} does not accept it" for name in names]
-        for text in [*texts, replaced_setting_text(settings, dialect.sent_thinking(request))]:
+        texts.append(replaced_setting_text(settings, dialect.sent_thinking(request)))
+        if not dialect.native_tools:
+            texts.append("its calls are read from its text, because the model or its server does not support tools")
+        for text in texts:
             report = f"{request.model}: {text}"
             if text and report not in self._reported and len(self._reported) < _MAX_MODELS:
                 self._reported.add(report)

@@ -53,6 +53,11 @@ class Wire(ABC):
     """True if a server of this provider may lack the protocol."""
     reader: ClassVar[type[StreamReader]]
 
+    @property
+    def has_raw_text(self) -> bool:
+        """True if the server may be one that leaves thinking and calls of the model in its text."""
+        return False
+
     def absent_settings(self, model: str) -> Set[str]:
         """Return the settings that the protocol has no field for, by their names in `ModelSettings`."""
         return frozenset()

@@ -9,6 +9,7 @@ from typing import Any, cast
 from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.schema_shape import with_moved_references
+from orga.activities.adapters.models.text_calls import written_call
 from orga.activities.adapters.offline import local_engine as engine
 from orga.activities.ports import ModelError, ModelRequest, ToolChoice
 from orga.workflows.types.json_text import as_object, as_text, has_unique_keys
@@ -88,11 +89,6 @@ def bounded_schema(schema: Any) -> Any:
     if known.get("type") == "array" and "maxItems" not in known:
         return {**inner, "maxItems": max(LIST_LIMIT, int(known.get("minItems", 0)))}
     return inner
-
-
-def written_call(call: ToolCall) -> str:
-    """Return a past call as the model would have written it."""
-    return to_json({"action": "call_tool", "tool": call.name, "arguments": call.arguments}).decode()
 
 
 def partial_answer_text(raw: str) -> str:
