@@ -143,12 +143,26 @@ class ModelError(Exception):
 
 @dataclass(frozen=True)
 class ToolContext:
-    """The facts about a call that its tool can read."""
+    """The facts about a call that its tool can read.
+
+    `agent`, `tenant`, `trusted_context` and `approver` are empty if the tool's spec lacks `takes_caller`. Each function
+    with a `ToolContext` has it.
+    """
 
     call_id: str
     idempotency_key: str
     attempt: int = 1
     workflow_id: str = ""
+    """The run's id. "" outside of runs."""
+    run_id: str = ""
+    """Temporal's id of the workflow execution that makes the call. It changes when the run continues as new."""
+    agent: str = ""
+    tenant: str = ""
+    """The run's tenant. "" if it has none."""
+    trusted_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Facts from whoever started the run. No model and no tool can write them."""
+    approver: str = ""
+    """The person who approved this call. "" if nobody had to."""
     behalf: Behalf | None = None
     """The tenant, user and agent that a tool recalls or stores for, as the run names them. None outside of runs."""
     is_deferred: bool = False

@@ -31,7 +31,7 @@ class ActivityCallWorkflow:
             ApplicationError: `InvalidInput`, not retryable, for input that is no such call.
         """
         try:
-            call = parse_record(ActivityCall, first_argument(given), long=frozenset({"arguments"}))
+            call = parse_record(ActivityCall, first_argument(given), long=frozenset({"arguments", "context"}))
         except ValueError as error:
             raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
         if call.task_queue == workflow.info().task_queue:  # it would pass by the gate of our own tools

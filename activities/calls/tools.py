@@ -37,6 +37,7 @@ from orga.workflows.types.tool_calls.tools import (
     JOB_FAILED,
     REPORT_S,
     TIME_LIMIT,
+    Caller,
     ToolOutput,
     ToolRequest,
     ToolSpec,
@@ -205,12 +206,17 @@ async def _execute_call(tool: Tool, request: ToolRequest, worker: _CallServices)
     check_permit(worker.permits, request)
     began, info, secrets = time.monotonic(), activity.info(), worker.secrets
     log_iteration_of_call(info.activity_id)
-    progress = _Progress(secrets)
+    progress, caller = _Progress(secrets), request.caller or Caller()
     context = ToolContext(
         call_id=request.call_id,
         idempotency_key=request.key,
         attempt=info.attempt,
         workflow_id=info.workflow_id or "",
+        run_id=info.workflow_run_id or "",
+        agent=caller.agent,
+        tenant=caller.tenant,
+        trusted_context=caller.trusted_context,
+        approver=caller.approver,
         behalf=request.behalf,
         heartbeat=progress.note,
     )

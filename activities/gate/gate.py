@@ -10,7 +10,7 @@ from typing import Any
 from temporalio import activity
 
 from orga.activities.calls.activity import error_text, heartbeats, log_iteration
-from orga.activities.gate.permits import PermitKeys, current_activity_identity
+from orga.activities.gate.permits import PermitKeys, SignedCall, current_activity_identity
 from orga.activities.instruments import count_verdicts
 from orga.activities.ports import PolicyEngine
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
@@ -20,7 +20,7 @@ from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict, Verdicts, is_weaker_engine
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, loop_tool
-from orga.workflows.types.tool_calls.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import Caller, ToolSpec
 
 MAX_BYTES = 400_000
 """Bytes of all verdicts on one reply. They are written to history, and their changes to held calls."""
@@ -142,7 +142,8 @@ class GateActivities:
                 return verdict
             arguments = call.arguments if verdict.arguments is None else verdict.arguments
             terms = (verdict.version, request.purpose, request.approved_by)
-            permit = keys.permit(current_activity_identity(place), call.name, arguments, terms)
+            signed = SignedCall(call.name, arguments, _caller(request, call.name))
+            permit = keys.permit(current_activity_identity(place), signed, terms)
             return verdict.with_permit(permit)
 
         judged = zip(given.verdicts, request.calls, request.places, strict=False)
@@ -230,6 +231,14 @@ class GateActivities:
             activity.logger.exception("the policy engine failed; denied")
             reason = f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
             return Verdict(decision="deny", reason=reason)
+
+
+def _caller(request: GateRequest, tool: str) -> Caller | None:
+    """Return the caller as the run gives it to the tool, or None if the tool does not take it."""
+    spec = request.spec(tool)
+    if spec is None or not spec.takes_caller:
+        return None
+    return Caller.from_facts(request.agent, request.tenant, request.trusted_context, request.approved_by)
 
 
 def _is_same_json(one: dict[str, Any], other: dict[str, Any]) -> bool:

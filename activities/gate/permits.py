@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.types.tool_calls.gate import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, call_activity_id, permit_text
-from orga.workflows.types.tool_calls.tools import NOT_DONE, ToolRequest
+from orga.workflows.types.tool_calls.tools import NOT_DONE, Caller, ToolRequest
 
 MIN_KEY_CHARS = 32
 
@@ -28,6 +28,15 @@ class ActivityIdentity:
     activity_id: str
 
 
+class SignedCall(NamedTuple):
+    """The parts of a call that a permit binds."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    caller: Caller | None = None
+    """Set if the tool takes it."""
+
+
 class PermitKeys:
     """The keys. The first one signs. Signatures of all are valid, so a key can be replaced while runs go on."""
 
@@ -39,16 +48,14 @@ class PermitKeys:
         self.texts = tuple(keys)
         self._keys = [key.encode() for key in keys]
 
-    def permit(
-        self, identity: ActivityIdentity, tool: str, arguments: Mapping[str, Any], terms: tuple[str, str, str]
-    ) -> str:
+    def permit(self, identity: ActivityIdentity, call: SignedCall, terms: tuple[str, str, str]) -> str:
         """Return the signature of a call under these terms: version of the policies, purpose, approver."""
-        return _signature(self._keys[0], identity, tool, arguments, permit_text("-", *terms)[1:])
+        return _signature(self._keys[0], identity, call, permit_text("-", *terms)[1:])
 
-    def is_valid(self, permit: str, identity: ActivityIdentity, tool: str, arguments: Mapping[str, Any]) -> bool:
+    def is_valid(self, permit: str, identity: ActivityIdentity, call: SignedCall) -> bool:
         """Return whether the permit was signed for exactly this call."""
         given, terms = permit[:MAC_CHARS], permit[MAC_CHARS:]
-        signatures = [_signature(key, identity, tool, arguments, terms) for key in self._keys]
+        signatures = [_signature(key, identity, call, terms) for key in self._keys]
         return any(hmac.compare_digest(given.encode(), signature.encode()) for signature in signatures)
 
 
@@ -69,9 +76,9 @@ def permit_keys(env: Mapping[str, str]) -> PermitKeys | None:
 def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
     """Raise ApplicationError (NotPermitted) if a call lacks the gate's permit for exactly this call."""
     info = activity.info()
-    if keys is None or keys.is_valid(
-        request.permit, current_activity_identity(info.activity_id), info.activity_type, request.arguments
-    ):
+    identity = current_activity_identity(info.activity_id)
+    call = SignedCall(info.activity_type, request.arguments, request.caller)
+    if keys is None or keys.is_valid(request.permit, identity, call):
         return
     raise ApplicationError(
         "[Denied] this call has no valid permit of the gate; nothing was run",
@@ -88,9 +95,14 @@ def current_activity_identity(activity_id: str) -> ActivityIdentity:
     )
 
 
-def _signature(key: bytes, identity: ActivityIdentity, tool: str, arguments: Mapping[str, Any], terms: str) -> str:
-    content = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+def _signature(key: bytes, identity: ActivityIdentity, call: SignedCall, terms: str) -> str:
     parts = [identity.namespace, identity.workflow_id, identity.run_id, identity.activity_id]
-    message = json.dumps(["orga permit 1", *parts, tool, sha256(content.encode()).hexdigest(), terms])
-    mac = hmac.new(key, message.encode(), sha256).digest()[:16]
+    signed = ["orga permit 1", *parts, call.tool, _json_digest(call.arguments), terms]
+    if call.caller is not None:
+        signed.append(_json_digest(call.caller.model_dump(mode="json")))
+    mac = hmac.new(key, json.dumps(signed).encode(), sha256).digest()[:16]
     return urlsafe_b64encode(mac).decode().rstrip("=")
+
+
+def _json_digest(value: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

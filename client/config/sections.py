@@ -322,7 +322,8 @@ class ActivityConfig(CheckedInput):
     """Seconds of silence after which a call counts as lost. Only for an activity that sends heartbeats, by which an
     abort reaches it, too. Null: only the time limit counts."""
     pass_context: bool = False
-    """Give the activity a second argument: an object with `idempotency_key`, `workflow_id` and `call_id`."""
+    """Give the activity a second argument: an object with `idempotency_key`, `workflow_id`, `call_id`, `agent`, and, if
+    there are such, `tenant`, `trusted_context` and `approver`."""
 
 
 class DeferredConfig(CheckedInput):

@@ -19,6 +19,7 @@ from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id, delegate_arguments
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
+from orga.workflows.types.tool_calls.tools import Caller
 
 GATE = "gate"
 
@@ -51,6 +52,7 @@ class StartedCall:
     arguments: dict[str, Any]
     permit: str = ""
     """The gate's signature in the input of the call."""
+    caller: Caller | None = None
 
 
 GateFact = AnsweredRequest | StartedCall
@@ -125,7 +127,15 @@ def started_tool(name: str, place: str, request: Any, kind: Literal["activity", 
     """Return a tool's activity, from its input as plain JSON."""
     given = as_object(request)
     call_id, permit = str(given.get("call_id", "")), str(given.get("permit", ""))
-    return StartedCall(kind, name, place, call_id, as_object(given.get("arguments")), permit)
+    return StartedCall(kind, name, place, call_id, as_object(given.get("arguments")), permit, _caller(given))
+
+
+def _caller(request: dict[str, Any]) -> Caller | None:
+    """Return the caller in a tool's input. One that is invalid matches no permit."""
+    try:
+        return Caller.model_validate(request["caller"]) if "caller" in request else None
+    except ValidationError:
+        return Caller()
 
 
 def started_child(workflow_id: str, given: Any) -> StartedCall:

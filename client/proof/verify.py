@@ -9,7 +9,7 @@ from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from orga.activities.gate.permits import ActivityIdentity, PermitKeys
+from orga.activities.gate.permits import ActivityIdentity, PermitKeys, SignedCall
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
@@ -146,7 +146,9 @@ async def permit_fault(client: Client, run: RunHistory, facts: Sequence[GateFact
             ActivityIdentity(client.namespace, run.history.workflow_id, each, call_activity_id(call.place))
             for each in executions
         )
-        return any(keys.is_valid(call.permit, place, call.name, call.arguments) for place in where)
+        return any(
+            keys.is_valid(call.permit, place, SignedCall(call.name, call.arguments, call.caller)) for place in where
+        )
 
     unsigned = [f"{call.place} {call.name}: no valid permit" for call in (*recorded, *local) if not is_signed(call)]
     return len(recorded) + len(local), "; ".join(unsigned)

@@ -49,7 +49,14 @@ from orga.workflows.types.tool_calls.gate import (
     permit_text,
 )
 from orga.workflows.types.tool_calls.recovery import Outcome
-from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
+from orga.workflows.types.tool_calls.tools import (
+    MAX_LOCAL_TIMEOUT_S,
+    REPORT_S,
+    Caller,
+    ToolOutput,
+    ToolRequest,
+    ToolSpec,
+)
 
 
 def admit_call(run: Run, spec: ToolSpec) -> str:
@@ -321,6 +328,9 @@ def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Too
     if spec.name in KNOWLEDGE_TOOLS:
         behalf = call_behalf(run.state)
         given["behalf"] = behalf.with_learning(run.evidence_outputs()) if allowed.purpose == "learning" else behalf
+    if spec.takes_caller:
+        of_run = run.state.input
+        given["caller"] = Caller.from_facts(run.setup.agent, of_run.tenant, of_run.trusted_context, allowed.approver)
     if max_attempts(spec, run.config) != 1 and spec.options.execution != "local":
         given["left_s"] = round(remaining_s(run.state, run.now), 1)
     return ToolRequest(call_id=call.call_id, arguments=call.arguments, key=identity.key, **given)

@@ -66,10 +66,11 @@ class ActivityTool:
             effect: The effect of repeating a call.
             heartbeat_timeout_s: Seconds of silence after which a call counts as lost. Only for an activity that sends
                 heartbeats, by which an abort reaches it, too. None: only the time limit counts.
-            pass_context: Give the activity a second argument, an object with `idempotency_key`, `workflow_id` and
-                `call_id`.
+            pass_context: Give the activity a second argument, an object with `idempotency_key`, `workflow_id`,
+                `call_id`, `agent`, and, if there are such, `tenant`, `trusted_context` and `approver`.
         """
-        self.spec = ToolSpec(name=name, description=description, parameters=dict(parameters), effect=effect)
+        more: dict[str, Any] = {"takes_caller": True} if pass_context else {}
+        self.spec = ToolSpec(name=name, description=description, parameters=dict(parameters), effect=effect, **more)
         self.activity = activity or name
         self.task_queue = task_queue
         self._heartbeat_timeout_s = heartbeat_timeout_s
@@ -150,12 +151,10 @@ class ActivityTool:
         return ToolError(f"{self.activity} took too long, or its worker is gone", kind=TIME_LIMIT, retryable=True)
 
 
-def _call_facts(context: ToolContext) -> dict[str, str]:
-    return {
-        "idempotency_key": context.idempotency_key,
-        "workflow_id": context.workflow_id,
-        "call_id": context.call_id,
-    }
+def _call_facts(context: ToolContext) -> dict[str, Any]:
+    ids = {name: getattr(context, name) for name in ("idempotency_key", "workflow_id", "call_id")}
+    facts = {name: getattr(context, name) for name in ("agent", "tenant", "trusted_context", "approver")}
+    return ids | {name: value for name, value in facts.items() if value}
 
 
 def _stated_effect(error: ApplicationError, is_final: bool) -> Acted | None:

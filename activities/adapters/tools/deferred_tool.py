@@ -59,6 +59,7 @@ class DeferredTool:
                 raise ValueError(f"{name}: {key}: {problem}")
         self._start = PythonFunction(start) if callable(start) else start
         base = self._start.spec if self._start else None
+        more: dict[str, Any] = {"takes_caller": True} if base and base.takes_caller else {}
         given = parameters if parameters is not None else base.parameters if base else NO_ARGUMENTS
         terms = Deferral(expires_s=expires_s, has_start=start is not None)
         self.spec = ToolSpec(
@@ -69,6 +70,7 @@ class DeferredTool:
             options=base.options.with_overrides(_OWN_PLACE) if base else ToolOptions(),
             main_argument=base.main_argument if base else None,
             deferred=terms if output_schema is None else terms.with_output_schema(dict(output_schema)),
+            **more,
         )
 
     @property

@@ -239,6 +239,11 @@ class FunctionParameters:
         offered = [p for p in self._all if p.name not in self._contexts]
         self._adapter = _arguments_adapter([(p, _annotated_type(hints[p.name], texts.get(p.name))) for p in offered])
 
+    @property
+    def has_context(self) -> bool:
+        """True if the function has a `ToolContext` parameter."""
+        return bool(self._contexts)
+
     @cached_property
     def schema(self) -> dict[str, Any]:
         return without_titles(self._adapter.json_schema())
@@ -383,6 +388,7 @@ class PythonFunction:
         self._parameters = FunctionParameters(function)
         place = isolation or ("process" if marks.blocking else None if _is_async(function) else "thread")
         self._run = self._select_runner(place, name, is_chosen=isolation is not None)
+        more: dict[str, Any] = {"takes_caller": True} if self._parameters.has_context else {}
         self.spec = ToolSpec(
             name=name,
             description=docstring_summary(next(iter(docstrings(function)), "")),
@@ -390,6 +396,7 @@ class PythonFunction:
             effect=marks.effect,
             options=_tool_options(marks, place),
             main_argument=next(iter(self._parameters.schema["properties"]), None),
+            **more,
         )
 
     def with_isolation(self, isolation: Isolation) -> "PythonFunction":

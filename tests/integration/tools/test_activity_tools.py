@@ -53,21 +53,28 @@ def refunds() -> ScriptedModel:
 
 
 async def test_an_activity_is_called_after_the_gate_with_its_key(client: Client) -> None:
-    seen: list[tuple[dict[str, Any], dict[str, str]]] = []
+    seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    facts = {"user": "ada", "note": "n" * 2_000}
 
-    async def refund(order: dict[str, Any], context: dict[str, str]) -> dict[str, Any]:
+    async def refund(order: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:
         seen.append((order, context))
         return {"refunded": 900, "note": "in\u200bvisible"}
 
     async with other_worker(client, refund) as queue:
         tool = refund_tool(queue, pass_context=True)
         async with a_loop(client, refunds(), tool, engine=Asks(tools=("refund",))) as loop:
-            handle = await loop.start()
+            handle = await loop.start({"task": "do it", "tenant": "acme", "trusted_context": facts})
             [held] = await wait_for_held_calls(handle)
             assert seen == []
-            await send_update(handle, "approve", approval_argument(held))
+            await send_update(handle, "approve", approval_argument(held, approver="grace"))
             ran = await loop.ended(handle)
     [(order, context)] = seen
+    assert [context[name] for name in ("agent", "tenant", "trusted_context", "approver")] == [
+        "default",
+        "acme",
+        facts,
+        "grace",
+    ]
     assert (order, context["workflow_id"], ran.result.output) == ({"order": "A-7"}, handle.id, "done")
     assert len(context["idempotency_key"]) > 8
     assert '{"note":"invisible","refunded":900}' in tool_results_in(loop)[0]

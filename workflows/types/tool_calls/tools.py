@@ -101,6 +101,8 @@ class ToolSpec(Record):
     """True if the operator has reviewed exactly this definition, which somebody else wrote."""
     deferred: Deferral | None = None
     """Set if its results come later."""
+    takes_caller: bool = False
+    """True if each call gets its `Caller`. False saves the bytes in history."""
 
     def with_effect(self, effect: Effect) -> Self:
         return replace_fields(self, {"effect": effect})
@@ -160,6 +162,25 @@ NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalP
 """JSON Schema of the arguments of a tool that has none."""
 
 
+class Caller(Record):
+    """Whose call it is. The run sets it, never the model."""
+
+    agent: str = ""
+    tenant: str = ""
+    trusted_context: dict[str, Any] = {}
+    """Facts from whoever started the run."""
+    approver: str = ""
+    """The person who approved the call. Empty if nobody had to."""
+
+    @classmethod
+    def from_facts(
+        cls, agent: str, tenant: str | None, trusted_context: dict[str, Any], approver: str = ""
+    ) -> "Caller":
+        """Return the caller. Facts that do not exist stay unset, to save history."""
+        given = {"agent": agent, "tenant": tenant, "trusted_context": trusted_context, "approver": approver}
+        return cls.model_validate({name: value for name, value in given.items() if value})
+
+
 class ToolRequest(Record):
     """Input of a tool activity. The activity's type is the tool's name."""
 
@@ -173,6 +194,8 @@ class ToolRequest(Record):
     """The gate's signature and the terms that it covers. Set only if workers have a key."""
     behalf: Behalf | None = None
     """On whose behalf the call is made. Set only for tools that recall and store."""
+    caller: Caller | None = None
+    """Set only if the tool takes it."""
     left_s: float | None = None
     """Seconds left on the run's clock when the call was scheduled. Set only if the call may be retried."""
     is_awaited: bool = False
@@ -195,7 +218,7 @@ class ActivityCall(CheckedInput):
     """The queue of the worker that has it."""
     arguments: dict[str, Any] = {}
     """The activity's first argument."""
-    context: dict[str, str] | None = None
+    context: dict[str, Any] | None = None
     """Its second argument. None: it has none."""
     timeout_s: float = Field(gt=0, le=86_400)
     """Seconds from the start of the activity to its end."""
