@@ -164,6 +164,9 @@ MAX_BYTES = 16_000
 _MAX_BODY = 6_000
 _MAX_COMMENT = 1_500
 _MAX_FILES = 100
+_MAX_DIFF = 6_000
+"""Characters of all diffs together, unless one file is asked for."""
+_MAX_FILE_DIFF = 12_000
 COMMENTS_PER_PAGE = 30
 
 
@@ -173,13 +176,44 @@ def issue_text(item: NumberedItem, issue: dict[str, Any], comments: list[Any], p
     return _bounded_text([*lines, *_comments_text(issue, comments, page)])
 
 
-def pull_request_text(
-    item: NumberedItem, pull: dict[str, Any], files: list[Any], comments: list[Any], page: int
-) -> str:
+@dataclass(frozen=True)
+class PullRequestParts:
+    """A pull request as the API returns it, in parts."""
+
+    pull: dict[str, Any]
+    files: list[dict[str, Any]]
+    reviews: list[dict[str, Any]]
+    """Verdicts with their texts."""
+    remarks: list[dict[str, Any]]
+    """Comments on lines of the diff."""
+    comments: list[Any]
+
+
+def pull_request_text(item: NumberedItem, parts: PullRequestParts, page: int) -> str:
+    pull = parts.pull
     state = "merged" if pull.get("merged") else ("draft" if pull.get("draft") else str(pull.get("state", "")))
     branches = f"Branches: {_nested_field(pull, 'head', 'ref')} into {_nested_field(pull, 'base', 'ref')}"
     lines = [*_heading_lines("Pull request", item, pull, state), branches, "", _body_text(pull)]
-    return _bounded_text([*lines, *_file_lines(pull, files), *_comments_text(pull, comments, page)])
+    return _bounded_text(
+        [
+            *(*lines, *_file_lines(pull, parts.files), *_diff_lines(parts.files)),
+            *(
+                *_review_lines(parts.reviews),
+                *_remark_lines(parts.remarks),
+                *_comments_text(pull, parts.comments, page),
+            ),
+        ]
+    )
+
+
+def file_diff_text(item: NumberedItem, parts: PullRequestParts, name: str) -> str:
+    """Return the diff of one file, with the review comments on it. Raise ToolError if the file is not changed."""
+    file = next((file for file in parts.files if file.get("filename") == name), None)
+    if file is None:
+        names = ", ".join(_one_line_text(each.get("filename")) for each in parts.files[:20])
+        raise ToolError(f"{item} does not change {name[:200]!r}; it changes {names}", kind="NotFound")
+    lines = [f"Pull request {item}: {_one_line_text(parts.pull.get('title'))}", *_one_diff(file, _MAX_FILE_DIFF)]
+    return _bounded_text([*lines, *_remark_lines([each for each in parts.remarks if each.get("path") == name])])
 
 
 def _heading_lines(kind: str, item: NumberedItem, issue: dict[str, Any], state: str) -> list[str]:
@@ -204,6 +238,50 @@ def _file_lines(pull: dict[str, Any], files: list[Any]) -> list[str]:
         for file in shown
     ]
     return [*lines, f"- and {total - len(shown)} more"] if isinstance(total, int) and total > len(shown) else lines
+
+
+def _diff_lines(files: list[dict[str, Any]]) -> list[str]:
+    """Return the diffs that fit, in their order, and the names of the others."""
+    lines, room, left_out = list[str](), _MAX_DIFF, list[str]()
+    for file in files[:_MAX_FILES]:
+        diff = _one_diff(file, _MAX_FILE_DIFF)
+        size = sum(len(line) + 1 for line in diff)
+        if size > room:
+            left_out.append(_one_line_text(file.get("filename")))
+        else:
+            lines += diff
+            room -= size
+    if not left_out:
+        return lines
+    return [*lines, "", f"Diffs left out: {', '.join(left_out[:20])}. Read one by giving its name as `file`."]
+
+
+def _one_diff(file: dict[str, Any], limit: int) -> list[str]:
+    patch = file.get("patch")
+    text = visible_text(patch) if isinstance(patch, str) else "(no diff: a binary file, or too large for GitHub)"
+    cut = "" if len(text) <= limit else f"\n[cut at character {limit} of {len(text)}]"
+    return ["", f"Diff of {_one_line_text(file.get('filename'))}:", f"{text[:limit]}{cut}"]
+
+
+def _review_lines(reviews: list[dict[str, Any]]) -> list[str]:
+    """Return each verdict, and each review with a text of its own."""
+    lines = list[str]()
+    for review in reviews:
+        body, state = _cut_text(review.get("body"), _MAX_COMMENT), _one_line_text(review.get("state")).lower()
+        if body or state not in {"commented", "pending", "unknown"}:
+            lines += [f"- {_nested_field(review, 'user', 'login')}: {state.replace('_', ' ')}", *filter(None, [body])]
+    return ["", "Reviews:", *lines] if lines else []
+
+
+def _remark_lines(remarks: list[dict[str, Any]]) -> list[str]:
+    lines = list[str]()
+    for remark in remarks:
+        line = remark.get("line") or remark.get("original_line")
+        place = f"{_one_line_text(remark.get('path'))}:{line if isinstance(line, int) else '?'}"
+        outdated = "" if remark.get("line") else " (outdated)"
+        lines += ["", f"{_nested_field(remark, 'user', 'login')} on {place}{outdated}:"]
+        lines.append(_cut_text(remark.get("body"), _MAX_COMMENT))
+    return ["", "Review comments:", *lines[1:]] if lines else []
 
 
 def _change_counts(counted: dict[str, Any]) -> str:
@@ -281,34 +359,53 @@ class ReadIssue:
         )
 
 
+class _PullRequestParameters(_ReferenceParameters):
+    file: str = Field(default="", max_length=1_000, description="Only this changed file: its whole diff and comments.")
+
+
 class ReadPullRequest:
-    """A pull request: the parts of an issue, and the changed files."""
+    """A pull request: the parts of an issue, the changed files with their diffs, and the reviews."""
 
     def __init__(self, api: GitHubApi, repo: str | None) -> None:
         """Keep the API, and the repository that `#55` means."""
         self._api = api
         self._repo = repo
-        what = "Read a GitHub pull request: title, state, author, branches, text, changed files and comments."
-        self.spec = _spec("read_pull_request", what, self._repo)
+        what = (
+            "Read a GitHub pull request: title, state, author, branches, text, changed files with their diffs, "
+            "reviews, review comments and comments."
+        )
+        self.spec = _spec("read_pull_request", what, self._repo, _PullRequestParameters)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        parameters = _ReferenceParameters.parse(arguments)
+        parameters = _PullRequestParameters.parse(arguments)
         item = parse_reference(parameters.reference, self._repo)
-        path = f"{item.path}/pulls/{item.number}"
-        pull, files, comments = await self._api.get(
-            path, f"{path}/files?per_page=100", _comments_path(item, parameters.page)
+        path, page = f"{item.path}/pulls/{item.number}", parameters.page
+        pull, files, reviews, remarks, comments = await self._api.get(
+            path,
+            f"{path}/files?per_page={_MAX_FILES}",
+            f"{path}/reviews?per_page=100",
+            f"{path}/comments?per_page={COMMENTS_PER_PAGE}&page={page}",
+            _comments_path(item, page),
         )
-        text = pull_request_text(
-            item, _checked_object(item, pull), _checked_list(files), _checked_list(comments), parameters.page
+        parts = PullRequestParts(
+            pull=_checked_object(item, pull),
+            files=_objects(files),
+            reviews=_objects(reviews),
+            remarks=_objects(remarks),
+            comments=_checked_list(comments),
         )
-        return ToolOutput(content=text)
+        if parameters.file:
+            return ToolOutput(content=file_diff_text(item, parts, parameters.file))
+        return ToolOutput(content=pull_request_text(item, parts, page))
 
 
-def _spec(name: str, description: str, repo: str | None) -> ToolSpec:
+def _spec(
+    name: str, description: str, repo: str | None, parameters: type[Parameters] = _ReferenceParameters
+) -> ToolSpec:
     return ToolSpec(
         name=name,
         description=f"{description} The default repository is {repo}." if repo else description,
-        parameters=_ReferenceParameters.json_schema(),
+        parameters=parameters.json_schema(),
         effect="read_only",
         main_argument="reference",
     )

@@ -39,9 +39,17 @@ PULL: dict[str, Any] = {
     "additions": 5,
     "deletions": 1,
 }
-FILES = [
-    {"filename": "src/a.py", "status": "modified", "additions": 4, "deletions": 1},
+FILES: list[dict[str, Any]] = [
+    {"filename": "src/a.py", "status": "modified", "additions": 4, "deletions": 1, "patch": "@@ -1 +1 @@\n-old\n+new"},
     {"filename": "b.md", "status": "added", "additions": 1, "deletions": 0},
+]
+REVIEWS: list[dict[str, Any]] = [
+    {"user": {"login": "bob"}, "state": "CHANGES_REQUESTED", "body": "Name it better."},
+    {"user": ANN, "state": "COMMENTED", "body": ""},
+]
+REMARKS: list[dict[str, Any]] = [
+    {"user": {"login": "bob"}, "path": "src/a.py", "line": 1, "body": "Why new?"},
+    {"user": ANN, "path": "b.md", "line": None, "original_line": 7, "body": "Gone."},
 ]
 
 
@@ -66,6 +74,8 @@ class Seen:
     def pull(self, **fields: Any) -> None:
         self.pages["/repos/ann/app/pulls/55"] = {**PULL, **fields}
         self.pages["/repos/ann/app/pulls/55/files"] = FILES
+        self.pages["/repos/ann/app/pulls/55/reviews"] = REVIEWS
+        self.pages["/repos/ann/app/pulls/55/comments"] = REMARKS
         self.pages["/repos/ann/app/issues/55/comments"] = COMMENTS
 
     def api(self, token: str | None = None) -> GitHubApi:
@@ -127,6 +137,39 @@ async def test_a_pull_request_is_shown_with_its_files(github: Seen) -> None:
         "- b.md (added, +1 -0)",
         "",
     ]
+
+
+async def test_a_pull_request_is_shown_with_its_diffs_and_reviews(github: Seen) -> None:
+    github.pull()
+    text = await result(ReadPullRequest(github.api(), "ann/app"), reference="#55")
+    assert lines_of(text)[11:31] == [
+        *("", "Diff of src/a.py:", "@@ -1 +1 @@", "-old", "+new"),
+        *("", "Diff of b.md:", "(no diff: a binary file, or too large for GitHub)"),
+        *("", "Reviews:", "- bob: changes requested", "Name it better."),
+        *("", "Review comments:", "bob on src/a.py:1:", "Why new?", "", "ann on b.md:7 (outdated):", "Gone."),
+        "",
+    ]
+
+
+async def test_a_diff_that_does_not_fit_can_be_read_alone(github: Seen) -> None:
+    github.pull()
+    long = {**FILES[0], "filename": "long.py", "patch": "+x\n" * 3_000}
+    github.pages["/repos/ann/app/pulls/55/files"] = [long, FILES[0]]
+    tool = ReadPullRequest(github.api(), "ann/app")
+    text = await result(tool, reference="#55")
+    assert "Diffs left out: long.py. Read one by giving its name as `file`." in text
+    assert "+new" in text
+    alone = await result(tool, reference="#55", file="long.py")
+    assert alone.count("+x") == 3_000
+    one = await result(tool, reference="#55", file="src/a.py")
+    assert "bob on src/a.py:1:" in one
+    assert "b.md" not in one
+
+
+async def test_a_file_that_is_not_changed_is_reported(github: Seen) -> None:
+    github.pull()
+    error = await failure(ReadPullRequest(github.api(), "ann/app"), reference="#55", file="c.py")
+    assert str(error) == "ann/app#55 does not change 'c.py'; it changes src/a.py, b.md"
 
 
 async def test_an_issue_that_is_a_pull_request_is_marked_as_one(github: Seen) -> None:
