@@ -229,8 +229,7 @@ class ChatReader(StreamReader):
         return "length"
 
     def _cost(self, usage: Usage) -> float | None:
-        details = as_object(self._usage.get("prompt_tokens_details"))
-        written = as_count(details.get("cache_write_tokens"))
+        written = _first_count(self._usage, _CACHE_WRITES)
         return reply_cost_usd(
             self._provider, self._request.model, usage, billed=self._usage.get("cost"), cache_write_tokens=written
         )
@@ -274,12 +273,29 @@ def _content(content: object) -> str:
     return as_text(content) or "".join(as_text(part.get("text")) for part in as_objects(content))
 
 
+_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+"""Names of the counts of tokens that came from a cache: OpenAI and Moonshot, DeepSeek, LiteLLM and Bedrock."""
+
+_CACHE_WRITES = (
+    "cache_write_tokens",
+    "cache_creation_input_tokens",
+    "cache_creation_tokens",
+    "cache_write_input_tokens",
+)
+"""Names of the counts of tokens that were written to a cache: OpenRouter, LiteLLM and DashScope, LiteLLM, Bedrock."""
+
+
+def _first_count(usage: dict[str, Any], names: tuple[str, ...], details: str = "prompt_tokens_details") -> int:
+    """Return the first of these counts that is not 0, among the details or beside them."""
+    places = (as_object(usage.get(details)), usage)
+    return next((count for place in places for name in names if (count := as_count(place.get(name)))), 0)
+
+
 def _chat_usage(counts: dict[str, Any]) -> Usage:
     """Return the counts. Gemini and xAI leave thinking out of `completion_tokens`, and count it only in the total."""
-    details = as_object(counts.get("prompt_tokens_details"))
     sent = as_count(counts.get("prompt_tokens"))
     answer = as_count(counts.get("completion_tokens"))
     written = max(answer, as_count(counts.get("total_tokens")) - sent) if sent else answer
-    thought = as_count(as_object(counts.get("completion_tokens_details")).get("reasoning_tokens"))
-    cached = as_count(details.get("cached_tokens")) or as_count(counts.get("prompt_cache_hit_tokens"))  # DeepSeek
+    thought = _first_count(counts, ("reasoning_tokens",), "completion_tokens_details")
+    cached = _first_count(counts, _CACHE_READS)
     return frugal_usage(sent, written, cached, max(thought, written - answer))

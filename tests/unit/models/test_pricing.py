@@ -69,6 +69,7 @@ STOP: dict[str, Any] = chunk("stop", content=SAID)
         pytest.param(counted(**COUNTED, completion_tokens_details={"reasoning_tokens": 4}), 4, id="in the details"),
         pytest.param(counted(**COUNTED, total_tokens=90), 65, id="only in the total"),
         pytest.param(counted(**COUNTED, completion_tokens_details={"reasoning_tokens": 9}), 5, id="more than all"),
+        pytest.param(counted(**COUNTED, reasoning_tokens=4), 4, id="Perplexity's place"),
     ],
 )
 async def test_thinking_is_counted_apart_within_the_output(frames: list[dict[str, object]], thinking: int) -> None:
@@ -86,6 +87,8 @@ async def test_thinking_is_counted_apart_within_the_output(frames: list[dict[str
         pytest.param([*counted(**COUNTED), STOP | {"usage": None}], (20, 5, 0), id="null at the end"),
         pytest.param(counted(**COUNTED, total_tokens=90), (20, 70, 0), id="thinking counted only in the total"),
         pytest.param(counted(**COUNTED, prompt_cache_hit_tokens=8), (20, 5, 8), id="DeepSeek's cache"),
+        pytest.param(counted(**COUNTED, cached_tokens=8), (20, 5, 8), id="Moonshot's cache"),
+        pytest.param(counted(**COUNTED, cache_read_input_tokens=8), (20, 5, 8), id="LiteLLM's cache"),
     ],
 )
 async def test_usage_is_read_from_every_known_field(
