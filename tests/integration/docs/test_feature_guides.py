@@ -1,9 +1,12 @@
 """The Python of the guides runs as printed there."""
 
 import re
+from typing import Any
 
 import pytest
 
+from orga import ToolContext
+from orga.client.workers.in_code import as_tool
 from tests.support.programs.orga_command import ROOT, an_orga
 
 
@@ -71,3 +74,12 @@ def test_the_guide_of_tool_profiles() -> None:
     exec(python_of("tool-profiles.md")[0], namespace)
     config = namespace["run_input"]["config"]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
     assert config["tool_profile"]["include"] == ("read_*", "search_*")
+
+
+async def test_the_methods_of_an_object_are_tools() -> None:
+    namespace: dict[str, Any] = {"__name__": "warehouse"}
+    exec(next(block for block in python_of("your-own-tools.md") if "class Warehouse" in block), namespace)
+    [tool] = map(as_tool, namespace["tools"])
+    assert list(tool.spec.parameters["properties"]) == ["item"]
+    answer = await tool.call({"item": "lamp"}, ToolContext("c1", "key"))
+    assert answer.content == "3"
