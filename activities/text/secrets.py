@@ -249,6 +249,12 @@ class KnownSecrets:
         """
         return cls.from_values([*secret_values(environment, also), *more], MIN_GUESSED_CHARS)
 
+    def with_values(self, values: Iterable[str]) -> "KnownSecrets":
+        """Return these secrets and further values."""
+        more = KnownSecrets.from_values(values)
+        texts = sorted({*self.texts, *more.texts}, key=len, reverse=True)
+        return KnownSecrets(tuple(texts), (*self.decoded, *more.decoded))
+
     @cached_property
     def longest(self) -> int:
         """Characters of the longest spelling."""

@@ -8,7 +8,7 @@ from orga.activities.adapters.manifests.argument_types import parameters_schema
 from orga.activities.adapters.manifests.command_tool import CommandTool
 from orga.activities.adapters.manifests.http_tool import HttpTool
 from orga.activities.adapters.manifests.manifest import Manifest
-from orga.activities.adapters.manifests.template import ManifestSecrets, header_variables
+from orga.activities.adapters.manifests.template import ManifestSecrets, header_secrets
 from orga.activities.adapters.rules import NO_RULES, Rules
 from orga.activities.adapters.tools.guarded_http import PublicBackend
 from orga.activities.adapters.tools.root import FileRoot
@@ -28,13 +28,13 @@ def manifest_tool(
         return CommandTool(
             manifest, spec, FileRoot(root, rules), ManifestSecrets.from_environment(manifest.command.env_from, env)
         )
-    secrets = ManifestSecrets.from_environment(secret_variables(manifest), env)
+    secrets = ManifestSecrets.from_environment(sorted(header_secrets(manifest.http)) if manifest.http else (), env)
     return HttpTool(manifest, spec, FileRoot(root), secrets, PublicBackend(allow_hosts))
 
 
 def secret_variables(manifest: Manifest) -> list[str]:
     """Return the variables that certainly hold credentials by their use. Variables for a program may be anything."""
-    return sorted(header_variables(manifest.http)) if manifest.http else []
+    return [name for name in sorted(header_secrets(manifest.http)) if "[" not in name] if manifest.http else []
 
 
 def manifest_spec(manifest: Manifest) -> ToolSpec:
@@ -42,6 +42,8 @@ def manifest_spec(manifest: Manifest) -> ToolSpec:
     marks: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
     own = {name: value for name, value in marks.items() if value}
     given = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}
+    secrets = header_secrets(manifest.http) if manifest.http else ()
+    more: dict[str, Any] = {"takes_caller": True} if any("[" in name for name in secrets) else {}
     required = [name for name, argument in manifest.arguments.items() if argument.is_required]
     return ToolSpec(
         name=manifest.name,
@@ -50,4 +52,5 @@ def manifest_spec(manifest: Manifest) -> ToolSpec:
         effect=manifest.effect,
         options=ToolOptions.model_validate({**given, **own, "timeout_s": manifest.timeout_s + ENDING_GRACE_S}),
         main_argument=next(iter([*required, *manifest.arguments]), None),
+        **more,
     )

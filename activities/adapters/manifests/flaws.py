@@ -21,7 +21,7 @@ from orga.activities.adapters.manifests.parsers import output_pattern
 from orga.activities.adapters.manifests.template import (
     Template,
     fill_template,
-    header_variables,
+    header_secrets,
     only_placeholder,
     parse_template,
     template_placeholders,
@@ -147,7 +147,7 @@ def http_flaws(http: Http) -> Iterator[Flaw]:
 def _url_flaws(http: Http) -> Iterator[Flaw]:
     template, key = parse_template(http.url), ("http", "url")
     if only_placeholder(template):
-        if header_variables(http):
+        if header_secrets(http):
             yield Flaw(key, "the model would choose who gets the secrets", "write the host into the manifest")
         return
     first = template[0] if template and isinstance(template[0], str) else ""
@@ -163,7 +163,7 @@ def _url_flaws(http: Http) -> Iterator[Flaw]:
         return
     if "#" in shape:
         yield Flaw(key, "what follows # is never sent", "remove it")
-    if header_variables(http) and not shape.startswith("https://") and not is_loopback(shape):
+    if header_secrets(http) and not shape.startswith("https://") and not is_loopback(shape):
         yield Flaw(key, "secrets would be sent in the clear", "begin it with https://")
 
 

@@ -51,6 +51,7 @@ from orga.activities.adapters.tools.guarded_http import (
 )
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import Acted, ToolContext, ToolError
+from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.tool_calls.tools import TIME_LIMIT, ToolOutput, ToolSpec
 
 _SEPARATOR = re.compile(r"[/\\]")
@@ -68,6 +69,8 @@ class HttpRequest:
     secret_headers: Mapping[str, str]
     """Headers with a secret. Only the host of `url` gets them."""
     content: bytes
+    known_secrets: KnownSecrets
+    """The secrets to hide in the answer."""
 
     def __repr__(self) -> str:
         return f"HttpRequest({self.method} {self.url})"
@@ -79,7 +82,7 @@ def build_request(http: Http, values: Values, secrets: ManifestSecrets) -> HttpR
     plain, secret = _request_headers(http, values, secrets)
     if content_type and not any(name.lower() == "content-type" for name in (*plain, *secret)):
         plain["content-type"] = content_type
-    return HttpRequest(http.method, _request_url(http, values), plain, secret, content)
+    return HttpRequest(http.method, _request_url(http, values), plain, secret, content, secrets.known_secrets)
 
 
 def _request_url(http: Http, values: Values) -> URL:
@@ -230,16 +233,17 @@ class HttpTool:
         """Return the parsed body.
 
         Raises:
-            ToolError: Kind InvalidArguments, AddressRefused, Http404 and similar, ConnectionFailed, TimeLimit,
-                BadOutput or OutputMismatch. It states if the request may have had its effect.
+            ToolError: Kind InvalidArguments, NoCredentials, AddressRefused, Http404 and similar, ConnectionFailed,
+                TimeLimit, BadOutput or OutputMismatch. It states if the request may have had its effect.
         """
         values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._ground)
-        request = build_request(self._http, values, self._secrets)
+        secrets = await asyncio.to_thread(self._secrets.for_call, context)
+        request = build_request(self._http, values, secrets)
         context.heartbeat(f"{request.method} {request.url.host}")
         try:
-            return ToolOutput(content=self._secrets.known_secrets.redact(await self._answer(request, context)))
+            return ToolOutput(content=request.known_secrets.redact(await self._answer(request, context)))
         except ToolError as error:
-            raise self._secrets.known_secrets.redact_error(error) from None
+            raise request.known_secrets.redact_error(error) from None
 
     async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
         limit_s, host, way = self._manifest.timeout_s, request.url.host, _RequestProgress()
@@ -273,7 +277,7 @@ class HttpTool:
 
         async with final_response(request.url, sent, partial(self._redirect_url, request)) as response:
             way.last_words = f", after the status {response.status_code} {response.reason_phrase}".rstrip()
-            return await self._read_text(response)
+            return await self._read_text(response, request.known_secrets)
 
     def _redirect_url(self, request: HttpRequest, url: URL, location: str) -> URL:
         if request.method not in _SAFE_METHODS:
@@ -294,7 +298,7 @@ class HttpTool:
         own = {**request.headers, **(request.secret_headers if is_same_server(url, request.url) else {})}
         return headers | {name.lower(): value for name, value in own.items()}
 
-    async def _read_text(self, response: Response) -> str:
+    async def _read_text(self, response: Response, known_secrets: KnownSecrets) -> str:
         acted = _acted_by_status(response)
         try:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)
@@ -308,7 +312,7 @@ class HttpTool:
                 raise _status_error(response, "maybe", f", and broke off: {error}") from None
             raise
         decoded = await asyncio.to_thread(decoded_text, body, response.charset_encoding)
-        text = self._secrets.known_secrets.redact(decoded, is_cut=is_cut)
+        text = known_secrets.redact(decoded, is_cut=is_cut)
         if not response.is_success:
             raise _status_error(response, acted, error_tail(text))
         output = self._manifest.output

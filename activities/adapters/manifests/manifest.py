@@ -121,7 +121,8 @@ class Http(CheckedInput):
     """Encoded values are inserted into path and query. Or the whole URL is one argument of type `url`."""
     query: dict[str, str] = {}
     headers: dict[HeaderName, str] = {}
-    """Headers. `{secret:VARIABLE}` is a variable of the worker's environment."""
+    """Headers. `{secret:VARIABLE}` is a variable of the worker's environment. `{secret:VARIABLE[tenant]}` and
+    `{secret:VARIABLE[trusted_context.user]}` are secrets of the run's tenant or user."""
     json_body: Json | None = Field(default=None, alias="json")
     """The body. A text that is only a placeholder becomes the value with its JSON type."""
     form: dict[str, str] | None = None

@@ -5,18 +5,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from orga.activities.adapters.caller_secrets import CallerSecret
 from orga.activities.adapters.manifests.manifest import Http
+from orga.activities.ports import ToolContext
 from orga.activities.text.secrets import KnownSecrets
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)")
+_NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)(?(1)(\[(?:tenant|trusted_context(?:\.[^.\s\[\]{}]+)+)\])?|)")
 
 
 @dataclass(frozen=True)
 class TemplatePlaceholder:
     name: str
     is_secret: bool = False
-    """True if the name is a variable of the worker's environment."""
+    """True if the name is a variable of the worker's environment, or a secret by caller such as `VARIABLE[tenant]`."""
 
 
 Template = tuple[str | TemplatePlaceholder, ...]
@@ -55,7 +57,7 @@ def _parsed_part(found: re.Match[str]) -> str | TemplatePlaceholder:
     name = None if found[1] is None else _NAME.fullmatch(found[1])
     if name is None:
         raise ValueError(f"{found[0]!r} is no placeholder; write {{name}}, or {{{{ for a brace")
-    return TemplatePlaceholder(name[2], bool(name[1]))
+    return TemplatePlaceholder(name[2] + (name[3] or ""), bool(name[1]))
 
 
 def _joined_parts(parts: list[str | TemplatePlaceholder]) -> Template:
@@ -68,8 +70,8 @@ def _joined_parts(parts: list[str | TemplatePlaceholder]) -> Template:
     return tuple(joined)
 
 
-def header_variables(http: Http) -> set[str]:
-    """Return the variables that a request's headers name. Raise ValueError if a placeholder is broken."""
+def header_secrets(http: Http) -> set[str]:
+    """Return the secrets that a request's headers name. Raise ValueError if a placeholder is broken."""
     return {
         slot.name
         for source in http.headers.values()
@@ -80,17 +82,29 @@ def header_variables(http: Http) -> set[str]:
 
 @dataclass(frozen=True)
 class ManifestSecrets:
-    """Values by variable. The `repr` shows none."""
+    """Values by name. The `repr` shows none."""
 
     values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    by_caller: Mapping[str, CallerSecret] = field(default_factory=dict[str, CallerSecret])
+    """Secrets whose values only a call has."""
 
     @classmethod
-    def from_environment(cls, variables: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
+    def from_environment(cls, names: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
         """Read the variables. Raise ValueError if one is not set."""
-        wanted = list(variables)
-        if missing := [name for name in wanted if not env.get(name)]:
+        wanted = list(names)
+        by_caller = {name: found for name in wanted if (found := CallerSecret.from_reference(name, env))}
+        plain = [name for name in wanted if name not in by_caller]
+        if missing := [name for name in plain if not env.get(name)]:
             raise ValueError(f"the environment has no {' and no '.join(missing)}; set it where the worker starts")
-        return cls({name: env[name] for name in wanted})
+        return cls({name: env[name] for name in plain}, by_caller)
+
+    def for_call(self, context: ToolContext) -> "ManifestSecrets":
+        """Return the secrets with the caller's own. Raise ToolError (NoCredentials) if it lacks one."""
+        if not self.by_caller:
+            return self
+        return ManifestSecrets(
+            {**self.values, **{name: each.for_call(context) for name, each in self.by_caller.items()}}
+        )
 
     @cached_property
     def known_secrets(self) -> KnownSecrets:

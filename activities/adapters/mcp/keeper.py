@@ -122,6 +122,11 @@ class SessionKeeper:
         self._wake.set()
 
     @property
+    def is_open(self) -> bool:
+        """True if there is a session that works, as far as is known."""
+        return self._session is not None and not self._is_lost
+
+    @property
     def is_lost(self) -> bool:
         """True if the session has become useless. `why` is the reason."""
         return self._is_lost

@@ -1,11 +1,14 @@
 """The settings of an MCP server, with variables, headers and secrets from the worker's environment."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
+from orga.activities.adapters.caller_secrets import CallerSecret
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.mcp.names import meant_server
+from orga.activities.ports import ToolContext
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.own_code import bytecode_folder
 from orga.workflows.types.tool_calls.mcp import McpServer
@@ -13,6 +16,10 @@ from orga.workflows.types.tool_calls.tools import ToolOptions
 
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """Variables that every server process gets."""
+
+
+CallerSecrets = tuple[tuple[str, str], ...]
+"""The tenant or user, and the secret, for each header with a secret by caller."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +34,32 @@ class ServerSettings:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secrets: KnownSecrets = NO_SECRETS
     """The values that the settings pass on by name. None may reach a history."""
+    by_caller: Mapping[str, "CallerHeader"] = field(default_factory=dict[str, "CallerHeader"])
+    """Headers whose values only a call has. `headers` has them with the worker's own secrets, if there are such."""
 
     def options(self, tool: str) -> ToolOptions:
         """Return the options of a tool: the server's, overridden by its own."""
         own = self.tool_options.get(tool)
         options = self.server.options.with_timeout(self.server.options.timeout_s or self.server.timeout_s)
         return options.with_overrides(own) if own else options
+
+    def caller_secrets(self, context: ToolContext) -> CallerSecrets:
+        """Return the caller's name and secret for each header. Raise ToolError (NoCredentials) if it lacks one."""
+        each = [header.secret for header in self.by_caller.values()]
+        return tuple((secret.caller_name(context), secret.for_call(context)) for secret in each)
+
+    def for_caller(self, found: CallerSecrets) -> Self:
+        """Return the settings with these secrets in place of the worker's own."""
+        secrets = [secret for _, secret in found]
+        own = {name: by.prefix + secret for (name, by), secret in zip(self.by_caller.items(), secrets, strict=True)}
+        return replace(self, headers={**self.headers, **own}, secrets=self.secrets.with_values(secrets))
+
+
+class CallerHeader(NamedTuple):
+    """A header with a secret by caller."""
+
+    secret: CallerSecret
+    prefix: str = ""
 
 
 def server_settings(
@@ -57,20 +84,40 @@ def _one_server_settings(
     for tool, options in tool_options.items():
         _check_options(f"tools.options.{tool}", options)
     own_variables = {variable: _required_value(f"{section}.env_from", variable, env) for variable in server.env_from}
-    headers = {
-        header: _required_value(f"{section}.headers_from", variable, env)
-        for header, variable in server.headers_from.items()
-    }
-    secrets = [*own_variables.values(), *headers.values()]
-    if server.bearer_from:
-        token = _required_value(f"{section}.bearer_from", server.bearer_from, env)
-        headers["Authorization"] = f"Bearer {token}"
-        secrets.append(token)
-    if headers and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
+    headers, by_caller = dict[str, str](), dict[str, CallerHeader]()
+    secrets = [*own_variables.values()]
+    for header, reference, key, prefix in _secret_headers(server):
+        by_call = _caller_secret(f"{section}.{key}", reference, env)
+        if by_call is not None:
+            by_caller[header] = CallerHeader(by_call, prefix)
+        value = _required_value(f"{section}.{key}", reference, env) if by_call is None else by_call.for_worker()
+        if value is not None:
+            headers[header] = prefix + value
+            secrets.append(value)
+    if (headers or by_caller) and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
         raise ValueError(f"{section}.url: has to begin with https://, because secrets are sent there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
     base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
-    return ServerSettings(name, server, tool_options, base | own_variables, headers, KnownSecrets.from_values(secrets))
+    return ServerSettings(
+        name, server, tool_options, base | own_variables, headers, KnownSecrets.from_values(secrets), by_caller
+    )
+
+
+def _secret_headers(server: McpServer) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each header with its reference, the key that sets it, and the text before the secret."""
+    yield from ((header, reference, "headers_from", "") for header, reference in server.headers_from.items())
+    if server.bearer_from:
+        yield "Authorization", server.bearer_from, "bearer_from", "Bearer "
+
+
+def _caller_secret(key: str, reference: str, env: Mapping[str, str]) -> CallerSecret | None:
+    try:
+        secret = CallerSecret.from_reference(reference, env)
+        if secret is not None:
+            secret.for_worker()
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+    return secret
 
 
 def _options_of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[str, ToolOptions]:
@@ -92,8 +139,8 @@ def _check_options(section: str, options: ToolOptions) -> None:
 
 def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
     """Return the variables that go into headers, so they hold credentials. `env_from` can name any variable."""
-    headers = {variable for server in servers.values() for variable in server.headers_from.values()}
-    return headers | {server.bearer_from for server in servers.values() if server.bearer_from}
+    headers = {reference for server in servers.values() for _, reference, *_ in _secret_headers(server)}
+    return {reference for reference in headers if "[" not in reference}
 
 
 def own_options(

@@ -1,7 +1,8 @@
 """All MCP servers of a worker, and their tools. Tools come and go while the worker runs. No server can delay it."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -10,7 +11,7 @@ from mcp_types import CallToolRequestParams
 from orga.activities.adapters.mcp.connection import McpConnection
 from orga.activities.adapters.mcp.content import plain_line, result_text
 from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
-from orga.activities.adapters.mcp.mcp_settings import ServerSettings
+from orga.activities.adapters.mcp.mcp_settings import CallerSecrets, ServerSettings
 from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.ports import AbsentTool, Tool, ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
@@ -21,12 +22,91 @@ KEY_META = "orga/idempotency-key"
 _MAX_NOTE_BYTES = 200
 
 
+IDLE_S = 300.0
+"""Seconds after its last call until the connection of one caller is closed."""
+
+MAX_IDLE = 50
+"""Idle connections of one server, one for each caller. With more, the one that is idle longest is closed."""
+
+
+class _CallerConnection:
+    """A connection with one caller's secrets, and the calls that use it."""
+
+    def __init__(self, connection: McpConnection) -> None:
+        self.connection = connection
+        self.calls = 0
+        self.closing: asyncio.TimerHandle | None = None
+
+
+class McpServerConnections:
+    """The connections to one server: one that lists its tools, and one for each caller if they have own secrets."""
+
+    def __init__(self, settings: ServerSettings, taken: Collection[str]) -> None:
+        """Prepare the connections. The server's tools cannot have the names in `taken`."""
+        self.own = McpConnection(settings, taken)
+        self._settings = settings
+        self._taken = taken
+        self._by_caller: dict[CallerSecrets, _CallerConnection] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def for_call(self, context: ToolContext) -> AsyncGenerator[McpConnection]:
+        """Yield the connection for a call. No other caller's calls use it, and none with other secrets.
+
+        Raises:
+            ToolError: Kind NoCredentials, if the caller lacks a secret.
+        """
+        if not self._settings.by_caller:
+            yield self.own
+            return
+        key = await asyncio.to_thread(self._settings.caller_secrets, context)
+        if key not in self._by_caller:
+            connection = McpConnection(self._settings.for_caller(key), self._taken)
+            connection.keeper.start()
+            self._by_caller[key] = _CallerConnection(connection)
+        used = self._by_caller[key]
+        used.calls += 1
+        if used.closing:
+            used.closing.cancel()
+        try:
+            yield used.connection
+        finally:
+            used.calls -= 1
+            if not used.calls and self._by_caller.get(key) is used:
+                self._keep_idle(key, used)
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        for key in [*self._by_caller]:
+            self._close(key)
+        await asyncio.gather(self.own.keeper.stop(), *self._ending)
+
+    def _keep_idle(self, key: CallerSecrets, used: _CallerConnection) -> None:
+        """Keep a connection for the caller's next call, if it works."""
+        if not used.connection.keeper.is_open:
+            return self._close(key)
+        self._by_caller[key] = self._by_caller.pop(key)  # last, so that the first idle one is idle longest
+        used.closing = asyncio.get_running_loop().call_later(IDLE_S, self._close, key)
+        idle = [each for each, other in self._by_caller.items() if not other.calls]
+        for each in idle[:-MAX_IDLE]:
+            self._close(each)
+        return None
+
+    def _close(self, key: CallerSecrets) -> None:
+        closed = self._by_caller.pop(key)
+        if closed.closing:
+            closed.closing.cancel()
+        ending = asyncio.create_task(closed.connection.keeper.stop())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+
 class McpTool:
     """One tool by its legal name, with the definition that a run was offered."""
 
-    def __init__(self, connection: McpConnection, name: str, digest: str) -> None:
-        self._connection = connection
-        self._settings = connection.settings
+    def __init__(self, server: McpServerConnections, name: str, digest: str) -> None:
+        self._server = server
+        self._settings = server.own.settings
         self._name = name
         self._digest = digest
         self.spec = ToolSpec(name=self._name, options=self._settings.options(self._name), digest=self._digest)
@@ -34,36 +114,39 @@ class McpTool:
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Carry out one call, if the definition is still the same as the run was offered."""
-        try:
-            return ToolOutput(content=await self._call_with_retry(arguments, context))
-        except ToolError as error:
-            raise self._settings.secrets.redact_error(error) from None
+        async with self._server.for_call(context) as connection:
+            try:
+                return ToolOutput(content=await self._call_with_retry(connection, arguments, context))
+            except ToolError as error:
+                raise connection.settings.secrets.redact_error(error) from None
 
-    async def _call_with_retry(self, arguments: dict[str, Any], context: ToolContext) -> str:
+    async def _call_with_retry(self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext) -> str:
         """Call the tool. Repeat it once if the session was over and the first call was never sent."""
         try:
-            return await self._call_once(arguments, context)
+            return await self._call_once(connection, arguments, context)
         except ToolError as error:
             if error.kind != UNAVAILABLE:
                 raise
-        return await self._call_once(arguments, context)
+        return await self._call_once(connection, arguments, context)
 
-    async def _call_once(self, arguments: dict[str, Any], context: ToolContext) -> str:
+    async def _call_once(self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext) -> str:
+        secrets = connection.settings.secrets
+
         async def note(progress: float, total: float | None, message: str | None) -> None:
             of = f"/{total:g}" if total else ""
-            text = self._settings.secrets.redact(f"{message or ''} {progress:g}{of}")
+            text = secrets.redact(f"{message or ''} {progress:g}{of}")
             context.heartbeat(plain_line(text, _MAX_NOTE_BYTES))
 
-        own_name = await self._current_own_name()
+        own_name = await self._current_own_name(connection)
         request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
-        result = await self._connection.call(request, note)
-        text = self._settings.secrets.redact(result_text(result))
+        result = await connection.call(request, note)
+        text = secrets.redact(result_text(result))
         if result.is_error:
             raise reported_error(text)
         return text
 
-    async def _current_own_name(self) -> str:
-        known = await self._connection.current()
+    async def _current_own_name(self, connection: McpConnection) -> str:
+        known = await connection.current()
         offered = known.offered.get(self._name)
         if offered is None:
             raise missing_tool_error(
@@ -83,7 +166,8 @@ class McpServers:
 
     def __init__(self, settings: Sequence[ServerSettings], taken: Collection[str]) -> None:
         """Prepare the servers. `taken` are the names of the worker's own tools and activities."""
-        self._connections = {each.name: McpConnection(each, taken) for each in settings}
+        self._servers = {each.name: McpServerConnections(each, taken) for each in settings}
+        self._connections = {name: each.own for name, each in self._servers.items()}
 
     async def __aenter__(self) -> "McpServers":
         """Connect to all servers, and wait a short time for them."""
@@ -95,7 +179,7 @@ class McpServers:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(each.keeper.stop() for each in self._connections.values()))
+        await asyncio.gather(*(each.stop() for each in self._servers.values()))
 
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:
         """Return the tools of all servers. The lists of servers that `wanted` means are up to date."""
@@ -119,7 +203,7 @@ class McpServers:
     def tool(self, name: str, digest: str) -> Tool | None:
         """Return the tool that a run was offered with this digest, or None if no server would have it."""
         server = meant_server(name, self._connections)
-        return McpTool(self._connections[server], name, digest) if server else None
+        return McpTool(self._servers[server], name, digest) if server else None
 
     def options(self, name: str) -> ToolOptions | None:
         """Return the options of the tool's calls on this worker."""

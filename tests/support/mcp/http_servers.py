@@ -1,5 +1,6 @@
 """MCP servers over streamable HTTP as separate processes, on free ports."""
 
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.mcp import modern as mcp_modern
+from tests.support.mcp import per_user as mcp_per_user
 from tests.support.parts.free_port import free_port
 from tests.support.parts.mcp_servers import node_program
 
@@ -38,6 +40,15 @@ def modern(folder: Path) -> Generator[HttpServer]:
     """Run a server of the SDK (2026-07-28)."""
     port = free_port()
     with _running([sys.executable, mcp_modern.__file__, str(port), str(folder)], port, {}) as server:
+        yield server
+
+
+@contextmanager
+def per_user(folder: Path, *tokens: str) -> Generator[HttpServer]:
+    """Run a server that only answers requests with one of these values of `Authorization`."""
+    port = free_port()
+    (folder / "tokens.json").write_text(json.dumps(tokens))
+    with _running([sys.executable, mcp_per_user.__file__, str(port), str(folder)], port, {}) as server:
         yield server
 
 

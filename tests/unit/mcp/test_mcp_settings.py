@@ -1,11 +1,14 @@
 """Settings of MCP servers: what the configuration allows, and which environment variables reach a server."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from orga.activities.adapters.mcp.mcp_settings import own_options
+from orga.activities.ports import ToolContext
 from orga.client.config.sections import OrgaConfig
 from orga.own_code import bytecode_folder
 from orga.workflows.types.tool_calls.mcp import McpServer
@@ -87,3 +90,61 @@ def test_options_of_own_tools_are_separated_from_those_of_servers() -> None:
 def test_an_invalid_configuration_is_refused(servers: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         OrgaConfig.model_validate({"mcp": {"servers": servers}}, extra="forbid")
+
+
+def secrets_file(folder: Path, **entries: object) -> dict[str, str]:
+    """Return the environment with a file of secrets by caller."""
+    (folder / "secrets.json").write_text(json.dumps(entries))
+    return {**ENV, "TABLE": str(folder / "secrets.json")}
+
+
+def test_a_call_has_the_secrets_of_its_caller_and_the_worker_its_own(tmp_path: Path) -> None:
+    env = secrets_file(tmp_path, **{"acme": "acme-secret", "ada": "ada-secret", "*": "own-secret"})
+    (settings,) = settings_of(
+        env,
+        s=McpServer(
+            url="https://example.org/mcp",
+            headers_from={"X-Key": "TOKEN", "X-Tenant": "TABLE[tenant]"},
+            bearer_from="TABLE[trusted_context.person.id]",
+        ),
+    )
+    context = ToolContext("c", "k", tenant="acme", trusted_context={"person": {"id": "ada"}})
+    called = settings.for_caller(settings.caller_secrets(context))
+    assert settings.headers == {
+        "X-Key": "s3cr3t-value",
+        "X-Tenant": "own-secret",
+        "Authorization": "Bearer own-secret",
+    }
+    assert called.headers == {
+        "X-Key": "s3cr3t-value",
+        "X-Tenant": "acme-secret",
+        "Authorization": "Bearer ada-secret",
+    }
+    assert called.secrets.redact("s3cr3t-value acme-secret ada-secret own-secret") == " ".join(["[redacted]"] * 4)
+    assert not [each for each in ("acme", "ada-", "own-") if each in repr(called)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "url", "reference", "problem"),
+    [
+        pytest.param({}, "https://h/", "GONE[tenant]", "bearer_from: the environment has no GONE", id="no variable"),
+        pytest.param(
+            {}, "https://h/", "TOKEN[tenant]", "bearer_from: TOKEN: has to be the absolute path", id="no path"
+        ),
+        pytest.param({}, "http://h/", "TABLE[tenant]", "https://", id="a secret without TLS"),
+        pytest.param(
+            {"*": "a\nb"}, "https://h/", "TABLE[tenant]", "printable ASCII", id="two lines of the worker's own"
+        ),
+    ],
+)
+def test_invalid_secrets_by_caller_are_refused(
+    tmp_path: Path, entries: dict[str, object], url: str, reference: str, problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        settings_of(secrets_file(tmp_path, **entries), s=McpServer(url=url, bearer_from=reference))
+
+
+@pytest.mark.parametrize("reference", ["T[user]", "T[]", "T[tenant", "T[tenant].x", "T[trusted_context]", "[tenant]"])
+def test_only_facts_of_the_starter_select_a_secret(reference: str) -> None:
+    with pytest.raises(ValidationError):
+        McpServer(url="https://h/", bearer_from=reference)

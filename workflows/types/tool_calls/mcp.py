@@ -14,6 +14,11 @@ DEFINITIONS = "definitions of "
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 
+SecretReference = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\[(tenant|trusted_context(\.[^.\s\[\]{}]+)+)\])?$", max_length=300)
+]
+"""`VARIABLE` for its value, or `VARIABLE[tenant]` or `VARIABLE[trusted_context.user]` for a secret by caller."""
+
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
@@ -30,10 +35,12 @@ class McpServer(CheckedInput):
     """Variables of the worker's environment that the command gets, in addition to HOME, PATH and the like."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+")
     """The address of a server that is reached over HTTP, instead of `command`."""
-    headers_from: dict[HeaderName, Variable] = {}
-    """Headers, each with the variable that holds its whole value."""
-    bearer_from: Variable | None = None
-    """The variable that holds the token of `Authorization: Bearer`."""
+    headers_from: dict[HeaderName, SecretReference] = {}
+    """Headers, each with the variable that holds its whole value. `VARIABLE[tenant]` or
+    `VARIABLE[trusted_context.user]`: each call gets the value of its run's tenant or user, from the JSON file whose
+    path the variable has."""
+    bearer_from: SecretReference | None = None
+    """The variable that holds the token of `Authorization: Bearer`, or `VARIABLE[tenant]` and the like."""
     connect_timeout_s: float = Field(default=30.0, gt=0, le=600)
     """Seconds for its start, the handshake and the first list of tools."""
     timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)

@@ -1,0 +1,113 @@
+"""Secrets that each call finds by its caller: those of its run's tenant, or of a fact of its trusted context.
+
+Settings name one as `VARIABLE[tenant]` or `VARIABLE[trusted_context.user]`. The variable has the path of a JSON file,
+an object with one secret for each tenant or user. The file is read again for each call, so that a secret can be
+replaced while the worker runs. The caller's value selects an entry and nothing else: it is never part of a path or of a
+name.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, cast
+
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.json_text import as_object
+
+NO_CREDENTIALS = "NoCredentials"
+"""Kind of the error if the caller has no secret that can be used. Nothing was sent."""
+
+WORKER_ENTRY = "*"
+"""The entry with which the worker lists a server's tools. No call gets it, whatever its tenant is called."""
+
+MAX_FILE_BYTES = 10_000_000
+
+
+@dataclass(frozen=True)
+class CallerSecret:
+    """A file of secrets, and the fact that selects one of them."""
+
+    variable: str
+    source: str
+    """`tenant`, or a path such as `trusted_context.user`."""
+    path: Path
+
+    @classmethod
+    def from_reference(cls, reference: str, env: Mapping[str, str]) -> Self | None:
+        """Return the secret of `VARIABLE[SOURCE]`, or None if the reference is only a variable.
+
+        Raises:
+            ValueError: The variable is not set, or names no file of secrets. The text contains no secret.
+        """
+        variable, _, source = reference.removesuffix("]").partition("[")
+        if not source:
+            return None
+        if not (given := env.get(variable, "").strip()):
+            raise ValueError(f"the environment has no {variable}; set it to the path of a JSON file with the secrets")
+        secret = cls(variable, source, Path(given))
+        if not secret.path.is_absolute():
+            raise ValueError(f"{variable}: has to be the absolute path of a JSON file")
+        secret.entries()
+        return secret
+
+    def entries(self) -> dict[str, Any]:
+        """Return the secrets by tenant or user. Raise ValueError, without any of them, if the file is unusable."""
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise ValueError(
+                f"{self.variable}: the file that it names cannot be read: {type(error).__name__}"
+            ) from None
+        if len(data) > MAX_FILE_BYTES:
+            raise ValueError(f"{self.variable}: the file that it names has more than {MAX_FILE_BYTES:,} bytes")
+        try:
+            found: Any = json.loads(data)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ValueError(  # noqa: TRY004
+                f'{self.variable}: the file that it names is no JSON object such as {{"acme": "..."}}'
+            )
+        return as_object(cast("object", found))
+
+    def caller_name(self, context: ToolContext) -> str:
+        """Return the tenant or user of a call. Raise ToolError if its run names none."""
+        value: object = {"tenant": context.tenant, "trusted_context": context.trusted_context}
+        for key in self.source.split("."):
+            value = as_object(value).get(key)
+        if not isinstance(value, str) or not value:
+            why = f"the call needs a secret by {self.source}, and the run has no such text; tell the operator"
+            raise ToolError(why, kind=NO_CREDENTIALS)
+        return value
+
+    def for_call(self, context: ToolContext) -> str:
+        """Return the caller's secret.
+
+        Raises:
+            ToolError: Kind NoCredentials, if it has none that a header can hold. The text has neither name nor secret.
+        """
+        name = self.caller_name(context)
+        try:
+            entries = self.entries()
+        except ValueError as error:  # it may be in the middle of being replaced
+            raise ToolError(f"{error}; tell the operator", kind=NO_CREDENTIALS, retryable=True, acted="no") from None
+        if name == WORKER_ENTRY or name not in entries:
+            why = f"{self.variable} has no secret for the {self.source} of this run; tell the operator"
+            raise ToolError(why, kind=NO_CREDENTIALS)
+        return self._checked(entries[name])
+
+    def for_worker(self) -> str | None:
+        """Return the worker's own secret, if there is one. Raise ValueError if no header can hold it."""
+        found = self.entries().get(WORKER_ENTRY)
+        try:
+            return None if found is None else self._checked(found)
+        except ToolError as error:
+            raise ValueError(str(error)) from None
+
+    def _checked(self, secret: object) -> str:
+        if isinstance(secret, str) and secret.strip() == secret != "" and secret.isascii() and secret.isprintable():
+            return secret
+        why = f"the entry of {self.variable} is no line of printable ASCII without spaces around it; tell the operator"
+        raise ToolError(why, kind=NO_CREDENTIALS)
