@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Set
 from contextlib import aclosing
@@ -151,6 +152,9 @@ def _remember_digests(kept: OrderedDict[str, None], marks: Iterable[str]) -> Non
 
 
 _MAX_MODELS = 256
+
+LESSON_S = 6 * 3_600.0
+"""Seconds for which a lesson counts. A server may be updated, and then accept what it has refused."""
 _log = logging.getLogger(__name__)
 
 _NO_ROUTE = frozenset({404, 405, 501})
@@ -184,7 +188,8 @@ class StreamingProvider:
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
         """Paths of the protocols that have returned a reply."""
-        self._dialects: dict[tuple[str, str], Dialect] = {}
+        self._dialects: dict[tuple[str, str], tuple[Dialect, float]] = {}
+        """What was learned of a model, by protocol and model, and until when it counts, by `time.monotonic()`."""
         self._thinking = ThinkingMemory()
         self._reported: set[str] = set()
         """Messages about settings that were logged already."""
@@ -229,7 +234,7 @@ class StreamingProvider:
         twice.
         """
         key = (wire.path, request.model)
-        known = dialect = self._dialects.get(key) or wire.dialect(request.model)
+        known = dialect = self._learned_dialect(key) or wire.dialect(request.model)
         fitting = self._thinking.without_refused(request)
         lessons = 0
         while True:
@@ -307,11 +312,15 @@ class StreamingProvider:
                 self._reported.add(report)
                 _log.warning(report)
 
+    def _learned_dialect(self, key: tuple[str, str]) -> Dialect | None:
+        dialect, until = self._dialects.get(key, (None, 0.0))
+        return dialect if time.monotonic() < until else None
+
     def _remember(self, key: tuple[str, str], dialect: Dialect) -> None:
         """Remember the parts of a dialect that hold for every conversation with a model."""
         if len(self._dialects) >= _MAX_MODELS:
             self._dialects.clear()
-        self._dialects[key] = dialect
+        self._dialects[key] = dialect, time.monotonic() + LESSON_S
 
     def _remember_wire(self, model: str, wire: Wire) -> None:
         if len(self._wires) >= _MAX_MODELS:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
+from orga.activities.adapters.models import streaming
 from orga.activities.adapters.models.text_calls import with_calls_of_text, with_tagged_calls, without_tagged_thinking
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply
@@ -181,6 +182,17 @@ async def test_the_refusal_is_remembered() -> None:
         await model.complete(asked(), lambda piece: None)
     await model.close()
     assert len(network.requests) == 4
+
+
+async def test_a_lesson_expires_because_a_server_may_be_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "LESSON_S", 0.0)
+    refusal = http.Response(400, json={"error": {"message": "x does not support tools"}})
+    network = Network([refusal, said(CALL), said("fine")])
+    model = provider("ollama", network)
+    for _ in range(2):
+        await model.complete(asked(), lambda piece: None)
+    await model.close()
+    assert ["tools" in network.body(index) for index in range(3)] == [True, False, True]
 
 
 HERMES = '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n</tool_call>'
