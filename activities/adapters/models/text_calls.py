@@ -29,7 +29,9 @@ _ANSWER = "answer"
 MAX_CANDIDATES = 100
 """Places of a text that are tried as the beginning of an object."""
 
-_BEGINNING = re.compile(r"(?:\A|\n)\s*(?:```\w*\s*|<tool_call>\s*)?(?=\{)")
+_BEGINNING = re.compile(r"(?:\A\s*|\n[ \t]*)(?:```\w*[ \t]*\n?[ \t]*|<tool_call>\s*)?(?=\{)")
+"""The beginning of an object at the beginning of a line. No text makes the search take quadratic time."""
+
 _GAP = re.compile(r"(?:\s|```\w*|</?tool_call>)*")
 """Text between two calls of a reply. After any other text nothing is read: weak models go on with invented results."""
 

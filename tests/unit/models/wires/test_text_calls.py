@@ -148,6 +148,9 @@ def test_a_broken_call_is_malformed_and_does_not_run(text: str) -> None:
         pytest.param(f"To read it, one would write {CALL} in a reply.", id="a call within a sentence"),
         pytest.param('{"name": "delete_all", "arguments": {}}', id="an unknown tool without an action"),
         pytest.param("{\n" * 50_000, id="many beginnings"),
+        pytest.param("\n" * 500_000 + "x", id="many empty lines"),
+        pytest.param("<tool_call>" + "\n" * 500_000 + "x", id="many empty lines after a tag"),
+        pytest.param(("\n" + " " * 1_000) * 500 + "x", id="many spaces"),
     ],
 )
 def test_other_texts_contain_no_call(text: str) -> None:
