@@ -95,6 +95,17 @@ def without_sequences(text: str) -> tuple[str, Counter[str]]:
     return text, +Counter({"terminal sequences": sequences, "control characters": returns + controls})
 
 
+_HARMFUL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
+)
+"""C0 except tab and newline, C1, invisible characters, those that turn the writing direction, lone surrogates."""
+
+
+def harmless_text(text: str) -> str:
+    """Return the text for a screen, without terminal sequences and control characters. Tabs and newlines stay."""
+    return _HARMFUL.sub("", TERMINAL_SEQUENCE.sub("", text.replace("\r\n", "\n")))
+
+
 def without_invisible(text: str) -> tuple[str, Counter[str]]:
     """Return the text without invisible characters that no script or emoji needs, and their counts by kind."""
     removed: Counter[str] = Counter()

@@ -7,30 +7,65 @@ on, and another process can load the session with everything that waits for a pe
 
 import asyncio
 import json
-from dataclasses import dataclass
-from hashlib import sha256
+from collections import defaultdict
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
-from uuid import uuid4
+from typing import Any, BinaryIO
 
-from acp import PROTOCOL_VERSION, RequestError, schema
+from acp import PROTOCOL_VERSION, RequestError, helpers, schema
 from acp.agent.connection import AgentSideConnection
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
+from temporalio.service import RPCError
 
-from orga.client.errors import Refused, RunEnded, RunNotFound
-from orga.client.frontends.acp_session import REFUSED, AcpSession, Editor
-from orga.client.frontends.reach import Reach, converts_errors
+from orga.activities.text.characters import harmless_text
+from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
+from orga.client.frontends import turns
+from orga.client.frontends.reach import OpenWait, Reach, converts_errors, held_arguments
 from orga.client.runs.agents import AgentHandle, run_id_of
 from orga.client.runs.listing import RunFilter, listed_runs, read_first_message, with_details
+from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.names import GOAL_WORKFLOW, SESSION_WORKFLOW
+from orga.workflows.types.questions import Item
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.text import clean_text, one_line
+from orga.workflows.types.text import clean_text, escaped_text, one_line
 
 LISTED_SESSIONS = 50
 MAX_LINE_BYTES = 4_000_000
 """The limit of a request. A message to a session is far shorter."""
-NOT_FOUND, FAILED, INVALID, NO_JSON = -32002, -32603, -32600, -32700
-"""Error codes of the protocol."""
+
+NOT_FOUND, REFUSED, INVALID = -32002, -32602, -32600
+"""Error codes of the protocol. A request is refused if it cannot be carried out as it is."""
+
+KINDS: dict[str, schema.ToolKind] = {
+    **{"read_file": "read", "list_files": "search", "search_text": "search", "recall_knowledge": "search"},
+    **{"fetch_url": "fetch", "read_issue": "fetch", "read_pull_request": "fetch"},
+    **{"write_file": "edit", "edit_file": "edit", "run_command": "execute"},
+}
+
+ALLOW = schema.PermissionOption(option_id="allow", name="Allow this call once", kind="allow_once")
+DENY = schema.PermissionOption(option_id="reject", name="Deny", kind="reject_once")
+
+
+async def serve(
+    reach: Reach, agent: str, folder: Path, pipes: tuple[BinaryIO, BinaryIO], *, starts_goals: bool
+) -> None:
+    """Serve a client until it closes the input. The runs then go on.
+
+    Args:
+        agent: The agent of new sessions.
+        folder: The folder that the agents act in.
+        pipes: The input and the output.
+        starts_goals: The first prompt of a new session is then a goal.
+    """
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipes[0])
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipes[1])
+    lines = Lines(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+    connect: Any = partial(AcpAgent, reach, agent, folder, starts_goals=starts_goals)
+    async with AgentSideConnection(connect, lines, listening=False, use_unstable_protocol=True) as connection:
+        await connection.listen()
 
 
 class _Message(BaseModel):
@@ -43,72 +78,37 @@ class _Message(BaseModel):
     error: dict[str, Any] = {}
 
 
-async def serve(
-    reach: Reach, agent_name: str, folder: Path, stdin: BinaryIO, stdout: BinaryIO, *, starts_goals: bool
-) -> None:
-    """Serve a client until it closes the input. The runs then go on.
-
-    Args:
-        agent_name: The agent of new sessions.
-        folder: The folder that the agents act in.
-        stdin: A pipe, like stdout.
-        starts_goals: The first prompt of a new session is then a goal.
-    """
-    agent = AcpAgent(Editor(reach, folder), agent_name, starts_goals=starts_goals)
-    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdin)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdout)
-    lines = Lines(reader, asyncio.StreamWriter(transport, protocol, None, loop))
-    connection = AgentSideConnection(cast("Any", agent), lines, listening=False, use_unstable_protocol=True)
-    try:
-        await connection.listen()
-    finally:
-        agent.stop()
-        await connection.close()
-
-
-@dataclass(frozen=True)
 class Lines:
     """The wire: one JSON object a line. A line that is none is answered with an error, and the next one is read.
 
     While the client does not read, nothing more is read from it, so what waits for it stays bounded.
     """
 
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
 
     async def send(self, message: dict[str, Any]) -> None:
-        line = json.dumps(message, ensure_ascii=False, default=str).encode(errors="replace")
-        self.writer.write(line + b"\n")
-        await self.writer.drain()
+        self._writer.write(json.dumps(message, ensure_ascii=False, default=str).encode(errors="replace") + b"\n")
+        await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message, or None at the end."""
         while True:
-            await self.writer.drain()
+            await self._writer.drain()
             try:
-                line = await self.reader.readline()
-                if line.strip():
-                    return _Message.model_validate_json(line).model_dump(exclude_unset=True)
-                if not line:
+                if not (line := await self._reader.readline()):
                     return None
-            except ValidationError as error:
-                code = NO_JSON if error.errors()[0]["type"] == "json_invalid" else INVALID
-                await self._refuse(code, "the line is no request, notification or response of JSON-RPC 2.0")
-            except ValueError:  # the reader has dropped this part of the line. The rest of it is no JSON
-                await self._refuse(INVALID, f"the line is longer than {MAX_LINE_BYTES:,} bytes. Send less")
+                return _Message.model_validate_json(line).model_dump(exclude_unset=True)
+            except ValueError:  # the reader has dropped this part of a line that is too long. The rest is no JSON
+                problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_LINE_BYTES:,} bytes"
+                await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID, "message": problem}})
 
     async def close(self) -> None:
-        self.writer.close()
-
-    async def _refuse(self, code: int, problem: str) -> None:
-        await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": problem}})
+        self._writer.close()
 
 
 def _request_error(error: Exception) -> RequestError:
-    is_refusal = isinstance(error, Refused | RunEnded | InvalidInput)
-    code = NOT_FOUND if isinstance(error, RunNotFound) else REFUSED if is_refusal else FAILED
-    return RequestError(code, str(error))
+    return RequestError(NOT_FOUND if isinstance(error, RunNotFound) else REFUSED, str(error))
 
 
 _explained = converts_errors(_request_error)
@@ -117,26 +117,19 @@ _explained = converts_errors(_request_error)
 class AcpAgent:
     """One client's connection. Its methods are those of the protocol."""
 
-    def __init__(self, editor: Editor, agent: str, *, starts_goals: bool) -> None:
-        self._editor, self._reach, self._agent, self._starts_goals = editor, editor.reach, agent, starts_goals
+    def __init__(self, reach: Reach, agent: str, folder: Path, client: Any, *, starts_goals: bool) -> None:
+        self._reach, self._agent, self._folder, self._client = reach, agent, folder, client
+        self._starts_goals = starts_goals
         self._sessions: dict[str, AcpSession] = {}
 
-    def on_connect(self, conn: AgentSideConnection) -> None:
-        self._editor.client = conn
-
-    async def initialize(
-        self, protocol_version: int, client_capabilities: schema.ClientCapabilities | None = None, **_: Any
-    ) -> schema.InitializeResponse:
-        offered = client_capabilities.elicitation if client_capabilities else None
-        self._editor.has_forms = offered is not None and offered.form is not None
-        features: dict[str, Any] = {"list": {}, "resume": {}, "close": {}}
+    async def initialize(self, **_: Any) -> schema.InitializeResponse:
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="orga", title=f"orga: {self._agent}", version="0.1.0"),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=schema.PromptCapabilities(embedded_context=True),
-                session_capabilities=schema.SessionCapabilities.model_validate(features),
+                session_capabilities=schema.SessionCapabilities.model_validate({"list": {}, "close": {}}),
             ),
         )
 
@@ -154,40 +147,27 @@ class AcpAgent:
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
         """Open a session, and show its conversation to the client."""
         self._require_folder(cwd)
-        await self._open(await self._reach.open(session_id), shows_past=True)
+        await self._open(await self._reach.open(session_id))
         return schema.LoadSessionResponse()
 
     @_explained
-    async def resume_session(self, session_id: str, cwd: str, **_: Any) -> schema.ResumeSessionResponse:
-        """Open a session whose conversation the client still has."""
-        self._require_folder(cwd)
-        await self._open(await self._reach.open(session_id))
-        return schema.ResumeSessionResponse()
-
-    @_explained
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> schema.ListSessionsResponse:
+        client, folder = self._reach.client, cwd or str(self._folder)
+        self._require_folder(folder)
         query = f"WorkflowType IN ('{SESSION_WORKFLOW}', '{GOAL_WORKFLOW}') AND {self._reach.runs_query}"
         wanted = RunFilter(running=True, tenant=self._reach.tenant, query=query)
-        if cwd is not None and not self._is_inside(cwd):
-            return schema.ListSessionsResponse(sessions=[])
-        rows = await with_details(self._reach.client, await listed_runs(self._reach.client, wanted, LISTED_SESSIONS))
-        firsts = await asyncio.gather(*(read_first_message(self._reach.client, row.id) for row in rows))
-        folder = cwd or str(self._editor.folder)
-        return schema.ListSessionsResponse(
-            sessions=[
-                schema.SessionInfo(
-                    session_id=row.id, cwd=folder, title=first or one_line(row.task), updated_at=row.started.isoformat()
-                )
-                for row, first in zip(rows, firsts, strict=True)
-            ]
-        )
+        rows = await with_details(client, await listed_runs(client, wanted, LISTED_SESSIONS))
+        firsts = await asyncio.gather(*(read_first_message(client, row.id) for row in rows))
+        found = list[schema.SessionInfo]()
+        for row, first in zip(rows, firsts, strict=True):
+            title, updated = first or one_line(row.task), row.started.isoformat()
+            found.append(schema.SessionInfo(session_id=row.id, cwd=folder, title=title, updated_at=updated))
+        return schema.ListSessionsResponse(sessions=found)
 
     @_explained
-    async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
-        own_id = str(more.get("messageId") or uuid4())
-        message_id = sha256(own_id.encode(errors="replace")).hexdigest()
-        reason = await self._session(session_id).prompt(prompt_text(prompt), message_id)
-        return schema.PromptResponse(stop_reason=reason)
+    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
+        session, text = self._session(session_id), clean_text("".join(map(block_text, prompt)))
+        return schema.PromptResponse(stop_reason=await session.prompt(text))
 
     @_explained
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -196,52 +176,233 @@ class AcpAgent:
     @_explained
     async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
         """Stop the session's work and forget it here. In orga it stays open, so that it can be loaded again."""
-        session = self._session(session_id)
-        await session.cancel()
-        del self._sessions[session_id]
-        session.stop("the session was closed")
+        await self._session(session_id).cancel()
+        self._sessions.pop(session_id).stop()
         return schema.CloseSessionResponse()
 
-    def stop(self) -> None:
-        for session in self._sessions.values():
-            session.stop("the connection was closed")
-
-    async def _open(self, run: AgentHandle, *, shows_past: bool = False, goal_of: str = "") -> None:
+    async def _open(self, run: AgentHandle, goal_of: str = "") -> None:
         if earlier := self._sessions.pop(run.id, None):
-            earlier.stop("the session was opened again")
-        session = self._sessions[run.id] = AcpSession(self._editor, run, goal_of)
+            earlier.stop()
+        session = self._sessions[run.id] = AcpSession(self._reach, self._folder, self._client, run, goal_of)
         if not goal_of:
-            await session.begin(shows_past=shows_past)
+            await session.begin()
 
-    def _session(self, session_id: str) -> AcpSession:
+    def _session(self, session_id: str) -> "AcpSession":
         if (session := self._sessions.get(session_id)) is None:
             raise RequestError(NOT_FOUND, f"session {one_line(session_id)!r} is not open here. Load it first")
         return session
 
-    def _is_inside(self, cwd: str) -> bool:
-        return "\0" not in cwd and Path(cwd).resolve().is_relative_to(self._editor.folder)
-
     def _require_folder(self, cwd: str) -> None:
-        if not self._is_inside(cwd):
-            problem = f"cwd: this agent acts in {self._editor.folder}, not in {one_line(cwd, 500)}"
+        if "\0" in cwd or not Path(cwd).resolve().is_relative_to(self._folder):
+            problem = f"cwd: this agent acts in {self._folder}, not in {one_line(cwd, 500)}"
             raise InvalidInput(f"{problem}. Start `orga acp` in the folder of the project")
 
 
-def prompt_text(blocks: list[Any]) -> str:
-    """Return a prompt as the text of a message.
+def block_text(block: Any) -> str:
+    """Return a part of a prompt as text. Raise InvalidInput if it is an image or a sound."""
+    match block:
+        case schema.TextContentBlock():
+            return block.text
+        case schema.ResourceContentBlock():
+            return f"[{block.name}]({block.uri})"
+        case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as file):
+            return f"\n{file.uri}:\n{file.text}\n"
+        case _:
+            raise InvalidInput("prompt: only texts, links and text files are read. Remove the rest")
 
-    Raises:
-        RequestError: It has an image or a sound.
-    """
-    parts = list[str]()
-    for block in blocks:
-        match block:
-            case schema.TextContentBlock():
-                parts.append(block.text)
-            case schema.ResourceContentBlock():
-                parts.append(f"[{block.name}]({block.uri})")
-            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as file):
-                parts.append(f"\n{file.uri}:\n{file.text}\n")
+
+class AcpSession:
+    """Follows one run for the client."""
+
+    def __init__(self, reach: Reach, folder: Path, client: Any, run: AgentHandle, goal_of: str) -> None:
+        """Prepare a session.
+
+        Args:
+            folder: The folder that the run acts in.
+            client: The connection.
+            goal_of: The agent of a goal that the first prompt starts, or "" for a run that exists.
+        """
+        self._reach, self._folder, self._client, self._run, self._goal_of = reach, folder, client, run, goal_of
+        self._fold = turns.TurnFold(run.id, None)
+        self._turn = 0
+        """The current turn, or the last one. It stays 0 in a run that is no session."""
+        self._followers = list[asyncio.Task[None]]()
+        self._sending = asyncio.Lock()
+        self._endings = defaultdict[int, "asyncio.Future[schema.StopReason]"](asyncio.Future)
+        """The ends of turns, which prompts wait for."""
+        self._cancelled = set[int]()
+        self._asked = dict[str, asyncio.Task[None]]()
+        """By the id of what the client is asked. Without a decision it is asked again with the next prompt."""
+        self._question: OpenWait | None = None
+        """The question that was shown. The next prompt answers it."""
+
+    async def begin(self) -> None:
+        """Show the past to the client. Then follow the run in the background."""
+        for entry in await turns.read_past(self._run):
+            for step in self._fold.take(entry):
+                await self._take(await turns.completed(self._run, step))
+        self._followers.append(asyncio.create_task(self._follow()))
+
+    def stop(self) -> None:
+        """Stop following. The run goes on."""
+        for task in (*self._followers, *self._asked.values()):
+            task.cancel()
+
+    async def prompt(self, text: str) -> schema.StopReason:
+        """Send a message, or answer the question that was shown, and wait until the turn has ended."""
+        async with self._sending:  # prompts keep their order
+            self._asked = {key: task for key, task in self._asked.items() if not task.done()}
+            self._fold.pause_s = turns.QUIET_S  # ask again what waits
+            ending = self._endings[await self._send(text)]
+        if not ending.done() and any(follower.done() for follower in self._followers):
+            raise Refused(f"session {self._run.id} is not followed any more. Load it to see the answer")
+        return await ending
+
+    async def cancel(self) -> None:
+        """Interrupt the current turn, and those of all prompts that the client waits for once they begin."""
+        async with self._sending:
+            self._cancelled |= {turn for turn, ending in self._endings.items() if not ending.done()}
+        await self._interrupt()
+
+    async def _interrupt(self, turn: int | None = None) -> None:
+        with suppress(Refused, RunEnded):  # it has ended, or has not begun
+            if isinstance(self._run, SessionHandle):
+                await self._run.interrupt("cancelled in the editor", turn=turn, by=self._reach.by)
+            elif self._cancelled:
+                await self._run.abort("cancelled in the editor", by=self._reach.by)
+
+    async def _send(self, text: str) -> int:
+        """Send a prompt, and return its turn."""
+        turn = self._turn
+        if asked := self._question:
+            self._endings.pop(turn, None)  # the turn that has ended for the client goes on
+            await asked.run.answer(text.strip(), asked.wait.wait_id, self._reach.by)
+            self._question = None if self._question is asked else self._question
+        elif self._goal_of:
+            await self._reach.start("goal", self._goal_of, text, self._run.id)
+            self._goal_of = ""
+            await self.begin()
+        elif isinstance(self._run, SessionHandle):
+            return await self._run.post(text, by=self._reach.by)
+        else:
+            await self._run.steer(text, by=self._reach.by)
+        return turn
+
+    def _end(self, turn: int, reason: schema.StopReason) -> None:
+        if not self._endings[turn].done():
+            self._endings[turn].set_result("cancelled" if turn in self._cancelled else reason)
+
+    async def _update(self, update: Any) -> None:
+        with suppress(ConnectionError):  # the client has gone
+            await self._client.session_update(self._run.id, update)
+
+    async def _say(self, text: str) -> None:
+        if text:
+            await self._update(helpers.update_agent_message_text(harmless_text(text)))
+
+    async def _follow(self) -> None:
+        try:
+            async for step in turns.turn_steps(self._run, self._fold, []):
+                await self._take(step)
+        except (OrgaError, RPCError) as error:
+            await self._say(f"\n\n({error})")
+        finally:
+            for turn in list(self._endings):
+                self._end(turn, "cancelled")
+
+    async def _take(self, step: turns.Step) -> None:
+        """Show a step. The texts and calls of delegates are no part of the conversation."""
+        match step:
+            case turns.Begun():
+                self._turn = step.turn
+                if not self._sending.locked() and step.turn not in self._endings:  # the client shows its own prompts
+                    await self._update(helpers.update_user_message_text(harmless_text(step.message)))
+                if step.turn in self._cancelled:
+                    await self._interrupt(step.turn)
+            case turns.Text(run="") if step.new:
+                show = helpers.update_agent_thought_text if step.is_thinking else helpers.update_agent_message_text
+                await self._update(show(harmless_text(step.new)))
+            case turns.CallMade(run=""):
+                shown = self._shown_call(step.tool, from_json(step.arguments))
+                await self._update(helpers.start_tool_call(step.place, **shown))
+            case turns.CallBegun(run="") if step.place:
+                await self._update(helpers.update_tool_call(step.place, status="in_progress"))
+            case turns.CallEnded(run=""):
+                self._question = None
+                status = "completed" if step.outcome == "ok" else "failed"
+                await self._update(helpers.update_tool_call(step.place, status=status, content=content(step.text)))
+            case turns.TurnProgress(is_plan=True):
+                steps = (self._fold.view.plan.as_status() or {"steps": []})["steps"]
+                await self._update(helpers.update_plan(map(plan_entry, steps)))
+            case turns.Waiting():
+                self._ask(step.waits)
+            case turns.Over():
+                self._question = None
+                self._ask([])
+                await self._say(step.new_output)
+                if step.reason not in {"completed", "interrupted"}:
+                    await self._say(f"\n\n(The turn ended: {one_line(f'{step.reason} {step.detail}', 1_000)})")
+                self._end(step.turn, "cancelled" if step.reason in turns.CANCELLED else "end_turn")
             case _:
-                raise RequestError(REFUSED, "prompt: only texts, links and text files are read. Remove the rest")
-    return clean_text("".join(parts))
+                pass
+
+    def _shown_call(self, tool: str, arguments: dict[str, Any] | None) -> dict[str, Any]:
+        """Return what a call shows: the tool, what it is about, and its file."""
+        texts = {name: value for name, value in (arguments or {}).items() if value and isinstance(value, str)}
+        path = harmless_text(str(self._folder / texts.get("path", "")))
+        return {
+            "title": one_line(" ".join([tool, *texts.values()][:2]), 120),
+            "kind": KINDS.get(tool, "other"),
+            "status": "pending",
+            "locations": [schema.ToolCallLocation(path=path)] if "path" in texts else None,
+            "raw_input": arguments,
+        }
+
+    def _ask(self, waits: list[OpenWait]) -> None:
+        """Ask the client about everything that waits, and that it was not asked about yet. Withdraw what is decided."""
+        asks = {item.approval_id: (wait, item) for wait in waits for item in wait.calls}
+        asks |= {wait.wait.wait_id: (wait, None) for wait in waits if not wait.calls}
+        for key in self._asked.keys() - asks:
+            self._asked.pop(key).cancel()
+        for key in asks.keys() - self._asked:
+            self._asked[key] = asyncio.create_task(self._decide(*asks[key]))
+
+    async def _decide(self, wait: OpenWait, item: Item | None) -> None:
+        """Ask about a held call, and record the decision. Show everything else as text, and let the client go on."""
+        how = "It waits in `orga inbox`."
+        try:
+            if item:
+                await self._ask_about_call(wait, item)
+                return
+        except (OrgaError, RPCError, RequestError, ValidationError, ConnectionError) as error:
+            how = f"Not decided: {error}. {how}"
+        if wait.wait.kind == "answer":
+            self._question, how = wait, "Your next message answers it."
+        lines = [wait.wait.question, *(f"- {option}" for option in wait.options), how]
+        await self._say("\n".join(["\n", *lines, ""]))
+        self._end(self._turn, "end_turn")
+
+    async def _ask_about_call(self, wait: OpenWait, item: Item) -> None:
+        """Ask about one held call. If the client leaves it open, it waits for somebody else."""
+        options, text = [DENY], "The arguments are too long to show here. See: orga approve --show"
+        if (arguments := held_arguments(item)) is not None:
+            options, text = [ALLOW, DENY], json.dumps(arguments, indent=1, ensure_ascii=False)
+        call = schema.ToolCallUpdate(
+            tool_call_id=item.place if wait.run.id == self._run.id else f"{wait.run.id}/{item.place}",
+            content=content(escaped_text(f"{item.reason}\n{text}")),
+            **self._shown_call(str(item.call.get("name", "")), arguments),
+        )
+        outcome = (await self._client.request_permission(self._run.id, call, options)).outcome
+        for option in options:
+            if isinstance(outcome, schema.AllowedOutcome) and outcome.option_id == option.option_id:
+                decide = wait.run.approve if option is ALLOW else wait.run.deny
+                await decide(item.approval_id, self._reach.by, "decided in the editor")
+
+
+def content(text: str) -> list[Any] | None:
+    return [helpers.tool_content(helpers.text_block(harmless_text(text)))] if text else None
+
+
+def plan_entry(step: dict[str, Any]) -> schema.PlanEntry:
+    text = f"{step['skill']}: {step['goal']}{' (failed)' if step['status'] == 'failed' else ''}"
+    return helpers.plan_entry(one_line(text, 500), status="pending" if step["status"] == "open" else "completed")

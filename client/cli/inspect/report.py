@@ -10,9 +10,10 @@ from pathlib import Path
 
 from temporalio.client import WorkflowExecutionStatus
 
+from orga.activities.text.characters import harmless_text
 from orga.client.cli.connection import run_context
 from orga.client.cli.shown.narration import entry_lines
-from orga.client.cli.shown.text import StyledLine, harmless_text, write_document
+from orga.client.cli.shown.text import StyledLine, write_document
 from orga.client.errors import RunFailed
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent

@@ -16,10 +16,11 @@ from rich.spinner import Spinner
 from rich.style import Style
 from rich.text import Text
 
+from orga.activities.text.characters import harmless_text
 from orga.client.cli.live.screens import remarks
 from orga.client.cli.shown.progress import PendingActivity, PendingCalls, Progress
 from orga.client.cli.shown.status_text import MAX_LIVE_STEPS, call_budgets, step_lines, trend_line, waiting_suffix
-from orga.client.cli.shown.text import StyledLine, Tone, harmless_text, on_one_line
+from orga.client.cli.shown.text import StyledLine, Tone, on_one_line
 from orga.client.server.endpoint import Report
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import escaped_line, full_field_text

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError, RPCStatusCode
 
+from orga.activities.text.characters import harmless_text
 from orga.client.cli.connection import CliContext
 from orga.client.cli.exit_codes import ending_exit_code
 from orga.client.cli.live.screens import PlainScreen, QuietScreen, Screen
@@ -24,7 +25,6 @@ from orga.client.cli.shown.status_text import as_goal_result
 from orga.client.cli.shown.text import (
     StyledLine,
     count_text,
-    harmless_text,
     is_quiet,
     on_one_line,
     write_document,

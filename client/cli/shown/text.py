@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,21 +10,11 @@ from itertools import chain
 from math import ceil
 from typing import Any, Literal, TextIO
 
-from orga.activities.text.characters import TERMINAL_SEQUENCE
+from orga.activities.text.characters import harmless_text
 from orga.workflows.types.text import escaped_line, escaped_text, one_line
-
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
-)
-"""C0 except tab and newline, C1, invisible characters, those that turn the writing direction, lone surrogates."""
 
 INDENT = "  "
 TAB = 4
-
-
-def harmless_text(text: str) -> str:
-    """Return `text` without terminal sequences and control characters. Tabs and newlines stay."""
-    return _CONTROL.sub("", TERMINAL_SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
 def on_one_line(text: str, chars: int = 120) -> str:

@@ -65,7 +65,7 @@ async def _serve_acp(
     from orga.client.frontends.acp import serve  # only this command needs the package
 
     async with _reach(requested_names(given), config, given.tenant, no_worker=no_worker) as (here, reach):
-        await serve(reach, given.agent, Path(here.connection.workplace.root), *pipes, starts_goals=goal)
+        await serve(reach, given.agent, Path(here.connection.workplace.root), pipes, starts_goals=goal)
     return 0
 
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from orga.activities.text.characters import harmless_text
 from orga.client.cli.inspect.audit import summary
-from orga.client.cli.shown.text import count_text, harmless_text, on_one_line, write_json
+from orga.client.cli.shown.text import count_text, on_one_line, write_json
 from orga.client.proof.audit import RunAudit
 
 

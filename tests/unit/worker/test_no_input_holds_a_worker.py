@@ -17,9 +17,9 @@ from orga.activities.adapters.models.reply import MAX_OPEN_CALLS, block_part
 from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
 from orga.activities.ports import ModelError
 from orga.activities.replies import normalised_reply
+from orga.activities.text.characters import harmless_text
 from orga.activities.text.hidden_styles import style_rules
 from orga.activities.text.sanitize import sanitized_text
-from orga.client.cli.shown.text import harmless_text
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.parts import text_part
 from orga.workflows.types.tool_calls.tools import matches_any_glob
