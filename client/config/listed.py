@@ -40,6 +40,8 @@ class ModelRow:
     """The keys that name the model, or "" if the configuration does not use it."""
     problem: str
     """The reason why the model cannot be used, or "" if none is known."""
+    warning: str = ""
+    """What works and should be changed, with the remedy. Only a check finds it."""
 
 
 def model_rows(held: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
@@ -72,7 +74,9 @@ async def checked_rows(rows: Iterable[ModelRow], held: OrgaConfig, env: Environm
         if row.problem or "NAME" in row.model:
             return row
         try:
-            return replace(row, problem=await registry.unreachable_reason(row.model))
+            if problem := await registry.unreachable_reason(row.model):
+                return replace(row, problem=problem)
+            return replace(row, warning=await registry.context_shortage(row.model))
         except ModelNotConfigured as error:
             return replace(row, problem=str(error))
 

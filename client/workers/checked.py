@@ -92,12 +92,13 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     if not problems.found:
         with problems.collecting("worker", "correct orga.toml, or the environment"):
             configured_parts(config, env, root, knows_attributes=False)
+    answers = asyncio.run(_model_problems(models, [*_models_to_check(chosen), *_tier_models(config)], warnings))
     return {
         "agents": {
             name: {"model": agent.model or choice.default, "tools": list(agent.tools)} for name, agent in agents.items()
         },
         "tools": list(tools),
-        "models": asyncio.run(_model_problems(models, [*_models_to_check(chosen), *_tier_models(config)])),
+        "models": answers,
         "policy": policy,
         "problems": problems.found,
         "warnings": warnings.found,
@@ -140,12 +141,15 @@ def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], Non
             problems.add(f"agents.{name}", models.unfit_model_problem, "name another model")
 
 
-async def _model_problems(models: ModelRegistry, names: Iterable[str]) -> dict[str, str]:
+async def _model_problems(models: ModelRegistry, names: Iterable[str], warnings: _Problems) -> dict[str, str]:
     """Return why each model cannot be called now, or "". Models that are not configured are left out."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(names):
         with suppress(ValueError):
             found[name] = await models.unreachable_reason(name)
+            if shortage := "" if found[name] else await models.context_shortage(name):
+                problem, _, remedy = shortage.partition(". ")
+                warnings.add(f"model {name}", problem, remedy)
     await models.close()
     return found
 

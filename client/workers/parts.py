@@ -8,7 +8,7 @@ from typing import Protocol
 
 from temporalio.client import Client
 
-from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents, unknown_window
 from orga.activities.adapters.mcp.mcp_settings import server_secret_variables
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
@@ -246,6 +246,7 @@ def configured_parts(
             pipelines=changed.pipelines,
             embedder=changed.knowledge.embedder,
             tier_settings=changed.models.tier_settings,
+            context_window=models.context_window if isinstance(models, ModelRegistry) else unknown_window,
         )
 
     agents: Agents = agents_of(config)

@@ -396,7 +396,9 @@ class LoopConfig(ModelSettings):
     max_concurrent_tools: int = Field(default=5, ge=1, le=100)
     """Tool calls of a reply that run at the same time."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
-    """Estimated tokens of the conversation. Older messages are dropped above this."""
+    """Estimated tokens of the conversation. Older messages are dropped above this. If it is not set, it follows the
+    model's context: a quarter of `max_total_tokens`, from 32,000, as far as the context has room beside a reply.
+    """
     max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
     """Tokens of one reply. The rest of `max_total_tokens` limits it too."""
     max_delegation_depth: int = Field(default=3, ge=0, le=10)
@@ -437,6 +439,9 @@ class LoopConfig(ModelSettings):
     def uses_knowledge(self) -> bool:
         """True if the run recalls and learns."""
         return self.knowledge is not None and self.knowledge.enabled
+
+    def with_context_budget(self, tokens: int) -> Self:
+        return replace_fields(self, {"context_token_budget": tokens})
 
     def with_raised(self, limits: Mapping[str, int | float]) -> Self:
         """Return the config with the limits that are higher than its own. A limit that is not set stays unset.

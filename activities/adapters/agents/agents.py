@@ -1,7 +1,7 @@
 """Builds a run's setup from the configuration of its agent: model, instructions, tools, limits and output schema."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -49,6 +49,22 @@ def run_config(agent: LoopConfig, given: dict[str, Any], ceiling: Ceiling) -> Lo
     merged = {key: _merged_values(base.get(key), value) for key, value in given.items()}
     config = _validated_config(base | merged, "config")
     return _validated_config(config.model_dump() | _capped_values(config, ceiling), "lineage.ceiling")
+
+
+BUDGET_KEY = "context_token_budget"
+
+MIN_BUDGET = 500
+"""Tokens. The least that the key accepts."""
+
+
+def default_context_budget(config: LoopConfig, window: int) -> int:
+    """Return the budget for the conversation of a run that sets none, with a model of that context window.
+
+    It is a quarter of the run's tokens, at least the key's default, and at most what the window leaves. The window also
+    holds the reply, which gets its limit, or a quarter of a small window.
+    """
+    wanted = max(config.context_token_budget, config.max_total_tokens // 4)
+    return max(min(wanted, window - min(config.max_output_tokens, window // 4)), MIN_BUDGET)
 
 
 def _merged_values(base: Any, given: Any) -> Any:
@@ -118,6 +134,10 @@ def with_default_agent(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConf
     return {"default": AgentConfig(), **agents}
 
 
+async def unknown_window(model: str) -> int | None:
+    return None
+
+
 class ConfiguredAgents:
     def __init__(
         self,
@@ -136,6 +156,7 @@ class ConfiguredAgents:
         pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
         embedder: str = HASHING,
         tier_settings: Mapping[TierName, ModelSettings] = NO_TIER_SETTINGS,
+        context_window: Callable[[str], Awaitable[int | None]] = unknown_window,
     ) -> None:
         """Check delegates and pipelines.
 
@@ -154,6 +175,7 @@ class ConfiguredAgents:
             pipelines: Plans that a goal can name, by name.
             embedder: Embedder of the knowledge that runs recall and store.
             tier_settings: Settings of model calls by tier.
+            context_window: Returns the tokens of a model's context, or None if they are not known.
 
         Raises:
             ValueError: A delegate, or a step of a pipeline, names no agent.
@@ -168,6 +190,7 @@ class ConfiguredAgents:
         self._prompts = prompts
         self._embedder = embedder
         self._policy_version = policy_version
+        self._context_window = context_window
         self._pipelines = ConfiguredPipelines(pipelines)
         found = [found for name, agent in agents.items() for found in agent_own_problems(name, agent, self.known)]
         found += pipeline_problems(pipelines, self.known)
@@ -200,6 +223,8 @@ class ConfiguredAgents:
             if problem := await asyncio.to_thread(schema_refusal, request.output_schema, model):
                 raise InvalidInput(f"output_schema: {problem}")
         config = run_config(agent.config, request.config, request.ceiling)
+        if BUDGET_KEY not in agent.config.model_fields_set | request.config.keys():
+            config = await self._with_fitting_budget(config, chosen.conversation_models)
         if problem := cost_refusal(chosen, config, self._is_priced):
             raise InvalidInput(problem)
         if problem := thinking_refusal(chosen, config):
@@ -229,6 +254,12 @@ class ConfiguredAgents:
                 policy_version=self._policy_version() or None,
             )
         )
+
+    async def _with_fitting_budget(self, config: LoopConfig, models: tuple[str, ...]) -> LoopConfig:
+        windows = [window for window in await asyncio.gather(*map(self._context_window, models)) if window]
+        if not windows:
+            return config  # the key's own default holds
+        return config.with_context_budget(default_context_budget(config, min(windows)))
 
     def _refuse_other_place(self, place: Workplace | None) -> None:
         own = self._facts.workplace

@@ -63,6 +63,12 @@ class ChosenModels:
         return not (self.local and is_remote) or provider in {model.partition(":")[0] for model in self.local}
 
     @property
+    def conversation_models(self) -> tuple[str, ...]:
+        """The models that may get the whole conversation. Critics and other askers get parts of it."""
+        prompts = (model for key, tier in self.tiers.items() if key.startswith("goal_") for model in tier.models)
+        return tuple(dict.fromkeys((*self.models, *prompts)))
+
+    @property
     def all_models(self) -> tuple[str, ...]:
         """Every model that may be asked, each once."""
         return tuple(dict.fromkeys(model for _, model in self.keyed_models()))

@@ -191,6 +191,26 @@ class ProviderHttp:
         finally:
             await response.aclose()
 
+    async def read_object(self, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the JSON object that the server has at an address, or an empty one for any other answer.
+
+        Raises:
+            ModelError: It does not answer, or refuses.
+        """
+        with self._as_model_errors(reading=False):
+            request = self._client.build_request("GET" if body is None else "POST", url, json=body)
+            response = await self._client.send(request, stream=True)
+        try:
+            if not response.is_success:
+                raise await self._read_refusal(response)
+            with self._as_model_errors(reading=True):
+                async with aclosing(decompressed_chunks(response)) as chunks:
+                    return as_object(json.loads(await _read_rest(chunks, MAX_EVENT_BYTES)))
+        except (ValueError, RecursionError):
+            return {}
+        finally:
+            await response.aclose()
+
     @asynccontextmanager
     async def _open(self, path: str, body: dict[str, Any], silence_s: float | None) -> AsyncGenerator[http.Response]:
         with self._as_model_errors(reading=False):

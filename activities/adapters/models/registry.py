@@ -1,6 +1,7 @@
 """Finds the provider of a `provider:model` name."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -15,9 +16,10 @@ from orga.activities.adapters.models.model_settings import (
     default_model,
     provider_endpoint,
 )
+from orga.activities.adapters.models.ollama import OllamaProvider
 from orga.activities.adapters.models.openai import OpenAIChat
 from orga.activities.adapters.models.openai_responses import OpenAIResponses
-from orga.activities.adapters.models.pricing import PricedProvider, is_priced
+from orga.activities.adapters.models.pricing import PricedProvider, is_priced, listed_window
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.thinking import chat_thinking
 from orga.activities.adapters.models.wire import Wire
@@ -33,6 +35,13 @@ __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 REACHABILITY_TIMEOUT_S = 5.0
 """Seconds that `unreachable_reason` waits for the provider."""
 
+WINDOW_TIMEOUT_S = 3.0
+"""Seconds that a run's preparation waits for a server that may state a context window. An attempt of it has 10."""
+
+WINDOW_KNOWN_S = 30.0
+"""Seconds. A server may load a model with another context."""
+
+MAX_WINDOWS = 256
 
 MAX_ERROR_CHARS = 1_000
 
@@ -66,6 +75,8 @@ class ModelRegistry:
         self._endpoints = endpoints or {}
         self._remote: dict[str, StreamingProvider] = {}
         self._embedded: dict[str, ModelProvider] = {}
+        self._windows: dict[str, tuple[float, int | None]] = {}
+        """The context windows that servers have stated, with the time until which each counts."""
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
         """Return the provider and the model's name there. Raise ModelNotConfigured if key or address is missing."""
@@ -107,6 +118,32 @@ class ModelRegistry:
         except ModelError as error:
             return str(error)
         return ""
+
+    async def context_window(self, name: str) -> int | None:
+        """Return the tokens of a model's context, or None if nobody states them in time. It generates nothing."""
+        provider, _, model = name.strip().partition(":")
+        if provider not in PROVIDERS or not PROVIDERS[provider].is_remote:
+            return None
+        if PROVIDERS[provider].has_list_prices:
+            return await asyncio.to_thread(listed_window, provider, model)
+        until, window = self._windows.get(name, (0.0, None))
+        if until < time.monotonic():
+            try:
+                async with asyncio.timeout(WINDOW_TIMEOUT_S):
+                    window = await self._remote_provider(provider).context_window(model)
+            except (ModelError, ModelNotConfigured, TimeoutError):
+                window = None
+            if len(self._windows) >= MAX_WINDOWS:
+                self._windows.clear()
+            self._windows[name] = (time.monotonic() + WINDOW_KNOWN_S, window)
+        return window
+
+    async def context_shortage(self, name: str) -> str:
+        """Return why a model has too little context for an agent, with the remedy, or "". Only Ollama is asked."""
+        self.resolve(name)
+        provider, _, model = name.strip().partition(":")
+        found = self._remote.get(provider)
+        return (await found.context(model)).shortage if isinstance(found, OllamaProvider) else ""
 
     async def close(self) -> None:
         remote, self._remote = self._remote, {}
@@ -180,7 +217,8 @@ def _streaming_provider(
     place: ProviderEndpoint, wires: tuple[Wire, Wire | None], transport: http.AsyncBaseTransport | None
 ) -> StreamingProvider:
     try:
-        return StreamingProvider(place, wires[0], transport, other=wires[1])
+        kind = OllamaProvider if place.provider == "ollama" else StreamingProvider
+        return kind(place, wires[0], transport, other=wires[1])
     except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
         cause = redacted_text(str(error))
         raise ModelNotConfigured(f"{place.provider} can't be reached through the proxy that is set: {cause}") from error

@@ -28,7 +28,7 @@ from orga.activities.adapters.models.thinking import replaced_setting_text
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.adapters.models.wire_tools import WireTools
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.json_text import FINAL_ANSWER, as_count, as_object, as_objects
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ToolCall, with_text, without_calls
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -157,6 +157,9 @@ LESSON_S = 6 * 3_600.0
 """Seconds for which a lesson counts. A server may be updated, and then accept what it has refused."""
 _log = logging.getLogger(__name__)
 
+_WINDOW_KEYS = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""Names of a model's context in a server's list: of vLLM, OpenRouter, Groq, Mistral. llama.cpp has it in `meta`."""
+
 _NO_ROUTE = frozenset({404, 405, 501})
 _DOCUMENTATION_LINK = re.compile(r"https?://(?!\S*/v\d)\S+")
 """Links in a refusal, except those that name an endpoint."""
@@ -185,6 +188,7 @@ class StreamingProvider:
         self._usual = wire
         self._others = {} if other is None else {wire.path: other, other.path: wire}
         self._http = ProviderHttp(endpoint, transport)
+        self._base_url = endpoint.base_url
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
         """Paths of the protocols that have returned a reply."""
@@ -222,6 +226,13 @@ class StreamingProvider:
     async def check_reachable(self) -> None:
         """Check that the provider answers and accepts the key, without generating anything. Raise ModelError if not."""
         await self._http.check_reachable("/models")
+
+    async def context_window(self, model: str) -> int | None:
+        """Return the tokens of a model's context that the server lists, or None. Raise ModelError if it refuses."""
+        listed = as_objects((await self._http.read_object(f"{self._base_url}/models")).get("data"))
+        entry = as_object(next((each for each in listed if each.get("id") == model), None))
+        stated = [entry.get(key) for key in _WINDOW_KEYS] + [as_object(entry.get("meta")).get("n_ctx")]
+        return next((tokens for tokens in map(as_count, stated) if tokens), None)
 
     async def close(self) -> None:
         await self._http.close()

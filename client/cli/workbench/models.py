@@ -96,7 +96,8 @@ def _row_lines(row: ModelRow, facts: ModelFacts | None, wide: int) -> list[str]:
     mark = "✗" if row.problem and row.named_by else "-" if row.problem else "✓"
     detail = "; ".join(filter(None, (row.named_by, on_one_line(row.problem, 300))))
     first = f"{mark} {on_one_line(row.model):<{wide}}  {detail}".rstrip()
-    return [first, f"    {_facts_text(facts)}"] if facts else [first]
+    rest = [f"    {_facts_text(facts)}"] if facts else []
+    return [first, *rest, *([f"    ! {row.warning}"] if row.warning else [])]
 
 
 def _facts_text(facts: ModelFacts) -> str:
@@ -154,6 +155,8 @@ class Tried:
     problem: str = ""
     """Why the model does not work, or "" if it does."""
     remedy: str = ""
+    warning: str = ""
+    """What should be changed although the model works, with the remedy."""
 
 
 @app.command("try")
@@ -237,7 +240,8 @@ async def _tried(registry: "ModelRegistry", model: str, secrets: KnownSecrets) -
         found = Tried(model, problem=f"{error.kind}: {secrets.redact(str(error))}", remedy=_remedy(error.kind, model))
     else:
         found = _tried_reply(model, reply)
-    return replace(found, seconds=round(time.monotonic() - began, 3))
+    found = replace(found, seconds=round(time.monotonic() - began, 3))
+    return replace(found, warning=await registry.context_shortage(model))  # a model states it after it was loaded
 
 
 def _tried_reply(model: str, reply: Reply) -> Tried:
@@ -292,4 +296,5 @@ def _tried_lines(tried: Tried) -> list[str]:
     thinking = f", {tried.thinking_tokens} of them thinking" if tried.thinking_tokens else ""
     cost = "cost unknown" if tried.cost_usd is None else f"USD {tried.cost_usd:.6f}"
     tokens = f"{tried.input_tokens} tokens in, {tried.output_tokens} out{thinking}"
-    return [f"✓ {tried.model}: called {', '.join(tried.called)} after {tried.seconds:.2f} s; {tokens}; {cost}"]
+    first = f"✓ {tried.model}: called {', '.join(tried.called)} after {tried.seconds:.2f} s; {tokens}; {cost}"
+    return [first, *([f"    ! {tried.warning}"] if tried.warning else [])]

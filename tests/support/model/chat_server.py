@@ -54,6 +54,9 @@ class ChatServer:
     headers: list[str] = field(default_factory=list[str])
     """The headers of each request, as JSON."""
     port: int = 0
+    ollama_context: int = 0
+    """The context that Ollama's native API states. 0: the server is not Ollama. Otherwise each request gets the next
+    reply, because the conversation may become shorter."""
 
     @property
     def url(self) -> str:
@@ -64,6 +67,7 @@ class ChatServer:
         """Yield the chunks of the reply to a request."""
         self.requests.append(body)
         turn = sum(message["role"] == "assistant" for message in body["messages"])
+        turn = len(self.requests) - 1 if self.ollama_context else turn
         reply = self.replies[min(turn, len(self.replies) - 1)]
         if isinstance(reply, TellsHeaders):
             reply = Says([self.headers[-1][:60], self.headers[-1][60:]])
@@ -89,9 +93,19 @@ def chat_server(*replies: ScriptedReply) -> Generator[ChatServer]:
     chat = ChatServer(replies)
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            loaded = [{"name": "m:latest", "context_length": chat.ollama_context}]
+            self.send_response(200 if chat.ollama_context else 501)
+            self.end_headers()
+            self.wfile.write(json.dumps({"models": loaded}).encode())
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             self.send_response(200)
+            if self.path == "/api/show":
+                self.end_headers()
+                self.wfile.write(json.dumps({"model_info": {"m.context_length": 131_072}}).encode())
+                return
             chat.headers.append(json.dumps(dict(self.headers.items())))
             self.send_header("content-type", "text/event-stream")
             self.end_headers()

@@ -1,0 +1,162 @@
+"""Ollama, which cuts a request silently if it is longer than the context that the model was loaded with.
+
+The OpenAI-compatible API that requests use can neither state nor set that context. Ollama's native API at the same
+server states it: `/api/show` has the number of the Modelfile, and `/api/ps` that of a loaded model.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from logging import getLogger
+from math import ceil
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, request_bytes
+from orga.activities.adapters.models.http import ProviderEndpoint
+from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.adapters.models.wire import Wire
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
+from orga.workflows.types.messages import Reply
+
+ENOUGH_TOKENS = 65_536
+"""A context that is enough for an agent, if the model has so much. Ollama's guide names 64,000."""
+
+_KNOWN_S = 60.0
+"""Seconds. A model can be loaded again with another context."""
+
+_MAX_MODELS = 256
+
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
+
+_MARGIN = 1.05
+"""Later messages may have more tokens per byte than the counted ones."""
+
+_LEAST_SHARE, _MOST_SHARE = 0.7, 3.0
+"""Bounds of counted tokens, as a share of the estimate. Servers may leave tokens in their cache out of the count."""
+
+_WAIT_S = 3.0
+"""Seconds for an answer of the native API, which loads nothing."""
+
+_log = getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OllamaContext:
+    """The context of one model, in tokens for input and output together."""
+
+    served: int | None = None
+    """The context that requests get. None if the model is not loaded, or the server is not Ollama."""
+    whole: int | None = None
+    """The context that the model was trained for. None if the server does not state it."""
+    is_of_modelfile: bool = False
+    """True if the Modelfile sets the served one."""
+
+    @property
+    def shortage(self) -> str:
+        """The problem and its remedy if an agent gets too little of the model's context, or ""."""
+        enough = min(self.whole or ENOUGH_TOKENS, ENOUGH_TOKENS)
+        if self.served is None or self.served >= enough // 2:
+            return ""
+        whole = f" of its {self.whole:,}" if self.whole else ""
+        change = f"set PARAMETER num_ctx {enough} in its Modelfile"
+        if not self.is_of_modelfile:
+            change = f"start Ollama with OLLAMA_CONTEXT_LENGTH={enough}, or {change}"
+        return f"Ollama serves the model with a context of {self.served:,} tokens{whole}. For more, {change}"
+
+
+class OllamaProvider(StreamingProvider):
+    """Refuses a request that Ollama would cut, so that the run shortens its conversation itself."""
+
+    def __init__(
+        self,
+        endpoint: ProviderEndpoint,
+        wire: Wire,
+        transport: http.AsyncBaseTransport | None = None,
+        *,
+        other: Wire | None = None,
+    ) -> None:
+        super().__init__(endpoint, wire, transport, other=other)
+        self._native = f"{endpoint.base_url.removesuffix('/v1')}/api"
+        self._provider = endpoint.provider
+        self._contexts: dict[str, tuple[float, OllamaContext]] = {}
+        """The context of each model, with the time until which it counts."""
+        self._tokens_per_byte: dict[str, float] = {}
+
+    async def context(self, model: str, *, again: bool = False) -> OllamaContext:
+        """Return the context of a model, as it was at most a minute ago. Another server than Ollama states none."""
+        until, found = self._contexts.get(model, (0.0, OllamaContext()))
+        if again or until < time.monotonic():
+            before = found.shortage
+            try:
+                async with asyncio.timeout(_WAIT_S):
+                    found = await self._read_context(model)
+            except (ModelError, TimeoutError):
+                found = OllamaContext()
+            if len(self._contexts) >= _MAX_MODELS:
+                self._contexts.clear()
+            self._contexts[model] = (time.monotonic() + _KNOWN_S, found)
+            if found.shortage and found.shortage != before:
+                _log.warning("%s:%s: %s", self._provider, model, found.shortage)
+        return found
+
+    async def context_window(self, model: str) -> int | None:
+        """Return the tokens that the model's context has now. None if the model is not loaded."""
+        return (await self.context(model)).served
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the reply to the whole request.
+
+        Raises:
+            ModelError: As usual, and `ContextOverflow` if Ollama would cut the request, or has cut it while it loaded
+                the model.
+        """
+        found = await self.context(request.model)
+        reply = await super().complete(self._fitted(request, found), on_text)
+        if found.served is None and found.whole is not None:  # the model was not loaded, and now it is
+            found = await self.context(request.model, again=True)
+            self._fitted(request, found)
+        self._learn_size(request, reply, found)
+        return reply
+
+    async def _read_context(self, model: str) -> OllamaContext:
+        loaded = await self._http.read_object(f"{self._native}/ps")
+        names = {model, f"{model}:latest"}
+        running = (
+            as_count(each.get("context_length"))
+            for each in as_objects(loaded.get("models"))
+            if names & {as_text(each.get("name")), as_text(each.get("model"))}
+        )
+        shown = await self._http.read_object(f"{self._native}/show", {"model": model})
+        sizes = (value for key, value in as_object(shown.get("model_info")).items() if key.endswith(".context_length"))
+        whole = as_count(next(sizes, None)) or None
+        of_modelfile = _NUM_CTX.search(as_text(shown.get("parameters")))
+        served = next(running, 0) or (int(of_modelfile[1]) if of_modelfile else 0)
+        if not served and shown.get("remote_host"):  # a cloud model has its whole context
+            served = whole or 0
+        return OllamaContext(served or None, whole, of_modelfile is not None)
+
+    def _fitted(self, request: ModelRequest, found: OllamaContext) -> ModelRequest:
+        """Return the request with an output limit that the context has room for."""
+        if found.served is None:
+            return request
+        used = self._input_tokens(request)
+        room = found.served - used
+        if room < min(request.max_output_tokens, MIN_OUTPUT_TOKENS):
+            name = f"{self._provider}:{request.model}"
+            text = f"{name}: about {used:,} tokens do not fit, and Ollama would cut them silently. {found.shortage}"
+            raise ModelError("ContextOverflow", text.strip(), retryable=False)
+        return replace(request, max_output_tokens=min(request.max_output_tokens, room))
+
+    def _input_tokens(self, request: ModelRequest) -> int:
+        return ceil(request_bytes(request) * self._tokens_per_byte.get(request.model, 1 / BYTES_PER_TOKEN))
+
+    def _learn_size(self, request: ModelRequest, reply: Reply, found: OllamaContext) -> None:
+        """Learn the model's tokens per byte from a reply to a request that was certainly not cut."""
+        counted = reply.usage.input_tokens
+        if reply.usage.estimated or not counted or self._input_tokens(request) > (found.served or 0) * 0.8:
+            return
+        share = counted * _MARGIN / request_bytes(request) * BYTES_PER_TOKEN
+        self._tokens_per_byte[request.model] = min(max(share, _LEAST_SHARE), _MOST_SHARE) / BYTES_PER_TOKEN
