@@ -58,6 +58,8 @@ class Strict:
 
 def openai(path: str, body: dict[str, Any]) -> http.Response:
     """Answer like OpenAI's reasoning models."""
+    if body.get("max_output_tokens", 16) < 16:
+        raise Refused("Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16.")
     if path == "/chat/completions":
         model = body["model"]
         raise Refused(
@@ -90,12 +92,40 @@ def openai(path: str, body: dict[str, Any]) -> http.Response:
     return stream_response(*response_events(_reasoning(turn), *calls))
 
 
+def openai_gateway(path: str, body: dict[str, Any]) -> http.Response:
+    """Answer like a gateway to OpenAI's reasoning models that has only Chat Completions."""
+    if path != "/chat/completions":
+        return http.Response(404, json={"detail": "Not Found"})
+    assert_openai_takes(body)
+    if "max_tokens" in body:
+        raise Refused(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        )
+    if body.get("temperature", 1) != 1:
+        raise Refused(
+            "Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value is "
+            "supported."
+        )
+    for index, tool in enumerate(body["tools"]):
+        _check_definition(f"tools[{index}].function", tool["function"]["name"], tool["function"]["parameters"])
+    said = [message for message in body["messages"] if message["role"] == "assistant"]
+    turn = len(said)
+    called = [call["id"] for message in said for call in message["tool_calls"]]
+    _check_answered(called, [m["tool_call_id"] for m in body["messages"] if m["role"] == "tool"], turn)
+    return _chat_turn(turn, body)
+
+
 def anthropic(path: str, body: dict[str, Any]) -> http.Response:
     """Answer like Anthropic's models that think by default."""
     assert path == "/messages"
     if "temperature" in body:
         raise Refused("`temperature` is deprecated for this model.")
     assert_anthropic_takes(body)
+    thinking_set = body.get("thinking", {"type": "adaptive"})
+    if thinking_set["type"] != "disabled" and body.get("tool_choice", {}).get("type") in {"any", "tool"}:
+        raise Refused("Thinking may not be enabled when tool_choice forces tool use.")
+    if not 1_024 <= thinking_set.get("budget_tokens", 1_024) < body["max_tokens"]:
+        raise Refused("`max_tokens` must be greater than `thinking.budget_tokens`, which must be at least 1024.")
     for index, tool in enumerate(body["tools"]):
         _check_definition(f"tools.{index}.custom", tool["name"], tool["input_schema"])
     blocks = [(message["role"], block) for message in body["messages"] for block in message["content"]]
@@ -118,8 +148,13 @@ def openrouter(path: str, body: dict[str, Any]) -> http.Response:
     """Answer like OpenRouter for a model of Anthropic."""
     assert path == "/chat/completions"
     plain = json.loads(json.dumps(body))
+    reasoning = plain.pop("reasoning", {})  # unknown to OpenAI's types, like the two below
+    if len(reasoning.keys() & {"effort", "max_tokens"}) > 1:
+        raise Refused('Only one of "reasoning.effort" and "reasoning.max_tokens" can be specified')
+    if reasoning.get("effort", "none") != "none" and body.get("tool_choice") == "required":
+        raise Refused("Thinking may not be enabled when tool_choice forces tool use.")
     for message in plain["messages"]:
-        message.pop("reasoning_details", None)  # unknown to OpenAI's types, like the cache marks
+        message.pop("reasoning_details", None)
         for part in message["content"] if isinstance(message["content"], list) else ():
             part.pop("cache_control", None)
     assert_openai_takes(plain)
@@ -131,13 +166,17 @@ def openrouter(path: str, body: dict[str, Any]) -> http.Response:
     _check_answered(called, [m["tool_call_id"] for m in body["messages"] if m["role"] == "tool"], turn)
     if [message.get("reasoning_details") for message in said] != [[_detail(number)] for number in range(turn)]:
         raise Refused("messages.1.content.0: Invalid `signature` in `thinking` block")
+    return _chat_turn(turn, body, chunk(reasoning_details=[_detail(turn)]))
+
+
+def _chat_turn(turn: int, body: dict[str, Any], *thinking: dict[str, Any]) -> http.Response:
     if turn == TURNS - 1:
         return stream_response(chunk("stop", content=DONE), "[DONE]")
     made = [
         {"index": index, "id": call_id, "function": {"name": name, "arguments": text}}
         for index, (call_id, name, text) in enumerate(_calls(turn, _offered(body["tools"], "parameters")))
     ]
-    return stream_response(chunk(reasoning_details=[_detail(turn)]), chunk("tool_calls", tool_calls=made), "[DONE]")
+    return stream_response(*thinking, chunk("tool_calls", tool_calls=made), "[DONE]")
 
 
 def _check_definition(place: str, name: str, schema: dict[str, Any]) -> None:
