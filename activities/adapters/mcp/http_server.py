@@ -13,7 +13,13 @@ from typing import Any, cast
 import httpx2
 from mcp import MCPError
 from mcp.client._transport import TransportStreams
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
 from orga.activities.adapters.http import REFUSAL_STATUSES, is_loopback
@@ -25,7 +31,7 @@ from orga.activities.adapters.mcp.lenient_messages import (
     parse_message,
     read_message,
 )
-from orga.activities.adapters.mcp.mcp_settings import ServerSettings
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings, key_algorithm
 from orga.workflows.types.json_text import as_object, has_more_parts
 
 MAX_BODY_BYTES = 16_000_000
@@ -60,9 +66,44 @@ async def http_streams(settings: ServerSettings, on_end: Callable[[str], None]) 
     url = settings.server.url or ""
     timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
     headers = {"accept-encoding": "identity"} | dict(settings.headers)
-    client = _BoundedClient(on_end, headers=headers, timeout=timeout, trust_env=not is_loopback(url))
+    auth = _oauth_provider(settings) if settings.server.oauth else None
+    client = _BoundedClient(on_end, auth=auth, headers=headers, timeout=timeout, trust_env=not is_loopback(url))
     async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MAX_BODY_BYTES) as streams:
         yield streams
+
+
+class _MemoryTokens:
+    """Keeps an OAuth client's tokens for one connection, and marks them as secrets."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._seen = settings.tokens
+        self._tokens: OAuthToken | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tokens = tokens
+        self._seen.extend(filter(None, (tokens.access_token, tokens.refresh_token)))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Ignore it, because the client is configured."""
+
+
+def _oauth_provider(settings: ServerSettings) -> httpx2.Auth:
+    """Return what adds tokens to requests. The client's proof is only sent to the configured issuer."""
+    oauth, tokens = settings.server.oauth, _MemoryTokens(settings)
+    assert oauth is not None
+    url, client, proof = settings.server.url or "", oauth.client_id, settings.client_proof
+    if oauth.secret_from:
+        return ClientCredentialsOAuthProvider(url, tokens, client, proof, issuer=oauth.issuer)
+    signed = SignedJWTParameters(
+        issuer=client, subject=client, signing_key=proof, signing_algorithm=key_algorithm(proof)
+    ).create_assertion_provider()
+    return PrivateKeyJWTOAuthProvider(url, tokens, client, signed, issuer=oauth.issuer)
 
 
 class _BoundedClient(httpx2.AsyncClient):

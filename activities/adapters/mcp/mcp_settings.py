@@ -1,7 +1,9 @@
 """The settings of an MCP server, with variables, headers and secrets from the worker's environment."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -11,12 +13,15 @@ from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.ports import ToolContext
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.own_code import bytecode_folder
-from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.mcp import McpOAuth, McpServer
 from orga.workflows.types.tool_calls.tools import ToolOptions
 
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """Variables that every server process gets."""
 
+
+MAX_TOKENS = 6
+"""Tokens that are hidden in texts: an access token and a refresh token of the last three requests."""
 
 CallerSecrets = tuple[tuple[str, str], ...]
 """The tenant or user, and the secret, for each header with a secret by caller."""
@@ -32,10 +37,19 @@ class ServerSettings:
     """`[tools.options]` for its tools."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    secrets: KnownSecrets = NO_SECRETS
-    """The values that the settings pass on by name. None may reach a history."""
+    known_secrets: KnownSecrets = NO_SECRETS
+    """The values that the settings pass on by name."""
     by_caller: Mapping[str, "CallerHeader"] = field(default_factory=dict[str, "CallerHeader"])
     """Headers whose values only a call has. `headers` has them with the worker's own secrets, if there are such."""
+    client_proof: str = field(default="", repr=False)
+    """The secret or the private key of the OAuth client."""
+    tokens: deque[str] = field(default_factory=lambda: deque[str](maxlen=MAX_TOKENS), repr=False, compare=False)
+    """The last tokens that the OAuth client got."""
+
+    @property
+    def secrets(self) -> KnownSecrets:
+        """The values that may not reach a history."""
+        return _with_tokens(self.known_secrets, tuple(self.tokens)) if self.tokens else self.known_secrets
 
     def options(self, tool: str) -> ToolOptions:
         """Return the options of a tool: the server's, overridden by its own."""
@@ -52,7 +66,12 @@ class ServerSettings:
         """Return the settings with these secrets in place of the worker's own."""
         secrets = [secret for _, secret in found]
         own = {name: by.prefix + secret for (name, by), secret in zip(self.by_caller.items(), secrets, strict=True)}
-        return replace(self, headers={**self.headers, **own}, secrets=self.secrets.with_values(secrets))
+        return replace(self, headers={**self.headers, **own}, known_secrets=self.known_secrets.with_values(secrets))
+
+
+@lru_cache(maxsize=100)
+def _with_tokens(known: KnownSecrets, tokens: tuple[str, ...]) -> KnownSecrets:
+    return known.with_values(tokens)
 
 
 class CallerHeader(NamedTuple):
@@ -94,13 +113,46 @@ def _one_server_settings(
         if value is not None:
             headers[header] = prefix + value
             secrets.append(value)
-    if (headers or by_caller) and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
+    proof = _client_proof(f"{section}.oauth", server.oauth, env) if server.oauth else ""
+    secrets += [proof] if proof else []
+    is_open = urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or "")
+    if is_open and (headers or by_caller or server.oauth):
         raise ValueError(f"{section}.url: has to begin with https://, because secrets are sent there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
     base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
-    return ServerSettings(
-        name, server, tool_options, base | own_variables, headers, KnownSecrets.from_values(secrets), by_caller
-    )
+    known = KnownSecrets.from_values(secrets)
+    return ServerSettings(name, server, tool_options, base | own_variables, headers, known, by_caller, proof)
+
+
+def _client_proof(section: str, oauth: McpOAuth, env: Mapping[str, str]) -> str:
+    if urlsplit(oauth.issuer).scheme != "https" and not is_loopback(oauth.issuer):
+        raise ValueError(f"{section}.issuer: has to begin with https://, because secrets are sent there")
+    if oauth.secret_from:
+        return _required_value(f"{section}.secret_from", oauth.secret_from, env)
+    key = _required_value(f"{section}.key_from", oauth.key_from or "", env)
+    try:
+        key_algorithm(key)
+    except ValueError as error:
+        raise ValueError(f"{section}.key_from: {error}") from None
+    return key
+
+
+def key_algorithm(pem: str) -> str:
+    """Return the algorithm of signatures with a private key. Raise ValueError, without the key, for any other text."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(pem.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("is no private key in PEM without a password") from None
+    if isinstance(key, RSAPrivateKey):
+        return "RS256"
+    if isinstance(key, EllipticCurvePrivateKey) and isinstance(key.curve, SECP256R1):
+        return "ES256"
+    raise ValueError("is no RSA or P-256 key")
 
 
 def _secret_headers(server: McpServer) -> Iterator[tuple[str, str, str, str]]:
@@ -140,7 +192,9 @@ def _check_options(section: str, options: ToolOptions) -> None:
 def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
     """Return the variables that go into headers, so they hold credentials. `env_from` can name any variable."""
     headers = {reference for server in servers.values() for _, reference, *_ in _secret_headers(server)}
-    return {reference for reference in headers if "[" not in reference}
+    clients = [server.oauth for server in servers.values() if server.oauth]
+    proofs = {variable for each in clients for variable in (each.secret_from, each.key_from) if variable}
+    return {reference for reference in headers if "[" not in reference} | proofs
 
 
 def own_options(

@@ -130,17 +130,15 @@ class McpTool:
         return await self._call_once(connection, arguments, context)
 
     async def _call_once(self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext) -> str:
-        secrets = connection.settings.secrets
-
         async def note(progress: float, total: float | None, message: str | None) -> None:
             of = f"/{total:g}" if total else ""
-            text = secrets.redact(f"{message or ''} {progress:g}{of}")
+            text = connection.settings.secrets.redact(f"{message or ''} {progress:g}{of}")
             context.heartbeat(plain_line(text, _MAX_NOTE_BYTES))
 
         own_name = await self._current_own_name(connection)
         request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
         result = await connection.call(request, note)
-        text = secrets.redact(result_text(result))
+        text = connection.settings.secrets.redact(result_text(result))
         if result.is_error:
             raise reported_error(text)
         return text

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.support.mcp import modern as mcp_modern
 from tests.support.mcp import per_user as mcp_per_user
+from tests.support.mcp import with_clients as mcp_with_clients
 from tests.support.parts.free_port import free_port
 from tests.support.parts.mcp_servers import node_program
 
@@ -49,6 +50,15 @@ def per_user(folder: Path, *tokens: str) -> Generator[HttpServer]:
     port = free_port()
     (folder / "tokens.json").write_text(json.dumps(tokens))
     with _running([sys.executable, mcp_per_user.__file__, str(port), str(folder)], port, {}) as server:
+        yield server
+
+
+@contextmanager
+def with_clients(folder: Path, **facts: object) -> Generator[HttpServer]:
+    """Run a server with an authorization server, which takes the client `orga`. `facts` change its behaviour."""
+    port = free_port()
+    (folder / "facts.json").write_text(json.dumps(facts))
+    with _running([sys.executable, mcp_with_clients.__file__, str(port), str(folder)], port, {}) as server:
         yield server
 
 

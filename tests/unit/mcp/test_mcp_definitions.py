@@ -68,7 +68,7 @@ def test_instructions_in_a_description_are_marked() -> None:
 
 
 def test_a_secret_in_a_definition_of_a_server_is_redacted() -> None:
-    settings = ServerSettings("s", McpServer(command="x"), secrets=KnownSecrets.from_values(["s3cr3t-value"]))
+    settings = ServerSettings("s", McpServer(command="x"), known_secrets=KnownSecrets.from_values(["s3cr3t-value"]))
     schema = {"type": "object", "properties": {"a": {"default": "s3cr3t-value"}}}
     (found,) = usable_definitions(
         settings, listed(a_definition("a", description="is s3cr3t-value", inputSchema=schema)), ()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orga.activities.adapters.mcp.mcp_settings import own_options
+from orga.activities.adapters.mcp.mcp_settings import own_options, server_secret_variables
 from orga.activities.ports import ToolContext
 from orga.client.config.sections import OrgaConfig
 from orga.own_code import bytecode_folder
-from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.mcp import McpOAuth, McpServer
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.mcp.sources import settings_of
 
@@ -148,3 +148,52 @@ def test_invalid_secrets_by_caller_are_refused(
 def test_only_facts_of_the_starter_select_a_secret(reference: str) -> None:
     with pytest.raises(ValidationError):
         McpServer(url="https://h/", bearer_from=reference)
+
+
+def a_client(**fields: Any) -> McpServer:
+    oauth: dict[str, Any] = {
+        "issuer": "https://auth.example.org",
+        "client_id": "orga",
+        "secret_from": "TOKEN",
+        **fields,
+    }
+    return McpServer(url="https://h/", oauth=McpOAuth(**oauth))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        pytest.param({"secret_from": "GONE"}, "oauth.secret_from: the environment has no GONE", id="no secret"),
+        pytest.param({"issuer": "http://auth.example.org"}, "oauth.issuer: has to begin with https", id="no TLS"),
+        pytest.param(
+            {"secret_from": None, "key_from": "TOKEN"}, "oauth.key_from: is no private key in PEM", id="no key"
+        ),
+    ],
+)
+def test_an_unusable_client_is_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem) as raised:
+        settings_of(ENV, s=a_client(**fields))
+    assert ENV["TOKEN"] not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"oauth": {"key_from": "K"}}, "either secret_from or key_from"),
+        ({"oauth": {"secret_from": None}}, "either secret_from or key_from"),
+        ({"oauth": {"issuer": "auth.example.org"}}, "oauth.issuer"),
+        ({"bearer_from": "TOKEN"}, "oauth sets Authorization itself"),
+        ({"headers_from": {"authorization": "TOKEN"}}, "oauth sets Authorization itself"),
+        ({"url": None, "command": "x"}, "oauth go with a url"),
+    ],
+)
+def test_a_client_that_contradicts_its_server_is_refused(fields: dict[str, Any], problem: str) -> None:
+    given = a_client().model_dump(exclude_unset=True)
+    with pytest.raises(ValidationError, match=problem):
+        McpServer.model_validate({**given, **fields, "oauth": {**given["oauth"], **fields.get("oauth", {})}})
+
+
+def test_the_variable_of_a_client_holds_a_secret() -> None:
+    assert server_secret_variables({"s": a_client(), "t": McpServer(url="https://h/", bearer_from="A[tenant]")}) == {
+        "TOKEN"
+    }

@@ -22,6 +22,25 @@ SecretReference = Annotated[
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
+class McpOAuth(CheckedInput):
+    """`[mcp.servers.NAME.oauth]`: the worker requests tokens as a client of its own (client credentials)."""
+
+    issuer: str = Field(pattern=r"^https?://[^\s/?#]+[^\s?#]*$")
+    """The authorization server that knows the client. No other one gets its secret."""
+    client_id: str = Field(min_length=1, max_length=1_000)
+    """The name under which the worker is registered there."""
+    secret_from: Variable | None = None
+    """The variable that holds the client's secret."""
+    key_from: Variable | None = None
+    """Instead of a secret: the variable that holds a private key (PEM, RSA or P-256), which signs the requests."""
+
+    @model_validator(mode="after")
+    def _one_proof(self) -> "McpOAuth":
+        if (self.secret_from is None) == (self.key_from is None):
+            raise ValueError("needs either secret_from or key_from")
+        return self
+
+
 class McpServer(CheckedInput):
     """One server: a `command` with standard streams, or a `url` (streamable HTTP)."""
 
@@ -41,6 +60,8 @@ class McpServer(CheckedInput):
     path the variable has."""
     bearer_from: SecretReference | None = None
     """The variable that holds the token of `Authorization: Bearer`, or `VARIABLE[tenant]` and the like."""
+    oauth: McpOAuth | None = None
+    """The worker's own client at the server's authorization server. Null: none."""
     connect_timeout_s: float = Field(default=30.0, gt=0, le=600)
     """Seconds for its start, the handshake and the first list of tools."""
     timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)
@@ -64,6 +85,8 @@ class McpServer(CheckedInput):
             raise ValueError("needs either a command or a url")
         if self.url is not None and (self.args or self.cwd or self.env_from):
             raise ValueError("args, cwd and env_from go with a command, not with a url")
-        if self.command is not None and (self.headers_from or self.bearer_from):
-            raise ValueError("headers_from and bearer_from go with a url; a command has env_from")
+        if self.command is not None and (self.headers_from or self.bearer_from or self.oauth):
+            raise ValueError("headers_from, bearer_from and oauth go with a url; a command has env_from")
+        if self.oauth and (self.bearer_from or "authorization" in map(str.lower, self.headers_from)):
+            raise ValueError("oauth sets Authorization itself; remove it from bearer_from and headers_from")
         return self
