@@ -27,6 +27,7 @@ from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
 from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text
 from orga.activities.adapters.mcp.lenient_messages import omitted_tools
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
+from orga.activities.adapters.mcp.reading import read_from_server, reading_tools
 from orga.activities.ports import ToolError
 
 MAX_TOOLS = 1_000
@@ -70,6 +71,8 @@ class McpConnection:
         self._taken = taken
         self._listing = asyncio.Lock()
         self._listed_at = -math.inf
+        self._reading: frozenset[str] = frozenset()
+        """The tools of the last list that read resources and prompts."""
         self._changes = 0
         """How often the server has notified us of a changed list."""
 
@@ -91,7 +94,10 @@ class McpConnection:
         wanted = CallToolRequest(params=request)
         try:
             with self.keeper.count_call():
-                result = await session.send_request(wanted, _RESULT, progress_callback=on_progress)
+                if request.name in self._reading:
+                    result = await read_from_server(session, request.name, request.arguments or {})
+                else:
+                    result = await session.send_request(wanted, _RESULT, progress_callback=on_progress)
         except MCPError as error:
             raise self._failure(error) from None
         except ValidationError:
@@ -99,7 +105,7 @@ class McpConnection:
         except asyncio.CancelledError:
             self.keeper.request_proof()
             raise
-        if isinstance(result, InputRequiredResult):
+        if result is None or isinstance(result, InputRequiredResult):
             raise bad_result_error(self.settings.name, "asks for input, which orga does not support")
         self.keeper.has_served = True
         return result
@@ -130,6 +136,8 @@ class McpConnection:
     async def _list(self, session: ClientSession) -> ToolDefinitions:
         asked_at, changes = time.monotonic(), self._changes
         listed, faulty = await list_server_tools(session)
+        reading = reading_tools(self.settings.server, {*faulty, *(tool.name for tool in listed)})
+        self._reading, listed = frozenset(tool.name for tool in reading), [*listed, *reading]
         before = self.known
         self.known = await asyncio.to_thread(usable_definitions, self.settings, listed, self._taken, faulty)
         self._listed_at = asked_at if changes == self._changes else -math.inf

@@ -62,6 +62,10 @@ class McpServer(CheckedInput):
     """The variable that holds the token of `Authorization: Bearer`, or `VARIABLE[tenant]` and the like."""
     oauth: McpOAuth | None = None
     """The worker's own client at the server's authorization server. Null: none."""
+    resources: bool = False
+    """Offer the tools `NAME_list_resources` and `NAME_read_resource`."""
+    prompts: bool = False
+    """Offer the tools `NAME_list_prompts` and `NAME_get_prompt`."""
     connect_timeout_s: float = Field(default=30.0, gt=0, le=600)
     """Seconds for its start, the handshake and the first list of tools."""
     timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)
