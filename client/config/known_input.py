@@ -10,6 +10,7 @@ from orga.client.errors import ConfigError
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
+from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT
 from orga.workflows.types.models.providers import CODE, PROVIDERS, model_name_problem
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
@@ -18,12 +19,12 @@ from orga.workflows.types.tool_calls.tools import matches_any_glob
 
 
 def require_model(name: str) -> None:
-    """Raise ConfigError, which lists the providers, for a model of none of them."""
+    """Raise ConfigError, which lists the providers, for a model of none of them. There is no configuration yet."""
     if problem := model_name_problem(name):
         raise ConfigError(problem)
 
 
-def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:
+def model_problem(name: str, env: Mapping[str, str], models: ModelsConfig) -> str:
     """Return why a process with this environment cannot call the model, or "". Nothing is loaded or called."""
     from orga.activities.adapters.models.model_settings import (
         EMBEDDED_MODEL,
@@ -31,12 +32,12 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
         provider_endpoint,
     )
 
-    if problem := model_name_problem(name):
+    if problem := model_name_problem(name, models.own_endpoints):
         return problem
     provider, _, model = name.strip().partition(":")
-    if PROVIDERS[provider].is_remote:
+    if provider not in PROVIDERS or PROVIDERS[provider].is_remote:
         try:
-            provider_endpoint(provider, env, base_urls)
+            provider_endpoint(provider, env, models.base_urls, models.endpoints.get(provider, DEFAULT_ENDPOINT))
         except ModelNotConfigured as error:
             return str(error)
     if provider == CODE:
@@ -100,7 +101,7 @@ def refuse_unknown(wanted: RequestedNames, config: OrgaConfig) -> None:
                 f"tools: agent {wanted.agent!r} does not list {tool!r}; {known_names_hint(tool, listed)}"
             )
     for model in models_of(wanted, agent, config, {}):
-        if problem := model_name_problem(model):
+        if problem := model_name_problem(model, config.models.own_endpoints):
             raise InvalidInput(f"model: {problem}")
     _refuse_deliveries(wanted, config)
     _refuse_pipeline(wanted, config)
@@ -158,7 +159,7 @@ def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
 def refuse_unready_model(wanted: RequestedNames, config: OrgaConfig, env: Environment) -> None:
     """Raise InvalidInput for a model that a worker with this environment cannot call, such as one without a key."""
     for model in models_of(wanted, require_agent(wanted, config), config, env):
-        if problem := model_problem(model, env, config.models.base_urls):
+        if problem := model_problem(model, env, config.models):
             raise InvalidInput(f"model: {problem}")
 
 

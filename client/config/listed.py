@@ -10,7 +10,8 @@ from orga.client.config.known_input import RequestedNames, model_problem, models
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.models.call_settings import Effort
-from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS
+from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, known_provider
+from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -48,17 +49,17 @@ def model_rows(held: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
     """Yield the models of the configuration, and then those that other keys of the environment would allow."""
     from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 
-    base_urls = held.models.base_urls
     named: dict[str, list[str]] = {}
     for place, model in _configured_models(held, env):
         named.setdefault(model, []).append(place)
     for model, places in named.items():
-        yield ModelRow(model, ", ".join(places), model_problem(model, env, base_urls))
+        yield ModelRow(model, ", ".join(places), model_problem(model, env, held.models))
     offered = [f"{each.name}:{env.get(each.model) or each.default_model}" for each in DEFAULT_PROVIDERS]
+    offered += [f"{name}:NAME" for name in held.models.own_endpoints]
     offered += ["ollama:NAME", "openai-compatible:NAME", "local:smollm2", EMBEDDED_MODEL]
     for model in offered:
         if model not in named:
-            yield ModelRow(model, "", model_problem(model, env, base_urls))
+            yield ModelRow(model, "", model_problem(model, env, held.models))
 
 
 async def checked_rows(rows: Iterable[ModelRow], held: OrgaConfig, env: Environment) -> list[ModelRow]:
@@ -108,14 +109,18 @@ class ModelFacts:
 
 
 def model_facts(model: str, held: OrgaConfig, env: Environment) -> ModelFacts:
-    """Return the facts of a model of a known provider."""
+    """Return the facts of a model of a known provider or endpoint."""
+    from orga.activities.adapters.models.model_settings import provider_kind
     from orga.activities.adapters.models.pricing import listed_window
     from orga.activities.adapters.models.registry import provider_dialect
 
     name, _, at_provider = model.partition(":")
-    provider, price = PROVIDERS[name], model_price(model, held)
+    provider, price = known_provider(name, held.models.endpoints), model_price(model, held)
+    settings = held.models.endpoints.get(name, DEFAULT_ENDPOINT)
     address = held.models.base_urls.get(name) or env.get(provider.base_url) or provider.default_url
-    dialect = provider_dialect(name, at_provider, address) if provider.is_remote else None
+    dialect = provider_dialect(provider, at_provider, address, settings) if provider.is_remote else None
+    levels = dialect.thinking_levels if dialect and "effort" in dialect.thinking_forms else ()
+    may_call = True if provider.default_model or not provider.is_remote else None
     return ModelFacts(
         provider=name,
         key=provider.key,
@@ -123,22 +128,23 @@ def model_facts(model: str, held: OrgaConfig, env: Environment) -> ModelFacts:
         is_key_needed=provider.needs_key,
         input_price=price and price.input,
         output_price=price and price.output,
-        context_window=listed_window(name, at_provider),
-        efforts=tuple(each for each in get_args(Effort) if dialect and each in dialect.thinking_levels),
+        context_window=settings.context_window or listed_window(provider_kind(name, settings), at_provider),
+        efforts=tuple(each for each in get_args(Effort) if each in levels),
         takes_thinking_tokens=bool(dialect and "tokens" in dialect.thinking_forms),
-        calls_tools=True if provider.default_model or not provider.is_remote else None,
+        calls_tools=False if "tools" in settings.lacks else may_call,
     )
 
 
 def model_price(model: str, held: OrgaConfig) -> ModelPrice | None:
     """Return the price of a model: that of the configuration, or else the list price. None if it is not known."""
+    from orga.activities.adapters.models.model_settings import provider_kind
     from orga.activities.adapters.models.pricing import cost_usd
 
-    if (price := held.models.prices.get(model)) is not None:
-        return price
     provider, _, name = model.partition(":")
-    if provider not in PROVIDERS:
-        return None
+    settings = held.models.endpoints.get(provider, DEFAULT_ENDPOINT)
+    if (price := held.models.prices.get(model, settings.price)) is not None:
+        return price
+    provider = provider_kind(provider, settings)
     given, written = (
         cost_usd(provider, name, usage) for usage in (Usage(input_tokens=1_000), Usage(output_tokens=1_000))
     )

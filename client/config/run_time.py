@@ -61,12 +61,6 @@ def value_at(config: OrgaConfig, path: Path) -> Any:
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-def require_model_name(name: str) -> None:
-    """Raise ValueError for a model of no known provider."""
-    if problem := model_name_problem(name):
-        raise ValueError(problem)
-
-
 def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
     """Return the configuration with these values, after the checks that reading `orga.toml` makes.
 
@@ -112,10 +106,10 @@ def _value_problems(values: Values, paths: Mapping[str, Path]) -> Iterator[Setti
 
 
 def _settable_document(config: OrgaConfig) -> dict[str, Any]:
-    """Return the sections that have such keys, as `orga.toml` would have them."""
+    """Return the sections that have such keys, as `orga.toml` would have them, and the names that they may refer to."""
     document = config.model_dump(
         include={
-            "models": {"default", "tiers"},
+            "models": {"default", "tiers", "endpoints"},
             "goals": {"tiers", "prompts", "deliveries"},
             "agents": {name: {"model", "instructions", "config"} for name in config.agents},
         },
@@ -153,7 +147,11 @@ class RunTimeRules:
         """Return the rules of a process that runs no agents. It may lack the workers' keys, so it checks names only."""
         from orga.activities.adapters.models.model_settings import default_model
 
-        return cls(config, default_model(env), require_model_name, lambda model: True)
+        def check_name(name: str) -> None:
+            if problem := model_name_problem(name, config.models.own_endpoints):
+                raise ValueError(problem)
+
+        return cls(config, default_model(env), check_name, lambda model: True)
 
     def effective(self, values: Values) -> OrgaConfig:
         """Return the configuration with the values. Raise InvalidSettings, which names each bad key."""

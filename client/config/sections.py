@@ -25,8 +25,8 @@ from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, Deliv
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName, PromptTemplates
 from orga.workflows.types.models.call_settings import ModelSettings
-from orga.workflows.types.models.endpoints import EndpointSettings
-from orga.workflows.types.models.providers import PROVIDERS
+from orga.workflows.types.models.endpoints import EndpointSettings, endpoint_problem, own_endpoints
+from orga.workflows.types.models.providers import PROVIDERS, model_form_problem, model_name_problem
 from orga.workflows.types.models.tiers import GoalTiers, ModelTiers, TierName, tier_in_model_name
 from orga.workflows.types.models.usage import ModelPrice
 from orga.workflows.types.questions import NotifyEvent
@@ -174,7 +174,11 @@ def _checked_variable(name: object) -> object:
 
 
 def _checked_embedder(name: object) -> object:
-    return checked_embedder_name(name) if isinstance(name, str) else name
+    """Accept any endpoint. The whole configuration decides which ones there are."""
+    if not isinstance(name, str):
+        return name
+    endpoint = name.strip().partition(":")[0]
+    return checked_embedder_name(name, () if endpoint in PROVIDERS or model_form_problem(name) else (endpoint,))
 
 
 class KnowledgeConfig(CheckedInput):
@@ -187,8 +191,8 @@ class KnowledgeConfig(CheckedInput):
     dsn: Annotated[str, BeforeValidator(_checked_variable)] = DSN_VARIABLE
     """`postgres`: the variable that holds the address, `postgresql://user:password@host/database`."""
     embedder: Annotated[str, BeforeValidator(_checked_embedder), Field(max_length=300)] = HASHING
-    """The embedder, which turns texts into vectors: `hashing`, `wordllama` (the extra `embeddings`), or
-    `provider:model`, as `openai:text-embedding-3-small` and `ollama:nomic-embed-text`."""
+    """The embedder, which turns texts into vectors: `hashing`, `wordllama` (the extra `embeddings`), `provider:model`,
+    as `openai:text-embedding-3-small` and `ollama:nomic-embed-text`, or `NAME:model` of an endpoint."""
 
 
 ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
@@ -228,9 +232,9 @@ class ModelsConfig(CheckedInput):
     base_urls: dict[str, str] = {}
     """URLs by provider: `openai-compatible = "http://localhost:8000/v1"`."""
     endpoints: dict[str, EndpointSettings] = {}
-    """Settings of the servers, by provider."""
+    """Servers by name: settings of a provider's, or servers of your own, whose models are `NAME:model`."""
     breaker: CircuitOptions = CircuitOptions()
-    """The circuit of each provider, which all runs of a worker share."""
+    """The circuit of each provider and endpoint, which all runs of a worker share."""
     prices: dict[str, ModelPrice] = {}
     """Prices by `provider:model`. They override the installed list and the provider's own bill."""
     unpriced: Literal["refuse", "allow"] = "refuse"
@@ -240,13 +244,41 @@ class ModelsConfig(CheckedInput):
     def with_choice(self, default: str | None, tiers: ModelTiers) -> Self:
         return replace_differing_fields(self, {"default": default, "tiers": tiers})
 
-    @field_validator("base_urls", "endpoints")
+    @property
+    def own_endpoints(self) -> tuple[str, ...]:
+        """The endpoints that are no provider's, by name."""
+        return own_endpoints(self.endpoints)
+
+    @property
+    def embedding_endpoints(self) -> tuple[str, ...]:
+        """Those whose protocol has embeddings."""
+        return tuple(name for name in self.own_endpoints if self.endpoints[name].api != "messages")
+
+    @field_validator("base_urls")
     @classmethod
-    def _check_providers(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _check_providers(cls, given: dict[str, str]) -> dict[str, str]:
         remote = [provider.name for provider in PROVIDERS.values() if provider.is_remote]
         if unknown := next((name for name in given if name not in remote), None):
-            raise ValueError(f"{unknown!r} is no provider with a server; {known_names_hint(unknown, remote)}")
+            raise ValueError(
+                f"{unknown!r} is no provider with a server; {known_names_hint(unknown, remote)}; a server of your own "
+                f"has its address in [models.endpoints.NAME]"
+            )
         return given
+
+    @field_validator("endpoints")
+    @classmethod
+    def _check_endpoints(cls, given: dict[str, EndpointSettings]) -> dict[str, EndpointSettings]:
+        if problem := next(filter(None, (endpoint_problem(*item) for item in given.items())), ""):
+            raise ValueError(problem)
+        return given
+
+    @model_validator(mode="after")
+    def _check_tiers(self) -> Self:
+        for tier in self.tiers.configured_tiers:
+            for index, name in enumerate(self.tiers.models(tier)):
+                if problem := model_name_problem(name, self.own_endpoints):
+                    raise ValueError(f"tiers.{tier}.{index}: {problem}")
+        return self
 
     @model_validator(mode="after")
     def _check_default(self) -> Self:
@@ -484,6 +516,14 @@ class OrgaConfig(CheckedInput):
                     key = f"tiers.{turn.removeprefix('goal_')} = {tier!r}"
                     raise ValueError(f"{key} names a tier without models; {_tier_remedy(models.tiers, tier)}")
         return goals
+
+    @field_validator("knowledge")
+    @classmethod
+    def _check_embedder(cls, knowledge: KnowledgeConfig, info: ValidationInfo) -> KnowledgeConfig:
+        models = info.data.get("models")
+        if isinstance(models, ModelsConfig):
+            checked_embedder_name(knowledge.embedder, models.embedding_endpoints)
+        return knowledge
 
     @property
     def file(self) -> Path | None:

@@ -24,8 +24,8 @@ from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
 from orga.workflows.types.input import LoopConfig, LoopSettings
-from orga.workflows.types.models.providers import CODE, model_name_problem
-from orga.workflows.types.models.tiers import TIER_PREFIX
+from orga.workflows.types.models.providers import CODE, model_form_problem, model_name_problem
+from orga.workflows.types.models.tiers import tier_in_model_name
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.tool_calls.decision import CheckedDecision
 from orga.workflows.types.tool_calls.delegation import Delegate
@@ -69,12 +69,8 @@ class Agent:
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
         for key, given in (("tools", self.tools), ("delegates", self.delegates), ("critics", self.critics)):
             _require_list(key, given, f"Agent({self.name!r}): ")
-        if (
-            self.model is not None
-            and not self.model.startswith(TIER_PREFIX)
-            and (problem := model_name_problem(self.model))
-        ):
-            raise ConfigError(f"Agent({self.name!r}): model: {problem}, or tier:NAME")
+        if self.model is not None and tier_in_model_name(self.model) is None:
+            _require_model(self.name, model_form_problem(self.model))
         _ = self.settings
 
     @cached_property
@@ -91,6 +87,11 @@ class Agent:
             "config": self.config,
         }
         return _validate(AgentConfig, given, f"Agent({self.name!r})")
+
+
+def _require_model(agent: str, problem: str) -> None:
+    if problem:
+        raise ConfigError(f"Agent({agent!r}): model: {problem}, or tier:NAME")
 
 
 def _require_list(key: str, given: Any, owner: str = "") -> None:
@@ -194,8 +195,11 @@ class InCodeParts:
                 )
 
     def merged_with(self, config: OrgaConfig) -> OrgaConfig:
-        """Return both configurations as one. Raise ConfigError for equal names or two policies."""
+        """Return both configurations as one. Raise ConfigError for equal names, two policies or an unknown model."""
         file = str(config.file or "the configuration")
+        for agent in self.agents:
+            if agent.model is not None and tier_in_model_name(agent.model) is None:
+                _require_model(agent.name, model_name_problem(agent.model, config.models.own_endpoints))
         agents = _merge_tables("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
         servers = [(name, _checked_server(name, given)) for name, given in self.mcp_servers.items()]
         mcp = {"servers": _merge_tables("MCP server", config.mcp.servers, servers, file)}

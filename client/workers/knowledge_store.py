@@ -12,24 +12,25 @@ from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.adapters.problem import extra_remedy
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
-from orga.client.config.sections import OrgaConfig
+from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.server.home import server_home
 from orga.client.user_path import user_path
+from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT
 
 _MISSING_EXTRA = f"the embedder wordllama needs the extra: {extra_remedy('embeddings')}"
 
 
-def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> Embedder:
+def configured_embedder(name: str, env: Mapping[str, str], models: ModelsConfig) -> Embedder:
     """Return the embedder. It loads nothing and calls no provider yet.
 
     Args:
         name: The value of `[knowledge] embedder`.
-        base_urls: Addresses by provider. They win over the environment's.
+        models: Holds the addresses of providers, which win over the environment's, and the endpoints.
 
     Raises:
         ValueError: There is no such embedder, it is not installed, or its key or address is missing.
     """
-    name = checked_embedder_name(name)
+    name = checked_embedder_name(name, models.embedding_endpoints)
     if name == HASHING:
         return HashingEmbedder()
     if name == WORDLLAMA:
@@ -37,7 +38,8 @@ def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[st
             raise ValueError(_MISSING_EXTRA)
         return WordLlamaEmbedder()
     provider, _, model = name.partition(":")
-    return ProviderEmbedder(model, provider_endpoint(provider, env, base_urls))
+    settings = models.endpoints.get(provider, DEFAULT_ENDPOINT)
+    return ProviderEmbedder(model, provider_endpoint(provider, env, models.base_urls, settings))
 
 
 MARK_CHARS = 10
@@ -53,7 +55,7 @@ def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> 
     Raises:
         ValueError: Something is not set or not installed. The text names it, but no secret.
     """
-    embedder = configured_embedder(config.knowledge.embedder, env, config.models.base_urls)
+    embedder = configured_embedder(config.knowledge.embedder, env, config.models)
     if config.knowledge.backend == "postgres":
         return _postgres_store(config.knowledge.dsn, env, embedder)
     return SqliteStore(store_path(config, root), embedder)

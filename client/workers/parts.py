@@ -285,9 +285,10 @@ def _registry(config: OrgaConfig, env: Mapping[str, str], own: OwnParts) -> Mode
 def secret_names(config: OrgaConfig) -> set[str]:
     """Return the variables that hold secrets although their names do not show it."""
     deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
+    endpoints = config.models.endpoints.values()
     return {
         *server_secret_variables(config.mcp.servers),
-        *(name for endpoint in config.models.endpoints.values() for name in endpoint.headers_from.values()),
+        *(variable for endpoint in endpoints for variable in endpoint.secret_variables),
         *manifest_secrets(config),
         *deliveries,
         config.knowledge.dsn,

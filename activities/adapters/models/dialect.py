@@ -21,6 +21,7 @@ from orga.activities.adapters.models.thinking import (
 from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.endpoints import EndpointSettings, Lack
 
 MAX_LESSONS = 5
 """Refusals that one call may learn from before it fails. Refusals of single tools do not count."""
@@ -127,7 +128,7 @@ class Dialect:
     max_output_tokens: int | None = None
     """The model's own limit, if it is below the requested one."""
     window: int | None = None
-    """Tokens for input and output together, if a refusal stated them."""
+    """Tokens for input and output together, if the endpoint's settings or a refusal stated them."""
     tokens_per_byte: float = 1 / BYTES_PER_TOKEN
     """Tokens per sent byte, as the model counted them when it stated its window."""
 
@@ -154,6 +155,26 @@ class Dialect:
     def input_tokens(self, request: ModelRequest) -> int:
         """Return an estimate of the tokens that the model counts for a request."""
         return ceil(request_bytes(request) * self.tokens_per_byte)
+
+
+_LACKS: dict[Lack, dict[str, Any]] = {
+    "tools": {"native_tools": False, "answer_tool": False},
+    "tool_choice": {"forced_tools": False},
+    "response_format": {"response_format": False},
+    "system_role": {"system_role": False},
+    "stream_options": {"stream_options": False},
+}
+"""The changes to a dialect, by what an endpoint lacks."""
+
+_LACKED_FORMS: dict[Lack, ThinkingForm] = {"effort": "effort", "thinking_tokens": "tokens"}
+
+
+def dialect_at(dialect: Dialect, settings: EndpointSettings) -> Dialect:
+    """Return the dialect at an endpoint before the first refusal."""
+    changes = {name: value for lack in settings.lacks for name, value in _LACKS.get(lack, {}).items()}
+    lacked = {_LACKED_FORMS[lack] for lack in settings.lacks if lack in _LACKED_FORMS}
+    forms = tuple(form for form in dialect.thinking_forms if form not in lacked)
+    return replace(dialect, **changes, thinking_forms=forms, window=settings.context_window)
 
 
 def request_bytes(request: ModelRequest) -> int:

@@ -17,6 +17,7 @@ from orga.activities.adapters.models.errors import ProviderFailures
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.json_text import as_object, as_objects, as_text
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings
+from orga.workflows.types.models.providers import Api
 from orga.workflows.types.text import clean_json
 
 
@@ -24,11 +25,20 @@ from orga.workflows.types.text import clean_json
 class ProviderEndpoint:
     provider: str
     base_url: str
-    """The address without a trailing slash. The protocol's path is appended."""
+    """The address without a trailing slash. It may have a query."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secret: str = field(default="", repr=False)
     """The key that `headers` contain, so that error texts can hide it."""
     settings: EndpointSettings = field(default=DEFAULT_ENDPOINT, repr=False)
+    kind: str = ""
+    """The provider whose additions to the protocol and whose prices hold. Not equal to `provider` for an endpoint of
+    the configuration that leads to a known provider."""
+    api: Api = "chat"
+
+    def url(self, path: str) -> str:
+        """Return the address with the protocol's path, before the query."""
+        address, mark, query = self.base_url.partition("?")
+        return f"{address}{path}{mark}{query}"
 
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
@@ -147,10 +157,8 @@ class ProviderHttp:
 
     def __init__(self, endpoint: ProviderEndpoint, transport: http.AsyncBaseTransport | None = None) -> None:
         self.failures = ProviderFailures(endpoint.provider, endpoint.secret, endpoint.base_url)
-        self._base_url = endpoint.base_url
+        self._endpoint = endpoint
         headers = {"accept-encoding": ACCEPTED_ENCODINGS} | dict(endpoint.headers)
-        self._extra_body = endpoint.settings.extra_body
-        self._silence_s = endpoint.settings.silence_s
         self._client = http.http_client(endpoint.base_url, headers=headers, transport=transport)
 
     async def close(self) -> None:
@@ -170,7 +178,7 @@ class ProviderHttp:
         Raises:
             ModelError: Any failure of the provider or the connection.
         """
-        async with self._open(path, _merged_fields(self._extra_body, body), silence_s) as response:
+        async with self._open(path, _merged_fields(self._endpoint.settings.extra_body, body), silence_s) as response:
             with self._as_model_errors(reading=True):
                 async with aclosing(_event_data(response)) as documents:
                     async for data in documents:
@@ -183,7 +191,7 @@ class ProviderHttp:
     async def check_reachable(self, path: str) -> None:
         """Send a free request. Raise ModelError if there is no answer, a 5xx, or the key is refused."""
         with self._as_model_errors(reading=False):
-            request = self._client.build_request("GET", self._base_url + path)
+            request = self._client.build_request("GET", self._endpoint.url(path))
             response = await self._client.send(request, stream=True)
         try:
             if response.status_code in {401, 403} or response.status_code >= 500:
@@ -216,10 +224,10 @@ class ProviderHttp:
         with self._as_model_errors(reading=False):
             request = self._client.build_request(
                 "POST",
-                self._base_url + path,
+                self._endpoint.url(path),
                 json=clean_json(body),
-                headers=trace_headers(self._base_url),
-                timeout=http.silence_timeout(self._silence_s if silence_s is None else silence_s),
+                headers=trace_headers(self._endpoint.base_url),
+                timeout=http.silence_timeout(self._endpoint.settings.silence_s if silence_s is None else silence_s),
             )
             response = await self._client.send(request, stream=True)
         try:

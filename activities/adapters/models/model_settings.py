@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings
-from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS, Provider
+from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings, known_provider
+from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS, Api, Provider
 
 
 class ModelNotConfigured(ValueError):
@@ -66,13 +66,33 @@ def provider_endpoint(
     base_urls: Mapping[str, str],
     settings: EndpointSettings = DEFAULT_ENDPOINT,
 ) -> ProviderEndpoint:
-    """Return a provider's endpoint; the config's base URL wins. Raise ModelNotConfigured for a faulty variable."""
-    provider = PROVIDERS[name]
+    """Return the endpoint of a provider, or one of the configuration's own.
+
+    The configuration's base URL wins over the environment's. Raise ModelNotConfigured for a faulty variable.
+    """
+    provider = known_provider(name, {name: settings})
     key = _provider_key(provider, env)
     extra = {header.lower(): value for header, value in settings.extra_headers.items()}
-    headers = extra | _headers_from(name, settings, env) | _provider_headers(name, key, env)
+    headers = extra | _headers_from(name, settings, env) | _key_headers(provider.api, settings, key)
+    kind = provider_kind(name, settings)
+    headers |= _application_headers(env) if kind == "openrouter" else {}
     url = _base_url(provider, env, base_urls)
-    return ProviderEndpoint(name, url, headers=headers, secret=key, settings=settings)
+    return ProviderEndpoint(name, url, headers=headers, secret=key, settings=settings, kind=kind, api=provider.api)
+
+
+def provider_kind(name: str, settings: EndpointSettings = DEFAULT_ENDPOINT) -> str:
+    """Return the provider whose server this is, by name, host or Ollama's port, or else the name."""
+    parts = urlsplit(settings.base_url or "")
+    if parts.port == _OLLAMA_PORT:
+        return "ollama"
+    host = parts.hostname or ""
+    known = (
+        (provider.name, urlsplit(provider.default_url).hostname)
+        for provider in PROVIDERS.values()
+        if provider.has_list_prices
+    )
+    found = (provider for provider, own in known if host == own or host.endswith(f".{own}"))
+    return next(found, name)
 
 
 def _headers_from(name: str, settings: EndpointSettings, env: Mapping[str, str]) -> dict[str, str]:
@@ -95,28 +115,36 @@ def _provider_key(provider: Provider, env: Mapping[str, str]) -> str:
     return key
 
 
-def _provider_headers(provider: str, key: str, env: Mapping[str, str]) -> dict[str, str]:
-    if provider == "anthropic":
+def _key_headers(api: Api, settings: EndpointSettings, key: str) -> dict[str, str]:
+    scheme = settings.key_scheme or ("x-api-key" if api == "messages" else "bearer")
+    headers = {"authorization": f"Bearer {key}"} if scheme == "bearer" else {scheme: key}
+    headers = headers if key else {}
+    if api == "messages":
         from orga.activities.adapters.models.anthropic import API_VERSION  # every command imports this module
 
-        return {"x-api-key": key, "anthropic-version": API_VERSION}
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    if provider == "openrouter":
-        named = {"http-referer": _env_value(env, "OPENROUTER_REFERER"), "x-title": _env_value(env, "OPENROUTER_TITLE")}
-        headers |= {name: value for name, value in named.items() if value.isascii() and value}
+        headers["anthropic-version"] = API_VERSION
     return headers
 
 
+def _application_headers(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that name the application to OpenRouter."""
+    named = {"http-referer": _env_value(env, "OPENROUTER_REFERER"), "x-title": _env_value(env, "OPENROUTER_TITLE")}
+    return {name: value for name, value in named.items() if value.isascii() and value}
+
+
 def _base_url(provider: Provider, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:
+    """Return the address without a slash at its end and without a fragment. A query stays."""
     stated = base_urls.get(provider.name, "").strip() or _env_value(env, provider.base_url)
-    url = (_ollama_url(stated) if provider.name == "ollama" and stated else stated or provider.default_url).rstrip("/")
-    if provider.name in {"anthropic", "ollama"} and not url.endswith("/v1"):
-        url += "/v1"
-    if not url:
+    url = _ollama_url(stated) if provider.name == "ollama" and stated else stated or provider.default_url
+    if not url and not stated:
         raise ModelNotConfigured(f"{provider.name} has no address: set [models] base_urls or {provider.base_url}")
     if not _is_http(url):
         raise ModelNotConfigured(f"{provider.base_url} is no http(s) address: write it like https://host/v1")
-    return url
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    if provider.name in {"anthropic", "ollama"} and not path.endswith("/v1"):
+        path += "/v1"
+    return urlunsplit(parts._replace(path=path, fragment=""))
 
 
 def _ollama_url(host: str) -> str:

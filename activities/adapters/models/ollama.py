@@ -79,7 +79,7 @@ class OllamaProvider(StreamingProvider):
         other: Wire | None = None,
     ) -> None:
         super().__init__(endpoint, wire, transport, other=other)
-        self._native = f"{endpoint.base_url.removesuffix('/v1')}/api"
+        self._native = f"{endpoint.base_url.partition('?')[0].removesuffix('/v1')}/api"
         self._provider = endpoint.provider
         self._contexts: dict[str, tuple[float, OllamaContext]] = {}
         """The context of each model, with the time until which it counts."""

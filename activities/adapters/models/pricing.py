@@ -18,12 +18,11 @@ _MAX_BILLED_USD = 1e6
 """US dollars for one call. More is nonsense."""
 
 
-def is_priced(name: str) -> bool:
-    """Return whether the cost of `provider:model` is known without a price in the config."""
-    provider, _, model = name.strip().partition(":")
+def is_priced(provider: str, model: str) -> bool:
+    """Return whether the cost of a provider's model is known without a price in the config."""
     if provider in PROVIDERS and (PROVIDERS[provider].bills_replies or not PROVIDERS[provider].is_remote):
         return True
-    return cost_usd(provider, model.strip(), Usage(input_tokens=1, output_tokens=1)) is not None
+    return cost_usd(provider, model, Usage(input_tokens=1, output_tokens=1)) is not None
 
 
 @dataclass(frozen=True)

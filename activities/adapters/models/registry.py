@@ -7,7 +7,7 @@ from typing import cast
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
-from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.dialect import Dialect, dialect_at
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.model_settings import (
@@ -15,6 +15,7 @@ from orga.activities.adapters.models.model_settings import (
     ModelNotConfigured,
     default_model,
     provider_endpoint,
+    provider_kind,
 )
 from orga.activities.adapters.models.ollama import OllamaProvider
 from orga.activities.adapters.models.openai import OpenAIChat
@@ -25,8 +26,8 @@ from orga.activities.adapters.models.thinking import chat_thinking
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings
-from orga.workflows.types.models.providers import CODE, PROVIDERS, model_name_problem
+from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings, own_endpoints
+from orga.workflows.types.models.providers import CODE, PROVIDERS, Provider, model_name_problem
 from orga.workflows.types.models.usage import ModelPrice
 from orga.workflows.types.text import one_line
 
@@ -63,9 +64,9 @@ class ModelRegistry:
 
         Args:
             base_urls: Addresses by provider. They win over the environment's.
-            prices: Prices by `provider:model`.
+            prices: Prices by `provider:model`. They win over those of endpoints.
             in_code: The application's own models, by the name after `code:`.
-            endpoints: Settings by provider.
+            endpoints: Settings by provider, and endpoints of the configuration's own.
         """
         self._env = env
         self._base_urls = base_urls or {}
@@ -80,25 +81,27 @@ class ModelRegistry:
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
         """Return the provider and the model's name there. Raise ModelNotConfigured if key or address is missing."""
-        if problem := model_name_problem(name):
+        if problem := model_name_problem(name, own_endpoints(self._endpoints)):
             raise ModelNotConfigured(problem)
         provider, _, model = map(str.strip, name.partition(":"))
         found = (
             self._remote_provider(provider)
-            if PROVIDERS[provider].is_remote
+            if provider not in PROVIDERS or PROVIDERS[provider].is_remote
             else self._own_provider(model)
             if provider == CODE
             else self._embedded_provider(provider, model)
         )
-        price = self._prices.get(f"{provider}:{model}")
+        price = self._stated_price(provider, model)
         return PricedProvider(found, price) if price else found, model
 
     def check(self, name: str) -> None:
         self.resolve(name)
 
     def is_priced(self, name: str) -> bool:
-        provider, _, model = name.strip().partition(":")
-        return f"{provider}:{model.strip()}" in self._prices or is_priced(name)
+        provider, _, model = map(str.strip, name.partition(":"))
+        if self._stated_price(provider, model) is not None:
+            return True
+        return is_priced(provider_kind(provider, self._settings(provider)), model)
 
     async def unreachable_reason(self, name: str) -> str:
         """Return why the model's provider cannot be asked now, or "". It generates nothing and costs nothing.
@@ -122,10 +125,14 @@ class ModelRegistry:
     async def context_window(self, name: str) -> int | None:
         """Return the tokens of a model's context, or None if nobody states them in time. It generates nothing."""
         provider, _, model = name.strip().partition(":")
-        if provider not in PROVIDERS or not PROVIDERS[provider].is_remote:
+        settings = self._settings(provider)
+        if settings.context_window is not None:
+            return settings.context_window
+        if provider not in self._endpoints and (provider not in PROVIDERS or not PROVIDERS[provider].is_remote):
             return None
-        if PROVIDERS[provider].has_list_prices:
-            return await asyncio.to_thread(listed_window, provider, model)
+        kind = PROVIDERS.get(provider_kind(provider, settings))
+        if kind is not None and kind.has_list_prices:
+            return await asyncio.to_thread(listed_window, kind.name, model)
         until, window = self._windows.get(name, (0.0, None))
         if until < time.monotonic():
             try:
@@ -152,10 +159,15 @@ class ModelRegistry:
 
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
-            settings = self._endpoints.get(provider, DEFAULT_ENDPOINT)
-            place = provider_endpoint(provider, self._env, self._base_urls, settings)
+            place = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
             self._remote[provider] = _streaming_provider(place, _wires(place), self._transport)
         return self._remote[provider]
+
+    def _settings(self, provider: str) -> EndpointSettings:
+        return self._endpoints.get(provider, DEFAULT_ENDPOINT)
+
+    def _stated_price(self, provider: str, model: str) -> ModelPrice | None:
+        return self._prices.get(f"{provider}:{model}", self._settings(provider).price)
 
     def _own_provider(self, model: str) -> ModelProvider:
         if model not in self._in_code:
@@ -200,24 +212,25 @@ class CodeModel:
 
 def _wires(place: ProviderEndpoint) -> tuple[Wire, Wire | None]:
     """Return a provider's protocol, and the one to change to if the provider points to it."""
-    provider = place.provider
-    if provider == "anthropic":
-        return AnthropicMessages(), None
-    chat = OpenAIChat(provider, chat_thinking(provider, place.base_url))
-    responses = OpenAIResponses(provider)
-    return (responses, chat) if provider == "openai" else (chat, responses)
+    if place.api == "messages":
+        return AnthropicMessages(place.kind), None
+    chat = OpenAIChat(place.kind, chat_thinking(place.kind, place.base_url))
+    responses = OpenAIResponses(place.kind)
+    return (responses, chat) if place.api == "responses" else (chat, responses)
 
 
-def provider_dialect(provider: str, model: str, base_url: str) -> Dialect:
+def provider_dialect(provider: Provider, model: str, base_url: str, settings: EndpointSettings) -> Dialect:
     """Return the dialect of a remote provider's model before its first refusal. It needs no key."""
-    return _wires(ProviderEndpoint(provider, base_url))[0].dialect(model)
+    kind = provider_kind(provider.name, settings)
+    place = ProviderEndpoint(provider.name, base_url, settings=settings, kind=kind, api=provider.api)
+    return dialect_at(_wires(place)[0].dialect(model), settings)
 
 
 def _streaming_provider(
     place: ProviderEndpoint, wires: tuple[Wire, Wire | None], transport: http.AsyncBaseTransport | None
 ) -> StreamingProvider:
     try:
-        kind = OllamaProvider if place.provider == "ollama" else StreamingProvider
+        kind = OllamaProvider if place.kind == "ollama" else StreamingProvider
         return kind(place, wires[0], transport, other=wires[1])
     except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
         cause = redacted_text(str(error))

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned_dialect
+from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, dialect_at, learned_dialect
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
@@ -187,8 +187,9 @@ class StreamingProvider:
         """
         self._usual = wire
         self._others = {} if other is None else {wire.path: other, other.path: wire}
+        self._settings = endpoint.settings
         self._http = ProviderHttp(endpoint, transport)
-        self._base_url = endpoint.base_url
+        self._models_url = endpoint.url("/models")
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
         """Paths of the protocols that have returned a reply."""
@@ -229,7 +230,7 @@ class StreamingProvider:
 
     async def context_window(self, model: str) -> int | None:
         """Return the tokens of a model's context that the server lists, or None. Raise ModelError if it refuses."""
-        listed = as_objects((await self._http.read_object(f"{self._base_url}/models")).get("data"))
+        listed = as_objects((await self._http.read_object(self._models_url)).get("data"))
         entry = as_object(next((each for each in listed if each.get("id") == model), None))
         stated = [entry.get(key) for key in _WINDOW_KEYS] + [as_object(entry.get("meta")).get("n_ctx")]
         return next((tokens for tokens in map(as_count, stated) if tokens), None)
@@ -245,7 +246,7 @@ class StreamingProvider:
         twice.
         """
         key = (wire.path, request.model)
-        known = dialect = self._learned_dialect(key) or wire.dialect(request.model)
+        known = dialect = self._learned_dialect(key) or dialect_at(wire.dialect(request.model), self._settings)
         fitting = self._thinking.without_refused(request)
         lessons = 0
         while True:

@@ -146,14 +146,17 @@ CHAT_THINKING = ThinkingWire(_chat_fields)
 
 _BY_PROVIDER = {"openrouter": ThinkingWire(_openrouter_fields, ("effort", "tokens"))}
 
+_GEMINI = ThinkingWire(_gemini_fields, ("effort", "tokens"), ("none", "low", "medium", "high"))
+
 _BY_HOST = {
-    "generativelanguage.googleapis.com": ThinkingWire(
-        _gemini_fields, ("effort", "tokens"), ("none", "low", "medium", "high")
-    ),
+    "generativelanguage.googleapis.com": _GEMINI,
+    "aiplatform.googleapis.com": _GEMINI,
     "api.deepseek.com": ThinkingWire(_deepseek_fields, levels=("none", "low", "high", "max")),
 }
 
 
 def chat_thinking(provider: str, base_url: str) -> ThinkingWire:
     """Return the form of a server with OpenAI's chat protocol."""
-    return _BY_HOST.get(urlsplit(base_url).hostname or "") or _BY_PROVIDER.get(provider, CHAT_THINKING)
+    host = urlsplit(base_url).hostname or ""
+    host = host if not host.endswith("-aiplatform.googleapis.com") else "aiplatform.googleapis.com"  # without a region
+    return _BY_HOST.get(host) or _BY_PROVIDER.get(provider, CHAT_THINKING)

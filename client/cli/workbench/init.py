@@ -17,6 +17,7 @@ from orga.client.cli.shown.text import write_document, write_json, write_note, w
 from orga.client.config.file import FILE_NAME, config_trust_request, find_config
 from orga.client.config.known_input import model_problem, require_model
 from orga.client.config.policy_folder import FOLDER
+from orga.client.config.sections import ModelsConfig
 from orga.client.config.starter import StarterChoices, starter_text
 from orga.client.config.trust.check import trust_digest
 from orga.client.errors import ConfigError
@@ -133,7 +134,8 @@ def _hints(choices: StarterChoices, folder: Path) -> list[str]:
     if above is not None:
         found.append(f"{above} does not apply here any more")
     base_urls = {choices.model.partition(":")[0]: choices.base_url} if choices.model and choices.base_url else {}
-    if choices.model and (problem := model_problem(choices.model, os.environ, base_urls)):
+    models = ModelsConfig(base_urls=base_urls)
+    if choices.model and (problem := model_problem(choices.model, os.environ, models)):
         found.append(f"before the first run: {problem}")
     there = "" if folder.absolute() == Path.cwd() else f"cd {escaped_line(str(folder))} && "
     return [*found, f'next: {there}orga doctor, then {there}orga run "What is in this folder?"']

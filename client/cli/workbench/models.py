@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,7 @@ from orga.client.config.listed import ModelFacts, ModelRow, checked_rows, model_
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.endpoints import EndpointSettings, known_provider
 from orga.workflows.types.models.providers import CODE, PROVIDERS, model_name_problem
 from orga.workflows.types.models.tiers import tier_in_model_name
 from orga.workflows.types.record import InvalidInput
@@ -67,10 +69,11 @@ def list_models(
 
     Example: orga models anthropic --json
     """
-    if provider is not None and provider not in PROVIDERS:
-        raise UsageError(f"there is no provider {provider!r}; {known_names_hint(provider, PROVIDERS)}")
     # keys are sent to the configuration's addresses, so it must be trusted
     held = load_config(config).config if check else config_sources(config, folder=Path.cwd(), env=os.environ).config
+    known = (*PROVIDERS, *held.models.own_endpoints)
+    if provider is not None and provider not in known:
+        raise UsageError(f"there is no provider {provider!r}; {known_names_hint(provider, known)}")
     rows = [row for row in model_rows(held, os.environ) if provider in {None, row.model.partition(":")[0]}]
     return run_interruptible(_list(rows, held, check=check, as_json=json))
 
@@ -78,7 +81,10 @@ def list_models(
 async def _list(rows: list[ModelRow], held: OrgaConfig, *, check: bool, as_json: bool) -> int:
     if check:
         rows = await checked_rows(rows, held, os.environ)
-    facts = [None if model_name_problem(row.model) else model_facts(row.model, held, os.environ) for row in rows]
+    endpoints = held.models.own_endpoints
+    facts = [
+        None if model_name_problem(row.model, endpoints) else model_facts(row.model, held, os.environ) for row in rows
+    ]
     if as_json:
         write_json([asdict(row) | (asdict(each) if each else {}) for row, each in zip(rows, facts, strict=True)])
     else:
@@ -107,7 +113,8 @@ def _facts_text(facts: ModelFacts) -> str:
 
 def _price_text(facts: ModelFacts) -> str:
     if facts.input_price is None or facts.output_price is None:
-        return "free" if not PROVIDERS[facts.provider].is_remote else "price unknown"
+        is_here = facts.provider in PROVIDERS and not PROVIDERS[facts.provider].is_remote
+        return "free" if is_here else "price unknown"
     return f"USD {facts.input_price:g} in, {facts.output_price:g} out for a million tokens"
 
 
@@ -121,7 +128,7 @@ def _thinking_text(facts: ModelFacts) -> str:
 
 
 def _tools_text(facts: ModelFacts) -> str:
-    return "tools" if facts.calls_tools else "tools if the model has them"
+    return {True: "tools", False: "no tools", None: "tools if the model has them"}[facts.calls_tools]
 
 
 def _key_text(facts: ModelFacts) -> str:
@@ -184,7 +191,7 @@ def try_model(
 def _named_models(name: str, held: OrgaConfig) -> tuple[str, ...]:
     tier = tier_in_model_name(name)
     if tier is None:
-        if problem := model_name_problem(name):
+        if problem := model_name_problem(name, held.models.own_endpoints):
             raise UsageError(problem)
         if name.strip().startswith(f"{CODE}:"):
             raise UsageError(
@@ -203,12 +210,12 @@ async def _try(models: tuple[str, ...], held: OrgaConfig, *, as_json: bool) -> i
     registry = ModelRegistry(
         os.environ, held.models.base_urls, prices=held.models.prices, endpoints=held.models.endpoints
     )
-    headers = [name for endpoint in held.models.endpoints.values() for name in endpoint.headers_from.values()]
-    secrets = KnownSecrets.from_environment(os.environ, headers)
+    named = [name for endpoint in held.models.endpoints.values() for name in endpoint.secret_variables]
+    secrets = KnownSecrets.from_environment(os.environ, named)
     found: list[Tried] = []
     try:
         for model in models:
-            found.append(await _tried(registry, model, secrets))
+            found.append(await _tried(registry, model, secrets, held.models.endpoints))
             if not as_json:
                 write_result(*_tried_lines(found[-1]))
     finally:
@@ -218,7 +225,9 @@ async def _try(models: tuple[str, ...], held: OrgaConfig, *, as_json: bool) -> i
     return ExitCode.FAULTY if any(each.problem for each in found) else 0
 
 
-async def _tried(registry: "ModelRegistry", model: str, secrets: KnownSecrets) -> Tried:
+async def _tried(
+    registry: "ModelRegistry", model: str, secrets: KnownSecrets, endpoints: Mapping[str, EndpointSettings]
+) -> Tried:
     from orga.activities.adapters.models.registry import ModelNotConfigured
     from orga.activities.adapters.tools.catalog import builtin_specs
 
@@ -237,7 +246,8 @@ async def _tried(registry: "ModelRegistry", model: str, secrets: KnownSecrets) -
         problem, _, remedy = str(error).partition(": ")
         return Tried(model, problem=problem, remedy=remedy or "orga models shows what each provider lacks")
     except ModelError as error:
-        found = Tried(model, problem=f"{error.kind}: {secrets.redact(str(error))}", remedy=_remedy(error.kind, model))
+        remedy = _remedy(error.kind, model, endpoints)
+        found = Tried(model, problem=f"{error.kind}: {secrets.redact(str(error))}", remedy=remedy)
     else:
         found = _tried_reply(model, reply)
     found = replace(found, seconds=round(time.monotonic() - began, 3))
@@ -267,26 +277,28 @@ _REMEDIES = {
     "PermissionDenied": "allow the model for the key in {key}, or name another model",
     "OutOfQuota": "add credit at {provider}, or name another model",
     "ModelNotFound": "correct the name: the provider has no model {name!r}",
-    "ConnectionFailed": "start the server, or correct its address: {url} or [models] base_urls",
+    "ConnectionFailed": "start the server, or correct its address: {place}",
     "Timeout": "try again; if it stays so, name a faster model",
     "RateLimited": "try again later",
     "Overloaded": "try again later",
     "ServerError": "try again later; if it stays so, look at the log of the server",
     "InvalidRequest": _NO_CALL_REMEDY,
 }
-"""Remedies by kind of failure, with the provider's variables."""
+"""Remedies by kind of failure, with the provider's variables or the keys of its endpoint."""
 
 _OLLAMA_REMEDIES = {
-    "ConnectionFailed": "start it: ollama serve; or correct its address: {url} or [models] base_urls",
+    "ConnectionFailed": "start it: ollama serve; or correct its address: {place}",
     "ModelNotFound": "download it: ollama pull {name}",
 }
 
 
-def _remedy(kind: str, model: str) -> str:
+def _remedy(kind: str, model: str, endpoints: Mapping[str, EndpointSettings]) -> str:
     provider, _, name = model.partition(":")
     known = _REMEDIES | (_OLLAMA_REMEDIES if provider == "ollama" else {})
-    entry = PROVIDERS[provider]
-    return known.get(kind, "name another model").format(key=entry.key, url=entry.base_url, provider=provider, name=name)
+    entry, own = known_provider(provider, endpoints), f"[models.endpoints.{provider}]"
+    key, url = entry.key or f"the variable of {own} key_from", entry.base_url or f"{own} base_url"
+    place = f"{url} or [models] base_urls" if entry.base_url else url
+    return known.get(kind, "name another model").format(key=key, url=url, place=place, provider=provider, name=name)
 
 
 def _tried_lines(tried: Tried) -> list[str]:

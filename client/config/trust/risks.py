@@ -120,7 +120,7 @@ _WHY: dict[str, str] = {
     "tools.options": "says what tools are, for policies to go by",
     "mcp": "starts programs, or sends what agents say to servers",
     "models.base_urls": "sends the keys of models, and all that agents read, to a server",
-    "models.endpoints": "adds to requests to the servers of models, and may send them variables of the environment",
+    "models.endpoints": "sends what agents read, and variables of the environment, to servers",
     "models.prices": "says what models cost, by which limits in dollars go",
     "models.tiers": "decides which models the tiers mean",
     "temporal.address": "works for another Temporal server",

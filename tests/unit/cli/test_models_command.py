@@ -107,6 +107,40 @@ def test_the_price_of_the_configuration_gives_the_cost(
     assert found["cost_usd"] == pytest.approx((found["input_tokens"] + found["output_tokens"]) / 100_000)
 
 
+def test_an_endpoint_of_the_configuration_is_listed_and_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chat: ChatServer, capsys: Shown
+) -> None:
+    settings = f"""
+[models.endpoints.house]
+api = "chat"
+base_url = "{chat.url}"
+key_from = "HOUSE_PASS"
+context_window = 9_000
+price = {{ input = 10, output = 20 }}
+lacks = ["effort"]
+
+[agents.default]
+model = "house:m"
+"""
+    (tmp_path / "orga.toml").write_text(settings)
+    monkeypatch.setenv("ORGA_TRUST", "1")
+    monkeypatch.setenv("HOUSE_PASS", KEY)
+    shown = listed(capsys, "house")
+    assert list(shown) == ["house:m", "house:NAME"]
+    facts = shown["house:m"]
+    assert (facts["key"], facts["is_key_set"], facts["is_key_needed"]) == ("HOUSE_PASS", True, True)
+    assert (facts["context_window"], facts["input_price"], facts["efforts"]) == (9_000, 10, [])
+    code, [found] = tried(capsys, "house:m")
+    assert (code, found["called"], found["cost_usd"] > 0) == (0, ["read_file"], True)
+    assert f"Bearer {KEY}" in chat.headers[0]
+    (tmp_path / "orga.toml").write_text(settings.replace(chat.url, "http://127.0.0.1:9/v1"))
+    code, [found] = tried(capsys, "house:m")
+    assert (code, found["remedy"]) == (
+        1,
+        "start the server, or correct its address: [models.endpoints.house] base_url",
+    )
+
+
 def test_every_model_of_a_tier_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chat: ChatServer, capsys: Shown
 ) -> None:

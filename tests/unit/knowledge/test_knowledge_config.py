@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orga.client.config.file import ConfigError, load_config
-from orga.client.config.sections import OrgaConfig
+from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.config.trust.check import Untrusted
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.workers.knowledge_store import configured_embedder, store_path
@@ -86,12 +86,12 @@ def test_an_embedder_without_a_key_or_address_names_the_missing_setting(
     name: str, env: dict[str, str], says: str
 ) -> None:
     with pytest.raises(ValueError, match=says):
-        configured_embedder(name, env, {})
+        configured_embedder(name, env, ModelsConfig())
 
 
 @pytest.mark.parametrize("name", ["hashing", "wordllama", "ollama:nomic-embed-text", "openai:text-embedding-3-small"])
 def test_an_embedder_is_created_without_a_request(name: str) -> None:
-    made = configured_embedder(name, {"OPENAI_API_KEY": "planted-key"}, {})
+    made = configured_embedder(name, {"OPENAI_API_KEY": "planted-key"}, ModelsConfig())
     assert made.name.startswith(name)
     assert "planted" not in repr(vars(made) if hasattr(made, "__dict__") else made)
 

@@ -13,6 +13,7 @@ from orga.activities.adapters.knowledge.embedders import provider
 from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder, request_batches
 from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.knowledge.ports import KnowledgeError
+from orga.client.config.sections import ModelsConfig
 from orga.client.workers.knowledge_store import configured_embedder
 from tests.support.web.serving import serving
 
@@ -146,7 +147,9 @@ async def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_an_unreachable_server_is_reported_with_the_remedy() -> None:
-    embedder = configured_embedder("openai-compatible:m", {}, {"openai-compatible": "http://127.0.0.1:9/v1"})
+    embedder = configured_embedder(
+        "openai-compatible:m", {}, ModelsConfig(base_urls={"openai-compatible": "http://127.0.0.1:9/v1"})
+    )
     with pytest.raises(KnowledgeError, match=r"openai-compatible can't be reached.*try again"):
         await embedder.embed(["a"])
 
@@ -171,7 +174,7 @@ async def test_a_real_server_gets_the_request_in_the_form_of_ollama() -> None:
             del format, args
 
     with serving(Handler) as port:
-        embedder = configured_embedder("ollama:nomic-embed-text", {"OLLAMA_HOST": f"127.0.0.1:{port}"}, {})
+        embedder = configured_embedder("ollama:nomic-embed-text", {"OLLAMA_HOST": f"127.0.0.1:{port}"}, ModelsConfig())
         found = await embedder.embed(["a", "b"])
     assert asked == [("/v1/embeddings", {"model": "nomic-embed-text", "input": ["a", "b"]})]
     assert [len(vector) for vector in found] == [2, 2]

@@ -1,10 +1,17 @@
-"""Settings of the server that a provider's models are asked at."""
+"""Settings of the servers of models: those of the providers, and endpoints with names of one's own."""
 
-from typing import Annotated
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, JsonValue
 
+from orga.workflows.types.models.providers import PROVIDERS, Api, Provider
+from orga.workflows.types.models.usage import ModelPrice
 from orga.workflows.types.record import CheckedInput
+from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.mcp import HeaderName, Variable
 
 RESERVED_FIELDS = frozenset(
@@ -38,9 +45,45 @@ def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
 HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,2000}$")]
 
 
-class EndpointSettings(CheckedInput):
-    """`[models.endpoints.PROVIDER]`: how the server of a provider is asked."""
+Lack = Literal["tools", "tool_choice", "effort", "thinking_tokens", "response_format", "system_role", "stream_options"]
+"""A part of requests that models may not accept."""
 
+KeyScheme = Literal["bearer", "api-key", "x-api-key"]
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1) > 0)
+    except ValueError:
+        is_whole = False
+        parts = urlsplit("")
+    if not is_whole or parts.fragment or not url.isprintable() or " " in url:
+        raise ValueError("is no http(s) address; write it like https://host/v1, or https://host/v1?name=value")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("holds a user or a password; put the key into a variable, and name that in key_from")
+    return url
+
+
+class EndpointSettings(CheckedInput):
+    """`[models.endpoints.NAME]`: how a server is asked. NAME is a provider, or a name of your own for `NAME:model`."""
+
+    api: Api | None = None
+    """The protocol: `chat` (Chat Completions), `responses` or `messages` (Anthropic's). A name of your own needs it."""
+    base_url: Annotated[str, Field(max_length=2_000), AfterValidator(_checked_url)] | None = None
+    """The address. The protocol's path, such as `/chat/completions`, is appended, and a query is kept. A name of your
+    own needs it. Providers have theirs in `base_urls`."""
+    key_from: Variable | None = None
+    """The variable that holds the key. Null: no key is sent. Only for a name of your own."""
+    key_scheme: KeyScheme | None = None
+    """The header that holds the key: `bearer` is `Authorization: Bearer`, the others are headers of that name. Null:
+    `x-api-key` for `messages`, else `bearer`. Only for a name of your own."""
+    context_window: int | None = Field(default=None, ge=2_000, le=10**8)
+    """Tokens of input and output together. Null: those of the price list, or those that the server states."""
+    price: ModelPrice | None = None
+    """The price of all models there. `[models.prices]` overrides it for one model."""
+    lacks: tuple[Lack, ...] = ()
+    """What its models do not accept, so that it is never sent. Without it, most of this is learned from refusals."""
     silence_s: float = Field(default=600.0, ge=1, le=86_400)
     """Seconds without a byte, after which a model call is cut off and tried again. Comments and pings are bytes."""
     extra_body: Annotated[dict[str, JsonValue], AfterValidator(_checked_body)] = {}
@@ -50,5 +93,53 @@ class EndpointSettings(CheckedInput):
     headers_from: Annotated[dict[HeaderName, Variable], AfterValidator(_checked_headers)] = {}
     """Further headers, each with the environment variable that holds its whole value."""
 
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """The variables that hold its secrets."""
+        return (*self.headers_from.values(), *([self.key_from] if self.key_from else []))
+
 
 DEFAULT_ENDPOINT = EndpointSettings()
+
+NO_ENDPOINTS: Mapping[str, EndpointSettings] = MappingProxyType({})
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_RESERVED_NAMES = frozenset({"tier"})
+"""Names before a colon that mean something else."""
+
+_OWN_KEYS = ("api", "base_url", "key_from", "key_scheme")
+"""The keys of an endpoint that is no provider's."""
+
+
+def endpoint_problem(name: str, settings: EndpointSettings) -> str:
+    """Return why `[models.endpoints.NAME]` cannot be used, or ""."""
+    if (provider := PROVIDERS.get(name)) is not None and provider.is_remote:
+        if taken := [key for key in _OWN_KEYS if getattr(settings, key) is not None]:
+            return f"{name}: {name} is a provider, so it has no {', '.join(taken)}; use base_urls, or another name"
+        return ""
+    if provider is not None or name in _RESERVED_NAMES or not _NAME.fullmatch(name):
+        return f"{name}: cannot be the name of an endpoint; take lower-case letters, digits, - and _, as in house-1"
+    if settings.api is None and settings.base_url is None:
+        hint = known_names_hint(name, [each.name for each in PROVIDERS.values() if each.is_remote])
+        return f"{name!r} is no provider with a server; {hint}; an endpoint of your own needs api and base_url"
+    missing = "api" if settings.api is None else "base_url" if settings.base_url is None else ""
+    return f"{name}: an endpoint of your own needs {missing}, too" if missing else ""
+
+
+def known_provider(name: str, endpoints: Mapping[str, EndpointSettings]) -> Provider:
+    """Return a provider, or an endpoint of the configuration's own in the form of one."""
+    if name in PROVIDERS:
+        return PROVIDERS[name]
+    own = endpoints[name]
+    return Provider(
+        name,
+        key=own.key_from or "",
+        default_url=own.base_url or "",
+        needs_key=own.key_from is not None,
+        api=own.api or "chat",
+    )
+
+
+def own_endpoints(endpoints: Mapping[str, EndpointSettings]) -> tuple[str, ...]:
+    """Return the endpoints that are no provider's, by name."""
+    return tuple(name for name in endpoints if name not in PROVIDERS)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
 from orga.workflows.types.text import similar_name_hint
+
+Api = Literal["chat", "responses", "messages"]
+"""A protocol: OpenAI's Chat Completions or Responses, or Anthropic's Messages."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,7 @@ class Provider:
     """Variable of the address."""
     default_url: str = ""
     needs_key: bool = True
+    api: Api = "chat"
     model: str = ""
     """Variable of the model that is taken if no model is configured and the key is set."""
     default_model: str = ""
@@ -34,7 +41,7 @@ class Provider:
     @property
     def is_remote(self) -> bool:
         """False if its models run in the worker itself, for free."""
-        return bool(self.base_url)
+        return bool(self.base_url or self.default_url)
 
 
 CODE = "code"
@@ -59,6 +66,7 @@ PROVIDERS = {
             "OPENAI_API_KEY",
             "OPENAI_BASE_URL",
             "https://api.openai.com/v1",
+            api="responses",
             model="CHAT_MODEL",
             default_model="gpt-6.1-terra",
             has_list_prices=True,
@@ -69,6 +77,7 @@ PROVIDERS = {
             "ANTHROPIC_API_KEY",
             "ANTHROPIC_BASE_URL",
             "https://api.anthropic.com/v1",
+            api="messages",
             model="ANTHROPIC_MODEL",
             default_model="claude-sonnet-5-5",
             has_list_prices=True,
@@ -99,10 +108,23 @@ DEFAULT_PROVIDERS = tuple(provider for provider in PROVIDERS.values() if provide
 """Those that provide a default model, in order."""
 
 
-def model_name_problem(name: str) -> str:
-    """Return why the name is not `provider:model` of a known provider, or ""."""
+def model_name_problem(name: str, endpoints: Collection[str] = ()) -> str:
+    """Return why the name is not `provider:model` of a known provider or endpoint, or "".
+
+    Args:
+        endpoints: The endpoints of the configuration that are no provider's.
+    """
     provider, colon, model = name.strip().partition(":")
-    if colon and model.strip() and provider in PROVIDERS:
+    if colon and model.strip() and (provider in PROVIDERS or provider in endpoints):
         return ""
-    near = similar_name_hint(provider.strip(), tuple(PROVIDERS)) if colon else ""
-    return f"{name!r} names no model: {near}write provider:model, with provider one of {', '.join(PROVIDERS)}"
+    near = similar_name_hint(provider.strip(), (*PROVIDERS, *endpoints)) if colon else ""
+    own = f", or an endpoint: {', '.join(endpoints)}" if endpoints else ""
+    return f"{name!r} names no model: {near}write provider:model, with provider one of {', '.join(PROVIDERS)}{own}"
+
+
+_MODEL_NAME = re.compile(r"(?!tier:)[a-z][a-z0-9_-]*:\s*\S.*", re.DOTALL)
+
+
+def model_form_problem(name: str) -> str:
+    """Return why the name cannot be that of a model, whatever endpoints the configuration has, or ""."""
+    return "" if _MODEL_NAME.fullmatch(name.strip()) else model_name_problem(name)

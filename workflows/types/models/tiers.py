@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, Field
 
 from orga.workflows.types.models.call_settings import ModelSettings
-from orga.workflows.types.models.providers import model_name_problem
+from orga.workflows.types.models.providers import model_form_problem
 from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
@@ -32,7 +32,7 @@ def tier_in_model_name(model: str) -> str | None:
 
 
 def _model(name: str) -> str:
-    if problem := model_name_problem(name):
+    if problem := model_form_problem(name):
         raise ValueError(problem)
     provider, _, model = name.strip().partition(":")
     return f"{provider}:{model.strip()}"
@@ -45,7 +45,7 @@ def _without_duplicates(models: tuple[str, ...]) -> tuple[str, ...]:
 
 
 ModelName = Annotated[str, Field(max_length=200), AfterValidator(_model)]
-"""`provider:model`, with a known provider."""
+"""`provider:model`, or `NAME:model` of an endpoint. The configuration decides which endpoints there are."""
 
 TierModels = Annotated[tuple[ModelName, ...], Field(max_length=MAX_MODELS), AfterValidator(_without_duplicates)]
 

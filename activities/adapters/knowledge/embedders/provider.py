@@ -73,7 +73,7 @@ class ProviderEmbedder:
         return vectors
 
     async def _ask(self, client: http.AsyncClient, request: dict[str, Any]) -> tuple[int, http.Headers, bytes]:
-        url, headers = f"{self._place.base_url}/embeddings", dict(self._place.headers)
+        url, headers = self._place.url("/embeddings"), dict(self._place.headers)
         is_reading = False
         try:
             async with (
