@@ -10,18 +10,20 @@ import json
 from collections import defaultdict
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from acp import PROTOCOL_VERSION, RequestError, helpers, schema
 from acp.agent.connection import AgentSideConnection
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
 from orga.activities.text.characters import harmless_text
 from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
 from orga.client.frontends import turns
+from orga.client.frontends.json_lines import JsonLines
 from orga.client.frontends.reach import OpenWait, Reach, converts_errors, held_arguments
 from orga.client.runs.agents import AgentHandle, run_id_of
 from orga.client.runs.listing import RunFilter, listed_runs, read_first_message, with_details
@@ -32,10 +34,7 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import clean_text, escaped_text, one_line
 
 LISTED_SESSIONS = 50
-MAX_LINE_BYTES = 4_000_000
-"""The limit of a request. A message to a session is far shorter."""
-
-NOT_FOUND, REFUSED, INVALID = -32002, -32602, -32600
+NOT_FOUND, REFUSED = -32002, -32602
 """Error codes of the protocol. A request is refused if it cannot be carried out as it is."""
 
 KINDS: dict[str, schema.ToolKind] = {
@@ -59,52 +58,10 @@ async def serve(
         pipes: The input and the output.
         starts_goals: The first prompt of a new session is then a goal.
     """
-    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipes[0])
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipes[1])
-    lines = Lines(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+    lines = await JsonLines.over(*pipes)
     connect: Any = partial(AcpAgent, reach, agent, folder, starts_goals=starts_goals)
     async with AgentSideConnection(connect, lines, listening=False, use_unstable_protocol=True) as connection:
         await connection.listen()
-
-
-class _Message(BaseModel):
-    """The keys that every message shares. The package checks the rest, but wrong ones of these would stop it."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    id: int | float | str | None = None
-    method: str = ""
-    error: dict[str, Any] = {}
-
-
-class Lines:
-    """The wire: one JSON object a line. A line that is none is answered with an error, and the next one is read.
-
-    While the client does not read, nothing more is read from it, so what waits for it stays bounded.
-    """
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def send(self, message: dict[str, Any]) -> None:
-        self._writer.write(json.dumps(message, ensure_ascii=False, default=str).encode(errors="replace") + b"\n")
-        await self._writer.drain()
-
-    async def receive(self) -> dict[str, Any] | None:
-        """Return the next message, or None at the end."""
-        while True:
-            await self._writer.drain()
-            try:
-                if not (line := await self._reader.readline()):
-                    return None
-                return _Message.model_validate_json(line).model_dump(exclude_unset=True)
-            except ValueError:  # the reader has dropped this part of a line that is too long. The rest is no JSON
-                problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_LINE_BYTES:,} bytes"
-                await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID, "message": problem}})
-
-    async def close(self) -> None:
-        self._writer.close()
 
 
 def _request_error(error: Exception) -> RequestError:
@@ -129,7 +86,7 @@ class AcpAgent:
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=schema.PromptCapabilities(embedded_context=True),
-                session_capabilities=schema.SessionCapabilities.model_validate({"list": {}, "close": {}}),
+                session_capabilities=schema.SessionCapabilities.model_validate({"list": {}, "resume": {}, "close": {}}),
             ),
         )
 
@@ -151,6 +108,13 @@ class AcpAgent:
         return schema.LoadSessionResponse()
 
     @_explained
+    async def resume_session(self, cwd: str, session_id: str, **_: Any) -> schema.ResumeSessionResponse:
+        """Open a session whose conversation the client still has."""
+        self._require_folder(cwd)
+        await self._open(await self._reach.open(session_id), shows_past=False)
+        return schema.ResumeSessionResponse()
+
+    @_explained
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> schema.ListSessionsResponse:
         client, folder = self._reach.client, cwd or str(self._folder)
         self._require_folder(folder)
@@ -165,9 +129,11 @@ class AcpAgent:
         return schema.ListSessionsResponse(sessions=found)
 
     @_explained
-    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
         session, text = self._session(session_id), clean_text("".join(map(block_text, prompt)))
-        return schema.PromptResponse(stop_reason=await session.prompt(text))
+        own_id = str(more.get("messageId") or "").encode(errors="replace")
+        message_id = sha256(own_id).hexdigest() if own_id else ""
+        return schema.PromptResponse(stop_reason=await session.prompt(text, message_id))
 
     @_explained
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -180,12 +146,12 @@ class AcpAgent:
         self._sessions.pop(session_id).stop()
         return schema.CloseSessionResponse()
 
-    async def _open(self, run: AgentHandle, goal_of: str = "") -> None:
+    async def _open(self, run: AgentHandle, goal_of: str = "", *, shows_past: bool = True) -> None:
         if earlier := self._sessions.pop(run.id, None):
             earlier.stop()
         session = self._sessions[run.id] = AcpSession(self._reach, self._folder, self._client, run, goal_of)
         if not goal_of:
-            await session.begin()
+            await session.begin(shows_past=shows_past)
 
     def _session(self, session_id: str) -> "AcpSession":
         if (session := self._sessions.get(session_id)) is None:
@@ -224,6 +190,7 @@ class AcpSession:
         """
         self._reach, self._folder, self._client, self._run, self._goal_of = reach, folder, client, run, goal_of
         self._fold = turns.TurnFold(run.id, None)
+        self._is_silent = False
         self._turn = 0
         """The current turn, or the last one. It stays 0 in a run that is no session."""
         self._followers = list[asyncio.Task[None]]()
@@ -236,11 +203,13 @@ class AcpSession:
         self._question: OpenWait | None = None
         """The question that was shown. The next prompt answers it."""
 
-    async def begin(self) -> None:
-        """Show the past to the client. Then follow the run in the background."""
+    async def begin(self, *, shows_past: bool = True) -> None:
+        """Read the past, and show it to the client if that is wanted. Then follow the run in the background."""
+        self._is_silent = not shows_past
         for entry in await turns.read_past(self._run):
             for step in self._fold.take(entry):
                 await self._take(await turns.completed(self._run, step))
+        self._is_silent = False
         self._followers.append(asyncio.create_task(self._follow()))
 
     def stop(self) -> None:
@@ -248,12 +217,12 @@ class AcpSession:
         for task in (*self._followers, *self._asked.values()):
             task.cancel()
 
-    async def prompt(self, text: str) -> schema.StopReason:
+    async def prompt(self, text: str, message_id: str) -> schema.StopReason:
         """Send a message, or answer the question that was shown, and wait until the turn has ended."""
         async with self._sending:  # prompts keep their order
             self._asked = {key: task for key, task in self._asked.items() if not task.done()}
             self._fold.pause_s = turns.QUIET_S  # ask again what waits
-            ending = self._endings[await self._send(text)]
+            ending = self._endings[await self._send(text, message_id)]
         if not ending.done() and any(follower.done() for follower in self._followers):
             raise Refused(f"session {self._run.id} is not followed any more. Load it to see the answer")
         return await ending
@@ -271,7 +240,7 @@ class AcpSession:
             elif self._cancelled:
                 await self._run.abort("cancelled in the editor", by=self._reach.by)
 
-    async def _send(self, text: str) -> int:
+    async def _send(self, text: str, message_id: str) -> int:
         """Send a prompt, and return its turn."""
         turn = self._turn
         if asked := self._question:
@@ -283,9 +252,9 @@ class AcpSession:
             self._goal_of = ""
             await self.begin()
         elif isinstance(self._run, SessionHandle):
-            return await self._run.post(text, by=self._reach.by)
+            return await self._run.post(text, message_id=message_id or None, by=self._reach.by)
         else:
-            await self._run.steer(text, by=self._reach.by)
+            await self._run.steer(text, by=self._reach.by, intervention_id=message_id)
         return turn
 
     def _end(self, turn: int, reason: schema.StopReason) -> None:
@@ -294,7 +263,8 @@ class AcpSession:
 
     async def _update(self, update: Any) -> None:
         with suppress(ConnectionError):  # the client has gone
-            await self._client.session_update(self._run.id, update)
+            if not self._is_silent:
+                await self._client.session_update(self._run.id, update)
 
     async def _say(self, text: str) -> None:
         if text:
@@ -368,11 +338,11 @@ class AcpSession:
             self._asked[key] = asyncio.create_task(self._decide(*asks[key]))
 
     async def _decide(self, wait: OpenWait, item: Item | None) -> None:
-        """Ask about a held call, and record the decision. Show everything else as text, and let the client go on."""
+        """Ask, and record the decision. Without one, show how to decide it, and let the client go on."""
         how = "It waits in `orga inbox`."
         try:
-            if item:
-                await self._ask_about_call(wait, item)
+            is_decided = await (self._ask_about_call(wait, item) if item else self._ask_to_choose(wait))
+            if is_decided or self._turn in self._cancelled:
                 return
         except (OrgaError, RPCError, RequestError, ValidationError, ConnectionError) as error:
             how = f"Not decided: {error}. {how}"
@@ -380,23 +350,41 @@ class AcpSession:
             self._question, how = wait, "Your next message answers it."
         lines = [wait.wait.question, *(f"- {option}" for option in wait.options), how]
         await self._say("\n".join(["\n", *lines, ""]))
-        self._end(self._turn, "end_turn")
+        if all(task.done() or task is asyncio.current_task() for task in self._asked.values()):
+            self._end(self._turn, "end_turn")
 
-    async def _ask_about_call(self, wait: OpenWait, item: Item) -> None:
-        """Ask about one held call. If the client leaves it open, it waits for somebody else."""
+    async def _ask_about_call(self, wait: OpenWait, item: Item) -> bool:
+        """Ask about one held call, and return whether it was decided."""
         options, text = [DENY], "The arguments are too long to show here. See: orga approve --show"
         if (arguments := held_arguments(item)) is not None:
             options, text = [ALLOW, DENY], json.dumps(arguments, indent=1, ensure_ascii=False)
-        call = schema.ToolCallUpdate(
-            tool_call_id=item.place if wait.run.id == self._run.id else f"{wait.run.id}/{item.place}",
-            content=content(escaped_text(f"{item.reason}\n{text}")),
-            **self._shown_call(str(item.call.get("name", "")), arguments),
-        )
+        shown = self._shown_call(str(item.call.get("name", "")), arguments)
+        place = item.place if wait.run.id == self._run.id else f"{wait.run.id}/{item.place}"
+        chosen = await self._choice(place, escaped_text(f"{item.reason}\n{text}"), options, **shown)
+        if chosen is not None:
+            decide = wait.run.approve if options[chosen] is ALLOW else wait.run.deny
+            await decide(item.approval_id, self._reach.by, "decided in the editor")
+        return chosen is not None
+
+    async def _ask_to_choose(self, wait: OpenWait) -> bool:
+        """Ask a question with options, and return whether it was answered."""
+        options = [
+            schema.PermissionOption(option_id=str(index), name=one_line(text), kind="allow_once")
+            for index, text in enumerate(wait.options)
+        ]
+        text, place = wait.wait.question, f"{wait.run.id}/{wait.wait.wait_id}"
+        chosen = await self._choice(place, text, options, title=one_line(text, 1_000)) if options else None
+        if chosen is not None:
+            await wait.run.answer(wait.options[chosen], wait.wait.wait_id, self._reach.by)
+        return chosen is not None
+
+    async def _choice(self, place: str, text: str, options: list[schema.PermissionOption], **shown: Any) -> int | None:
+        """Return the index of the option that the client chooses, or None. None lasts longer than its question."""
+        call = schema.ToolCallUpdate(tool_call_id=place, content=content(text), **shown)
         outcome = (await self._client.request_permission(self._run.id, call, options)).outcome
-        for option in options:
-            if isinstance(outcome, schema.AllowedOutcome) and outcome.option_id == option.option_id:
-                decide = wait.run.approve if option is ALLOW else wait.run.deny
-                await decide(item.approval_id, self._reach.by, "decided in the editor")
+        ids = [option.option_id for option in options]
+        is_chosen = isinstance(outcome, schema.AllowedOutcome) and outcome.option_id in ids
+        return ids.index(outcome.option_id) if is_chosen else None
 
 
 def content(text: str) -> list[Any] | None:

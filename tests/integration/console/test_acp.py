@@ -65,7 +65,17 @@ def test_a_turn_streams_text_and_calls(orga: Orga, model: ChatServer) -> None:
         orga("abort", session)
         wait_until(lambda: "aborted" in client.text())
         assert client.text().count("It begins on 4 May.") == 1
+
+
+def test_a_repeated_prompt_is_one_turn(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Says(["One."]), Says(["Two."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        for _ in range(2):
+            assert client.prompts(session, "Hello", _meta={"messageId": "m 1"}).result(60) == {"stopReason": "end_turn"}
+        assert client.text() == "One."
     entries = [json.loads(line) for line in orga("journal", session, "--json").out.splitlines()]
+    assert [each["event"] for each in entries].count("TurnStarted") == 1
     assert {each["data"]["by"] for each in entries if each["data"].get("kind") == "send"} == {"ada"}
 
 
@@ -104,27 +114,45 @@ def test_a_call_outlives_the_agent_and_is_asked_again(orga: Orga, model: ChatSer
         assert client.text() == "\n\nPaid.\n\nYou asked me to pay." or client.text() == "Paid.You asked me to pay."
         assert sorted(refunds.read_text().splitlines()) == ["A 1", "B 2"]
     with an_editor(orga) as client:
+        client.call("resumeSession", sessionId=session, cwd=str(orga.folder), mcpServers=[])
+        assert client.updates == []
         client.call("loadSession", sessionId=session, cwd=str(orga.folder), mcpServers=[])
         assert client.calls() == {name: ["pending", "in_progress", "completed"] for name in ("refund A", "refund B")}
         assert "Pay both" in client.text("user_message_chunk")
 
 
-def test_the_next_message_answers_a_question(orga: Orga, model: ChatServer) -> None:
+LEFT = {"outcome": {"outcome": "cancelled"}}
+
+
+def test_a_question_is_answered(orga: Orga, model: ChatServer) -> None:
     which = Calls("ask_user", {"question": "Which?", "options": ["red", "blue"]})
     model.replies = [which, Calls("ask_user", {"question": "Why?"}), Says(["I see."])]
     with an_editor(orga) as client:
         session = begin(client, orga)
-        assert client.prompts(session, "Ask me").result(60) == {"stopReason": "end_turn"}
+        ended = client.prompts(session, "Ask me")
+        ask = client.ask(1)
+        assert ask.options == ["allow_once", "allow_once"]
+        client.selects(ask, "1")
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert client.text().endswith("Why?\nYour next message answers it.\n")
+        assert client.prompts(session, "because").result(60) == {"stopReason": "end_turn"}
+        assert client.text().endswith("I see.")
+    answers = [each["text"] for each in json.loads(orga("conversation", session, "--json").out) if each["tool"]]
+    assert ["blue" in answers[0], "because" in answers[1]] == [True, True]
+
+
+def test_an_answer_that_is_no_option_is_refused_and_the_question_stays(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Calls("ask_user", {"question": "Which?", "options": ["red", "blue"]}), Says(["Noted."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        ended = client.prompts(session, "Ask me")
+        client.answer(client.ask(1), LEFT)
+        assert ended.result(60) == {"stopReason": "end_turn"}
         assert client.text().endswith("Which?\n- red\n- blue\nYour next message answers it.\n")
         with pytest.raises(AcpError, match="answer with one of: red, blue"):
             client.prompts(session, "green").result(60)
         assert client.prompts(session, "blue").result(60) == {"stopReason": "end_turn"}
-        assert client.text().endswith("Why?\nYour next message answers it.\n")
-        assert client.prompts(session, "because").result(60) == {"stopReason": "end_turn"}
-        assert client.text().endswith("I see.")
-        assert client.asked == []
-    answers = [each["text"] for each in json.loads(orga("conversation", session, "--json").out) if each["tool"]]
-    assert ["blue" in answers[0], "because" in answers[1]] == [True, True]
+        assert client.text().endswith("Noted.")
 
 
 def test_two_questions_at_once_are_answered_one_after_the_other(orga: Orga, model: ChatServer) -> None:
@@ -137,25 +165,22 @@ def test_two_questions_at_once_are_answered_one_after_the_other(orga: Orga, mode
         assert client.text().endswith("I see.")
 
 
-LEFT = {"outcome": {"outcome": "cancelled"}}
-
-
-def test_a_call_that_was_left_open_is_asked_again_with_the_next_prompt(
-    orga: Orga, model: ChatServer, refunds: Path
-) -> None:
+def test_what_was_left_open_is_asked_again_with_the_next_prompt(orga: Orga, model: ChatServer, refunds: Path) -> None:
     model.replies = [REFUNDS, Says(["Paid."]), Says(["Next."])]
     with an_editor(orga) as client:
         session = begin(client, orga)
-        endings = [client.prompts(session, "Pay")]
+        ended = client.prompts(session, "Pay")
         for number in (1, 2):
             client.answer(client.ask(number), LEFT)
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert client.text().count("It waits in `orga inbox`") == 2
         prompted = time.monotonic()
-        endings.append(client.prompts(session, "And?"))
+        ended = client.prompts(session, "And?")
         for number in (3, 4):
             client.selects(client.ask(number), "allow")
         assert time.monotonic() - prompted < AGAIN_S
-        assert [ending.result(60) for ending in endings] == [{"stopReason": "end_turn"}] * 2
-        assert client.text() == "Paid.Next."
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert client.text().endswith("Paid.Next.")
         assert sorted(refunds.read_text().splitlines()) == ["A 1", "B 2"]
 
 
@@ -164,7 +189,8 @@ def test_a_person_who_may_not_decide_reads_why(orga: Orga, model: ChatServer, re
     with an_editor(replace(orga, env=orga.env | {"LOGNAME": "bob"})) as client:
         session = begin(client, orga)
         ended = client.prompts(session, "Pay")
-        client.selects(client.ask(1), "allow")
+        for number in (1, 2):
+            client.selects(client.ask(number), "allow")
         assert ended.result(60) == {"stopReason": "end_turn"}
         assert re.search("Not decided: .*bob.* It waits in `orga inbox`", client.text())
     orga("abort", session)
