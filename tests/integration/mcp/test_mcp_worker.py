@@ -27,7 +27,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
 @pytest.fixture
 def guide() -> str:
     """The example of the guide, with the path of the installed program."""
-    (block,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "mcp.md").read_text(), re.DOTALL | re.MULTILINE)
+    block, *_ = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "mcp.md").read_text(), re.DOTALL | re.MULTILINE)
     return block.replace('"mcp-server-time"', f'"{python_program("mcp-server-time")}"')
 
 

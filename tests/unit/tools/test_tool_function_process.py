@@ -139,16 +139,19 @@ async def test_a_crash_is_reported_with_its_cause(how: str, named: str, caplog: 
 
 @pytest.mark.parametrize("how", WAYS)
 async def test_a_cancelled_call_is_killed_with_all_its_processes(how: str, tmp_path: Path) -> None:
-    before = await open_files()
-    task = call("stands_still", path=str(tmp_path / "pids"), how=how)
-    pids = await wait_for_pids(tmp_path / "pids")
-    assert all(map(is_running, pids))
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, GRACE_S + 5)
-    assert not any(map(is_running, pids))
-    assert not is_alive(pids[0]), "a zombie"
-    assert await open_files() == before
+    before, calls = await open_files(), 3
+    for number in range(calls):
+        file = tmp_path / f"pids of {number}"
+        task = call("stands_still", path=str(file), how=how)
+        pids = await wait_for_pids(file)
+        assert all(map(is_running, pids))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, GRACE_S + 5)
+        assert not any(map(is_running, pids))
+        assert not is_alive(pids[0]), "a zombie"
+    # others of this process may open one meanwhile, such as the code that the first process gets
+    assert await open_files() < before + calls
 
 
 @pytest.mark.parametrize("how", WAYS)
