@@ -7,10 +7,11 @@ stand in the reply's text.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 from json import JSONDecoder, dumps
 from math import ceil
-from typing import Any, cast
+from typing import NamedTuple
 
 from pydantic_core import to_json
 
@@ -20,7 +21,8 @@ from orga.activities.adapters.models.wire import with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import as_object, as_text, has_unique_keys
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.parts import ToolCall, text_part, with_text, without_blocks
+from orga.workflows.types.parts import ToolCall, usual_parts, with_text
+from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _CALL = "call_tool"
@@ -75,7 +77,7 @@ def _message_in_text(message: Message) -> Message:
         return Message.of("user", f"Result of {message.tool or 'the tool'}{failed}:\n{message.text}")
     if message.calls:
         return Message.of("assistant", "\n".join(filter(None, [message.text, *map(written_call, message.calls)])))
-    return message.with_parts(without_blocks(message.parts)) if message.blocks else message
+    return message.without_blocks()
 
 
 def with_calls_of_text(reply: Reply, request: ModelRequest) -> Reply:
@@ -86,13 +88,14 @@ def with_calls_of_text(reply: Reply, request: ModelRequest) -> Reply:
     """
     if reply.finish not in {"stop", "tool_calls"} or reply.calls:
         return reply
-    text, known = reply.text, {tool.name for tool in request.tools}
-    found = _Actions(text, known)
-    if found.calls:
-        calls = finished_calls(found.calls, request.messages)
-        before = text[: found.begin].rstrip()
-        return _with_parts(reply, (*((text_part(before),) if before else ()), *calls), finish="tool_calls")
-    return reply if found.answer is None else _with_parts(reply, with_text(reply.parts, found.answer))
+    actions = _first_actions(reply.text, {tool.name for tool in request.tools})
+    if not actions:
+        return reply
+    if actions[0].call is None:
+        return reply.with_differences(parts=with_text(reply.parts, actions[0].answer))
+    calls = finished_calls([action.call for action in actions if action.call], request.messages)
+    before = reply.text[: actions[0].begin].rstrip()
+    return reply.with_differences(parts=usual_parts(before, calls, reply.blocks), finish="tool_calls")
 
 
 def with_tagged_calls(reply: Reply, request: ModelRequest) -> Reply:
@@ -114,50 +117,34 @@ def without_tagged_thinking(reply: Reply) -> Reply:
     usage, thought = reply.usage, ceil(len(found[1].encode()) / BYTES_PER_TOKEN)
     if not usage.thinking_tokens:
         usage = usage.with_differences(thinking_tokens=min(thought, usage.output_tokens))
-    return _with_parts(reply, with_text(reply.parts, text[found.end() :])).with_differences(usage=usage)
+    return reply.with_differences(parts=with_text(reply.parts, text[found.end() :]), usage=usage)
 
 
-def _with_parts(reply: Reply, parts: Any, **changed: Any) -> Reply:
-    kept = reply.model_fields_set.difference({"parts", *changed})
-    return Reply(parts=parts, **{name: getattr(reply, name) for name in kept}, **changed)
+class _Action(NamedTuple):
+    """A call or an answer, and its place in the text."""
 
-
-@dataclass(frozen=True)
-class _Found:
     begin: int
     end: int
     call: OpenCall | None = None
-    answer: str | None = None
+    answer: str = ""
 
 
-class _Actions:
-    """The first actions in a text: calls that follow one another, or an answer."""
-
-    def __init__(self, text: str, known: set[str]) -> None:
-        self.calls: list[OpenCall] = []
-        self.begin = len(text)
-        self.answer: str | None = None
-        end = 0
-        for found in _actions(text, known):
-            if found.call is None:
-                self.answer = found.answer if not self.calls else None
-                break
-            if self.calls and not _GAP.fullmatch(text, end, found.begin):
-                break
-            self.begin, end = min(self.begin, found.begin), found.end
-            self.calls.append(found.call)
-
-
-def _actions(text: str, known: set[str]) -> Iterator[_Found]:
-    end = 0
-    for count, beginning in enumerate(_BEGINNING.finditer(text)):
-        if count == MAX_CANDIDATES:
+def _first_actions(text: str, known: set[str]) -> list[_Action]:
+    """Return the first answer of a text, or the first call and those that follow it directly."""
+    found = list[_Action]()
+    for action in _actions(text, known):
+        if found and (action.call is None or not _GAP.fullmatch(text, found[-1].end, action.begin)):
             break
-        start = beginning.end()
-        if start < end:
-            continue
-        found = _read_action(text, beginning.start(), start, known)
-        if found is not None:
+        found.append(action)
+        if action.call is None:
+            break
+    return found
+
+
+def _actions(text: str, known: set[str]) -> Iterator[_Action]:
+    end = 0
+    for beginning in islice(_BEGINNING.finditer(text), MAX_CANDIDATES):
+        if beginning.end() >= end and (found := _read_action(text, beginning.start(), beginning.end(), known)):
             end = found.end
             yield found
 
@@ -165,7 +152,7 @@ def _actions(text: str, known: set[str]) -> Iterator[_Found]:
 _DECODER = JSONDecoder()
 
 
-def _read_action(text: str, begin: int, start: int, known: set[str]) -> _Found | None:
+def _read_action(text: str, begin: int, start: int, known: set[str]) -> _Action | None:
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -174,22 +161,28 @@ def _read_action(text: str, begin: int, start: int, known: set[str]) -> _Found |
     name = as_text(action.get("tool")) or as_text(action.get("name"))
     kind = action.get("action")
     if kind == _ANSWER:
-        data = action.get("text", action.get("data"))
-        return _Found(begin, end, answer=data if isinstance(data, str) else dumps(data, ensure_ascii=False))
+        return _Action(begin, end, answer=clean_text(_as_written(action.get("text", action.get("data")), "")))
     is_tagged = _TAG in text[begin:start]
     if not name or not (kind == _CALL or is_tagged or (name in known and "arguments" in action)):
         return None
-    arguments = cast("object", action.get("arguments", action.get("parameters", {})))
-    written = arguments if isinstance(arguments, str) else dumps(arguments, ensure_ascii=False)
-    if not has_unique_keys(text[start:end]):
-        written = text[start:end]  # is refused as malformed
-    return _Found(begin, end, OpenCall(name=name, arguments=[written]))
+    whole = text[start:end]  # is malformed as the arguments of a call
+    arguments = action.get("arguments", action.get("parameters", {}))
+    written = _as_written(arguments, whole) if has_unique_keys(whole) else whole
+    return _Action(begin, end, OpenCall(name=name, arguments=[written]))
 
 
-def _broken_call(text: str, begin: int, start: int) -> _Found | None:
-    """Return a malformed call, so that the model is told. None if the object was none of a call."""
+def _as_written(value: object, instead: str) -> str:
+    """Return a text as it is, and any other value as JSON, or `instead` if it is nested too deeply."""
+    try:
+        return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return instead
+
+
+def _broken_call(text: str, begin: int, start: int) -> _Action | None:
+    """Return a malformed call, which the model is asked to correct. None if the text there is no call."""
     line = text[start : start + 400]
     name = _NAME.search(line)
     if name is None or not (_TAG in text[begin:start] or f'"{_CALL}"' in line):
         return None
-    return _Found(begin, len(text), OpenCall(name=name[1], arguments=[text[start:]]))
+    return _Action(begin, len(text), OpenCall(name=name[1], arguments=[text[start:]]))

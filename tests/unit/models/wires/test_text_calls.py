@@ -11,7 +11,7 @@ from orga.activities.adapters.models.text_calls import with_calls_of_text, with_
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.usage import Usage
-from orga.workflows.types.parts import ToolCall
+from orga.workflows.types.parts import ThinkingPart, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import Network, a_request, chunk, complete_request, provider, stream_response
 
@@ -161,6 +161,28 @@ def test_other_texts_contain_no_call(text: str) -> None:
 def test_an_answer_as_an_action_is_its_text() -> None:
     assert with_calls_of_text(Reply.of(text='{"action": "answer", "text": "42"}'), asked()).text == "42"
     assert with_calls_of_text(Reply.of(text='{"action": "answer", "data": {"n": 4}}'), asked()).text == '{"n": 4}'
+
+
+@pytest.mark.parametrize("key", ["text", "data"])
+def test_half_a_character_of_an_answer_is_replaced(key: str) -> None:
+    """JSON can write one, and no history can hold it."""
+    reply = with_calls_of_text(Reply.of(text=f'{{"action": "answer", "{key}": "4\\ud800"}}'), asked())
+    assert reply.text.encode().startswith(b"4")
+
+
+def test_arguments_that_are_nested_too_deeply_are_malformed() -> None:
+    for depth in (200, 900, 990, 5_000):
+        nested = "[" * depth + "]" * depth
+        text = f'{{"action": "call_tool", "tool": "read_file", "arguments": {{"path": {nested}}}}}'
+        reply = with_calls_of_text(Reply.of(text=text), asked())
+        assert [call.name for call in reply.calls] == ["read_file"]
+        assert reply.model_dump_json()
+
+
+def test_thinking_of_a_server_that_separates_it_stays_before_the_call() -> None:
+    thought = ThinkingPart(kind="thinking", format="reasoning_content", text="hm")
+    reply = with_calls_of_text(Reply.of(text=f"I look.\n{CALL}", blocks=(thought,)), asked())
+    assert [part.kind for part in reply.parts] == ["thinking", "text", "call"]
 
 
 def test_a_reply_that_was_cut_contains_no_call() -> None:
