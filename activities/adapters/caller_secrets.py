@@ -24,6 +24,11 @@ WORKER_ENTRY = "*"
 MAX_FILE_BYTES = 10_000_000
 
 
+def is_by_caller(reference: str) -> bool:
+    """Return whether a reference is `VARIABLE[SOURCE]`, and not only a variable."""
+    return "[" in reference
+
+
 @dataclass(frozen=True)
 class CallerSecret:
     """A file of secrets, and the fact that selects one of them."""
@@ -40,9 +45,9 @@ class CallerSecret:
         Raises:
             ValueError: The variable is not set, or names no file of secrets. The text contains no secret.
         """
-        variable, _, source = reference.removesuffix("]").partition("[")
-        if not source:
+        if not is_by_caller(reference):
             return None
+        variable, _, source = reference.removesuffix("]").partition("[")
         if not (given := env.get(variable, "").strip()):
             raise ValueError(f"the environment has no {variable}; set it to the path of a JSON file with the secrets")
         secret = cls(variable, source, Path(given))

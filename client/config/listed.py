@@ -42,7 +42,7 @@ class ModelRow:
     problem: str
     """The reason why the model cannot be used, or "" if none is known."""
     warning: str = ""
-    """What works and should be changed, with the remedy. Only a check finds it."""
+    """A change to make although the model works, with the remedy. Only a check finds it."""
 
 
 def model_rows(held: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
@@ -89,7 +89,7 @@ async def checked_rows(rows: Iterable[ModelRow], held: OrgaConfig, env: Environm
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known about a model without asking its provider."""
+    """Facts about a model that are known without asking its provider."""
 
     provider: str
     key: str

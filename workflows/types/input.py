@@ -397,7 +397,7 @@ class LoopConfig(ModelSettings):
     """Tool calls of a reply that run at the same time."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
     """Estimated tokens of the conversation. Older messages are dropped above this. If it is not set, it follows the
-    model's context: a quarter of `max_total_tokens`, from 32,000, as far as the context has room beside a reply.
+    model's context: a quarter of `max_total_tokens`, from 32,000, as far as the context has room next to a reply.
     """
     max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
     """Tokens of one reply. The rest of `max_total_tokens` limits it too."""

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from orga.activities.adapters.caller_secrets import is_by_caller
 from orga.activities.adapters.manifests.argument_types import parameters_schema
 from orga.activities.adapters.manifests.command_tool import CommandTool
 from orga.activities.adapters.manifests.http_tool import HttpTool
@@ -34,7 +35,8 @@ def manifest_tool(
 
 def secret_variables(manifest: Manifest) -> list[str]:
     """Return the variables that certainly hold credentials by their use. Variables for a program may be anything."""
-    return [name for name in sorted(header_secrets(manifest.http)) if "[" not in name] if manifest.http else []
+    secrets = header_secrets(manifest.http) if manifest.http else ()
+    return sorted(name for name in secrets if not is_by_caller(name))
 
 
 def manifest_spec(manifest: Manifest) -> ToolSpec:
@@ -43,14 +45,13 @@ def manifest_spec(manifest: Manifest) -> ToolSpec:
     own = {name: value for name, value in marks.items() if value}
     given = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}
     secrets = header_secrets(manifest.http) if manifest.http else ()
-    more: dict[str, Any] = {"takes_caller": True} if any("[" in name for name in secrets) else {}
     required = [name for name, argument in manifest.arguments.items() if argument.is_required]
-    return ToolSpec(
+    spec = ToolSpec(
         name=manifest.name,
         description=manifest.description,
         parameters=parameters_schema(manifest.arguments),
         effect=manifest.effect,
         options=ToolOptions.model_validate({**given, **own, "timeout_s": manifest.timeout_s + ENDING_GRACE_S}),
         main_argument=next(iter([*required, *manifest.arguments]), None),
-        **more,
     )
+    return spec.with_takes_caller(any(map(is_by_caller, secrets)))

@@ -169,8 +169,7 @@ def _tool_spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
         )
     parameters = usable_schema(listed.input_schema)
     description = sanitized_prose(listed.description or listed.title or "", MAX_DESCRIPTION_BYTES)
-    more: dict[str, Any] = {"takes_caller": True} if settings.by_caller else {}
-    return ToolSpec(
+    spec = ToolSpec(
         name=name,
         description="\n".join(filter(None, (description, schema_remark(parameters)))),
         parameters=parameters,
@@ -178,8 +177,8 @@ def _tool_spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
         options=options,
         digest=digest,
         pinned=pin is not None,
-        **more,
     )
+    return spec.with_takes_caller(bool(settings.by_caller))
 
 
 def _without_secrets(settings: ServerSettings, listed: Listed) -> Listed:

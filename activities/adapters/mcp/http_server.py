@@ -94,14 +94,14 @@ class _MemoryTokens:
 
 
 def _oauth_provider(settings: ServerSettings) -> httpx2.Auth:
-    """Return what adds tokens to requests. The client's proof is only sent to the configured issuer."""
+    """Return what adds tokens to requests. The client's credential is only sent to the configured issuer."""
     oauth, tokens = settings.server.oauth, _MemoryTokens(settings)
     assert oauth is not None
-    url, client, proof = settings.server.url or "", oauth.client_id, settings.client_proof
+    url, client, credential = settings.server.url or "", oauth.client_id, settings.client_credential
     if oauth.secret_from:
-        return ClientCredentialsOAuthProvider(url, tokens, client, proof, issuer=oauth.issuer)
+        return ClientCredentialsOAuthProvider(url, tokens, client, credential, issuer=oauth.issuer)
     signed = SignedJWTParameters(
-        issuer=client, subject=client, signing_key=proof, signing_algorithm=key_algorithm(proof)
+        issuer=client, subject=client, signing_key=credential, signing_algorithm=key_algorithm(credential)
     ).create_assertion_provider()
     return PrivateKeyJWTOAuthProvider(url, tokens, client, signed, issuer=oauth.issuer)
 

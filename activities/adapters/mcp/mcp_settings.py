@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from orga.activities.adapters.caller_secrets import CallerSecret
+from orga.activities.adapters.caller_secrets import CallerSecret, is_by_caller
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.ports import ToolContext
@@ -41,7 +41,7 @@ class ServerSettings:
     """The values that the settings pass on by name."""
     by_caller: Mapping[str, "CallerHeader"] = field(default_factory=dict[str, "CallerHeader"])
     """Headers whose values only a call has. `headers` has them with the worker's own secrets, if there are such."""
-    client_proof: str = field(default="", repr=False)
+    client_credential: str = field(default="", repr=False)
     """The secret or the private key of the OAuth client."""
     tokens: deque[str] = field(default_factory=lambda: deque[str](maxlen=MAX_TOKENS), repr=False, compare=False)
     """The last tokens that the OAuth client got."""
@@ -113,18 +113,18 @@ def _one_server_settings(
         if value is not None:
             headers[header] = prefix + value
             secrets.append(value)
-    proof = _client_proof(f"{section}.oauth", server.oauth, env) if server.oauth else ""
-    secrets += [proof] if proof else []
+    credential = _client_credential(f"{section}.oauth", server.oauth, env) if server.oauth else ""
+    secrets += [credential] if credential else []
     is_open = urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or "")
     if is_open and (headers or by_caller or server.oauth):
         raise ValueError(f"{section}.url: has to begin with https://, because secrets are sent there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
     base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
     known = KnownSecrets.from_values(secrets)
-    return ServerSettings(name, server, tool_options, base | own_variables, headers, known, by_caller, proof)
+    return ServerSettings(name, server, tool_options, base | own_variables, headers, known, by_caller, credential)
 
 
-def _client_proof(section: str, oauth: McpOAuth, env: Mapping[str, str]) -> str:
+def _client_credential(section: str, oauth: McpOAuth, env: Mapping[str, str]) -> str:
     if urlsplit(oauth.issuer).scheme != "https" and not is_loopback(oauth.issuer):
         raise ValueError(f"{section}.issuer: has to begin with https://, because secrets are sent there")
     if oauth.secret_from:
@@ -193,8 +193,8 @@ def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
     """Return the variables that go into headers, so they hold credentials. `env_from` can name any variable."""
     headers = {reference for server in servers.values() for _, reference, *_ in _secret_headers(server)}
     clients = [server.oauth for server in servers.values() if server.oauth]
-    proofs = {variable for each in clients for variable in (each.secret_from, each.key_from) if variable}
-    return {reference for reference in headers if "[" not in reference} | proofs
+    credentials = {variable for each in clients for variable in (each.secret_from, each.key_from) if variable}
+    return {reference for reference in headers if not is_by_caller(reference)} | credentials
 
 
 def own_options(

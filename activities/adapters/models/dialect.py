@@ -190,22 +190,11 @@ def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -
     A value out of range is not left out, because the run asked for it and should see the error. Only the output limit
     is lowered, to the model's room.
     """
-    text = f"{refusal.error.code} {refusal.error.message}"
-    if refusal.kind in {"InvalidRequest", "ModelNotFound", "ServerError"} and _is_without_tools(dialect, request, text):
-        return replace(dialect, native_tools=False)
     if refusal.kind == "ContextOverflow":
         return _window_lesson(dialect, request, refusal)
-    if refusal.kind == "InvalidRequest":
-        found = (lesson(dialect, request, text) for lesson in _LESSONS)
-        return next((lesson for lesson in found if lesson is not None), None)
-    # some servers report a failed chat template as a server error
-    return _roles_lesson(dialect, request, text) if refusal.status >= 500 else None
-
-
-def _is_without_tools(dialect: Dialect, request: ModelRequest, refusal: str) -> bool:
-    """Return whether the model refuses tools as such. The answer's tool alone can be replaced by instructions."""
-    has_tools = any(tool.name != FINAL_ANSWER for tool in request.tools) or any(each.calls for each in request.messages)
-    return dialect.native_tools and has_tools and _NO_TOOLS.search(refusal) is not None
+    text = f"{refusal.error.code} {refusal.error.message}"
+    found = (lesson(dialect, request, text) for lesson in _lessons(refusal))
+    return next((lesson for lesson in found if lesson is not None), None)
 
 
 def _window_lesson(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
@@ -314,6 +303,25 @@ def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Di
     return replace(dialect, max_output_tokens=min(below)) if below else None
 
 
-_LESSONS: tuple[Callable[[Dialect, ModelRequest, str], Dialect | None], ...] = (
-    *(_effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _setting_lesson, _roles_lesson, _ceiling_lesson),
+def _tools_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    """Write calls in text if tools as such are refused. The answer's tool alone can be replaced by instructions."""
+    has_tools = any(tool.name != FINAL_ANSWER for tool in request.tools) or any(each.calls for each in request.messages)
+    is_refused = dialect.native_tools and has_tools and _NO_TOOLS.search(refusal)
+    return replace(dialect, native_tools=False) if is_refused else None
+
+
+_Lesson = Callable[[Dialect, ModelRequest, str], Dialect | None]
+
+_LESSONS: tuple[_Lesson, ...] = (
+    *(_tools_lesson, _effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _setting_lesson, _roles_lesson),
+    _ceiling_lesson,
 )
+
+
+def _lessons(refusal: Refusal) -> tuple[_Lesson, ...]:
+    if refusal.kind == "InvalidRequest":
+        return _LESSONS
+    if refusal.kind == "ModelNotFound":  # OpenRouter has no server with tools for the model
+        return (_tools_lesson,)
+    # some servers report a failed chat template as a server error
+    return (_tools_lesson, _roles_lesson) if refusal.status >= 500 else ()

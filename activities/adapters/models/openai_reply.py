@@ -286,7 +286,7 @@ _CACHE_WRITES = (
 
 
 def _first_count(usage: dict[str, Any], names: tuple[str, ...], details: str = "prompt_tokens_details") -> int:
-    """Return the first of these counts that is not 0, among the details or beside them."""
+    """Return the first of these counts that is not 0, among the details or next to them."""
     places = (as_object(usage.get(details)), usage)
     return next((count for place in places for name in names if (count := as_count(place.get(name)))), 0)
 

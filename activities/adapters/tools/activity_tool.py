@@ -69,8 +69,8 @@ class ActivityTool:
             pass_context: Give the activity a second argument, an object with `idempotency_key`, `workflow_id`,
                 `call_id`, `agent`, and, if there are such, `tenant`, `trusted_context` and `approver`.
         """
-        more: dict[str, Any] = {"takes_caller": True} if pass_context else {}
-        self.spec = ToolSpec(name=name, description=description, parameters=dict(parameters), effect=effect, **more)
+        spec = ToolSpec(name=name, description=description, parameters=dict(parameters), effect=effect)
+        self.spec = spec.with_takes_caller(pass_context)
         self.activity = activity or name
         self.task_queue = task_queue
         self._heartbeat_timeout_s = heartbeat_timeout_s

@@ -59,10 +59,9 @@ class DeferredTool:
                 raise ValueError(f"{name}: {key}: {problem}")
         self._start = PythonFunction(start) if callable(start) else start
         base = self._start.spec if self._start else None
-        more: dict[str, Any] = {"takes_caller": True} if base and base.takes_caller else {}
         given = parameters if parameters is not None else base.parameters if base else NO_ARGUMENTS
         terms = Deferral(expires_s=expires_s, has_start=start is not None)
-        self.spec = ToolSpec(
+        spec = ToolSpec(
             name=name,
             description=description or (base.description if base else ""),
             parameters=dict(given),
@@ -70,8 +69,8 @@ class DeferredTool:
             options=base.options.with_overrides(_OWN_PLACE) if base else ToolOptions(),
             main_argument=base.main_argument if base else None,
             deferred=terms if output_schema is None else terms.with_output_schema(dict(output_schema)),
-            **more,
         )
+        self.spec = spec.with_takes_caller(base is not None and base.takes_caller)
 
     @property
     def source(self) -> str:

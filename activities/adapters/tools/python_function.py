@@ -388,16 +388,15 @@ class PythonFunction:
         self._parameters = FunctionParameters(function)
         place = isolation or ("process" if marks.blocking else None if _is_async(function) else "thread")
         self._run = self._select_runner(place, name, is_chosen=isolation is not None)
-        more: dict[str, Any] = {"takes_caller": True} if self._parameters.has_context else {}
-        self.spec = ToolSpec(
+        spec = ToolSpec(
             name=name,
             description=docstring_summary(next(iter(docstrings(function)), "")),
             parameters=self._parameters.schema,
             effect=marks.effect,
             options=_tool_options(marks, place),
             main_argument=next(iter(self._parameters.schema["properties"]), None),
-            **more,
         )
+        self.spec = spec.with_takes_caller(self._parameters.has_context)
 
     def with_isolation(self, isolation: Isolation) -> "PythonFunction":
         """Return a tool of the same function. Raise ValueError if a process cannot import the function."""

@@ -163,7 +163,7 @@ class Tried:
     """Why the model does not work, or "" if it does."""
     remedy: str = ""
     warning: str = ""
-    """What should be changed although the model works, with the remedy."""
+    """A change to make although the model works, with the remedy."""
 
 
 @app.command("try")

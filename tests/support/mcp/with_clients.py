@@ -84,7 +84,7 @@ async def _answer(request: Request) -> Response | None:
 
 
 class Guarded:
-    """Stands before the MCP server."""
+    """The MCP server behind a check of tokens."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Stand before the app."""

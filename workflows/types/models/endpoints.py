@@ -83,7 +83,7 @@ class EndpointSettings(CheckedInput):
     price: ModelPrice | None = None
     """The price of all models there. `[models.prices]` overrides it for one model."""
     lacks: tuple[Lack, ...] = ()
-    """What its models do not accept, so that it is never sent. Without it, most of this is learned from refusals."""
+    """Parts of requests that its models do not accept. They are never sent. Most others are learned from refusals."""
     silence_s: float = Field(default=600.0, ge=1, le=86_400)
     """Seconds without a byte, after which a model call is cut off and tried again. Comments and pings are bytes."""
     extra_body: Annotated[dict[str, JsonValue], AfterValidator(_checked_body)] = {}

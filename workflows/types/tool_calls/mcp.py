@@ -35,7 +35,7 @@ class McpOAuth(CheckedInput):
     """Instead of a secret: the variable that holds a private key (PEM, RSA or P-256), which signs the requests."""
 
     @model_validator(mode="after")
-    def _one_proof(self) -> "McpOAuth":
+    def _one_credential(self) -> "McpOAuth":
         if (self.secret_from is None) == (self.key_from is None):
             raise ValueError("needs either secret_from or key_from")
         return self

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.questions import Completion
-from orga.workflows.types.record import CheckedInput, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.recovery import Recovery
@@ -110,6 +110,9 @@ class ToolSpec(Record):
     def with_options(self, options: ToolOptions) -> Self:
         return replace_fields(self, {"options": options})
 
+    def with_takes_caller(self, takes: bool) -> Self:
+        return replace_differing_fields(self, {"takes_caller": takes})
+
     @property
     def max_result_bytes(self) -> int:
         """UTF-8 bytes of a result that are recorded and shown."""
@@ -163,7 +166,7 @@ NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalP
 
 
 class Caller(Record):
-    """Whose call it is. The run sets it, never the model."""
+    """The run that makes a call, and the people behind it. The run sets it, never the model."""
 
     agent: str = ""
     tenant: str = ""
