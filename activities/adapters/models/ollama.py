@@ -6,16 +6,14 @@ server states it: `/api/show` has the number of the Modelfile, and `/api/ps` tha
 
 import asyncio
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from logging import getLogger
 from math import ceil
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, request_bytes
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.adapters.models.streaming import WINDOW_TIMEOUT_S, LastingValues, StreamingProvider
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
@@ -27,8 +25,6 @@ ENOUGH_TOKENS = 65_536
 _KNOWN_S = 60.0
 """Seconds. A model can be loaded again with another context."""
 
-_MAX_MODELS = 256
-
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 _MARGIN = 1.05
@@ -36,11 +32,6 @@ _MARGIN = 1.05
 
 _LEAST_SHARE, _MOST_SHARE = 0.7, 3.0
 """Bounds of counted tokens, as a share of the estimate. Servers may leave tokens in their cache out of the count."""
-
-_WAIT_S = 3.0
-"""Seconds for an answer of the native API, which loads nothing."""
-
-_log = getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -81,25 +72,20 @@ class OllamaProvider(StreamingProvider):
         super().__init__(endpoint, wire, transport, other=other)
         self._native = f"{endpoint.base_url.partition('?')[0].removesuffix('/v1')}/api"
         self._provider = endpoint.provider
-        self._contexts: dict[str, tuple[float, OllamaContext]] = {}
-        """The context of each model, with the time until which it counts."""
+        self._contexts = LastingValues[str, OllamaContext]()
         self._tokens_per_byte: dict[str, float] = {}
 
     async def context(self, model: str, *, again: bool = False) -> OllamaContext:
         """Return the context of a model, as it was at most a minute ago. Another server than Ollama states none."""
-        until, found = self._contexts.get(model, (0.0, OllamaContext()))
-        if again or until < time.monotonic():
-            before = found.shortage
+        found = None if again else self._contexts.get(model)
+        if found is None:
             try:
-                async with asyncio.timeout(_WAIT_S):
+                async with asyncio.timeout(WINDOW_TIMEOUT_S):
                     found = await self._read_context(model)
             except (ModelError, TimeoutError):
                 found = OllamaContext()
-            if len(self._contexts) >= _MAX_MODELS:
-                self._contexts.clear()
-            self._contexts[model] = (time.monotonic() + _KNOWN_S, found)
-            if found.shortage and found.shortage != before:
-                _log.warning("%s:%s: %s", self._provider, model, found.shortage)
+            self._contexts.keep(model, found, _KNOWN_S)
+            self._report_once(f"{self._provider}:{model}", found.shortage)
         return found
 
     async def context_window(self, model: str) -> int | None:

@@ -1,7 +1,6 @@
 """Finds the provider of a `provider:model` name."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -36,14 +35,6 @@ __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 REACHABILITY_TIMEOUT_S = 5.0
 """Seconds that `unreachable_reason` waits for the provider."""
 
-WINDOW_TIMEOUT_S = 3.0
-"""Seconds that a run's preparation waits for a server that may state a context window. An attempt of it has 10."""
-
-WINDOW_KNOWN_S = 30.0
-"""Seconds. A server may load a model with another context."""
-
-MAX_WINDOWS = 256
-
 MAX_ERROR_CHARS = 1_000
 
 
@@ -76,8 +67,6 @@ class ModelRegistry:
         self._endpoints = endpoints or {}
         self._remote: dict[str, StreamingProvider] = {}
         self._embedded: dict[str, ModelProvider] = {}
-        self._windows: dict[str, tuple[float, int | None]] = {}
-        """The context windows that servers have stated, with the time until which each counts."""
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
         """Return the provider and the model's name there. Raise ModelNotConfigured if key or address is missing."""
@@ -133,17 +122,10 @@ class ModelRegistry:
         kind = PROVIDERS.get(provider_kind(provider, settings))
         if kind is not None and kind.has_list_prices:
             return await asyncio.to_thread(listed_window, kind.name, model)
-        until, window = self._windows.get(name, (0.0, None))
-        if until < time.monotonic():
-            try:
-                async with asyncio.timeout(WINDOW_TIMEOUT_S):
-                    window = await self._remote_provider(provider).context_window(model)
-            except (ModelError, ModelNotConfigured, TimeoutError):
-                window = None
-            if len(self._windows) >= MAX_WINDOWS:
-                self._windows.clear()
-            self._windows[name] = (time.monotonic() + WINDOW_KNOWN_S, window)
-        return window
+        try:
+            return await self._remote_provider(provider).context_window(model)
+        except ModelNotConfigured:
+            return None
 
     async def context_shortage(self, name: str) -> str:
         """Return why a model has too little context for an agent, with the remedy, or "". Only Ollama is asked."""

@@ -1,5 +1,6 @@
 """A model provider over HTTP: one streamed request per call. It retries only to learn what the model accepts."""
 
+import asyncio
 import logging
 import re
 import time
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterable, Set
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
 
@@ -27,7 +28,7 @@ from orga.activities.adapters.models.text_calls import (
 from orga.activities.adapters.models.thinking import replaced_setting_text
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.adapters.models.wire_tools import WireTools
-from orga.activities.ports import ModelRequest
+from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER, as_count, as_object, as_objects
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ToolCall, with_text, without_calls
@@ -153,8 +154,36 @@ def _remember_digests(kept: OrderedDict[str, None], marks: Iterable[str]) -> Non
 
 _MAX_MODELS = 256
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class LastingValues(Generic[K, V]):
+    """Values that count for some seconds. If there are too many, all are forgotten."""
+
+    def __init__(self) -> None:
+        self._values: dict[K, tuple[V, float]] = {}
+        """Each value with the time until which it counts, by `time.monotonic()`."""
+
+    def get(self, key: K) -> V | None:
+        value, until = self._values.get(key, (None, 0.0))
+        return value if time.monotonic() < until else None
+
+    def keep(self, key: K, value: V, seconds: float) -> None:
+        if len(self._values) >= _MAX_MODELS:
+            self._values.clear()
+        self._values[key] = value, time.monotonic() + seconds
+
+
 LESSON_S = 6 * 3_600.0
 """Seconds for which a lesson counts. A server may be updated, and then accept what it has refused."""
+
+WINDOW_S = 30.0
+"""Seconds for which a stated context window counts. A server may load a model with another one."""
+
+WINDOW_TIMEOUT_S = 3.0
+"""Seconds for a server to state a context window, which loads nothing. An attempt of a run's preparation has 10."""
+
 _log = logging.getLogger(__name__)
 
 _WINDOW_KEYS = ("max_model_len", "context_length", "context_window", "max_context_length")
@@ -193,11 +222,13 @@ class StreamingProvider:
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
         """Paths of the protocols that have returned a reply."""
-        self._dialects: dict[tuple[str, str], tuple[Dialect, float]] = {}
-        """What was learned of a model, by protocol and model, and until when it counts, by `time.monotonic()`."""
+        self._dialects = LastingValues[tuple[str, str], Dialect]()
+        """The learned dialects, by protocol and model."""
+        self._windows = LastingValues[str, int]()
+        """The context windows that the server has listed. 0 for one that it does not state."""
         self._thinking = ThinkingMemory()
         self._reported: set[str] = set()
-        """Messages about settings that were logged already."""
+        """Texts that were logged already."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply. Pass each piece of its text to `on_text` as it streams in.
@@ -229,11 +260,22 @@ class StreamingProvider:
         await self._http.check_reachable("/models")
 
     async def context_window(self, model: str) -> int | None:
-        """Return the tokens of a model's context that the server lists, or None. Raise ModelError if it refuses."""
+        """Return the tokens of a model's context, or None if the server does not list them in time."""
+        window = self._windows.get(model)
+        if window is None:
+            try:
+                async with asyncio.timeout(WINDOW_TIMEOUT_S):
+                    window = await self._listed_window(model)
+            except (ModelError, TimeoutError):
+                window = 0
+            self._windows.keep(model, window, WINDOW_S)
+        return window or None
+
+    async def _listed_window(self, model: str) -> int:
         listed = as_objects((await self._http.read_object(self._models_url)).get("data"))
         entry = as_object(next((each for each in listed if each.get("id") == model), None))
         stated = [entry.get(key) for key in _WINDOW_KEYS] + [as_object(entry.get("meta")).get("n_ctx")]
-        return next((tokens for tokens in map(as_count, stated) if tokens), None)
+        return next((tokens for tokens in map(as_count, stated) if tokens), 0)
 
     async def close(self) -> None:
         await self._http.close()
@@ -246,7 +288,7 @@ class StreamingProvider:
         twice.
         """
         key = (wire.path, request.model)
-        known = dialect = self._learned_dialect(key) or dialect_at(wire.dialect(request.model), self._settings)
+        known = dialect = self._dialects.get(key) or dialect_at(wire.dialect(request.model), self._settings)
         fitting = self._thinking.without_refused(request)
         lessons = 0
         while True:
@@ -264,13 +306,14 @@ class StreamingProvider:
                     lesson = lesson or tools.lesson(error)
                 if lesson is None or lessons > MAX_LESSONS + 2 * len(asked.tools):
                     if error.kind in {"InvalidRequest", "ContextOverflow"}:  # the lessons of this call have not helped
-                        self._remember(key, known)
+                        self._dialects.keep(key, known, LESSON_S)
                     raise
                 is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
                 if not lesson.thinking:
                     self._thinking.note_refused(fitting)
                 dialect = lesson
-                self._remember(key, lesson if is_for_good else replace(lesson, thinking=True))
+                # thinking that only this conversation has wrong is no part of a lesson
+                self._dialects.keep(key, lesson if is_for_good else replace(lesson, thinking=True), LESSON_S)
             else:
                 if dialect.thinking:
                     self._thinking.note_accepted(fitting)
@@ -319,20 +362,14 @@ class StreamingProvider:
         if not dialect.native_tools:
             texts.append("its calls are read from its text, because the model or its server does not support tools")
         for text in texts:
-            report = f"{request.model}: {text}"
-            if text and report not in self._reported and len(self._reported) < _MAX_MODELS:
-                self._reported.add(report)
-                _log.warning(report)
+            self._report_once(request.model, text)
 
-    def _learned_dialect(self, key: tuple[str, str]) -> Dialect | None:
-        dialect, until = self._dialects.get(key, (None, 0.0))
-        return dialect if time.monotonic() < until else None
-
-    def _remember(self, key: tuple[str, str], dialect: Dialect) -> None:
-        """Remember the parts of a dialect that hold for every conversation with a model."""
-        if len(self._dialects) >= _MAX_MODELS:
-            self._dialects.clear()
-        self._dialects[key] = dialect, time.monotonic() + LESSON_S
+    def _report_once(self, model: str, text: str) -> None:
+        """Log a text about a model, unless it is empty or was logged before."""
+        report = f"{model}: {text}"
+        if text and report not in self._reported and len(self._reported) < _MAX_MODELS:
+            self._reported.add(report)
+            _log.warning(report)
 
     def _remember_wire(self, model: str, wire: Wire) -> None:
         if len(self._wires) >= _MAX_MODELS:
