@@ -17,8 +17,8 @@ from orga.activities.adapters.models.model_settings import (
     provider_kind,
 )
 from orga.activities.adapters.models.ollama import OllamaProvider
-from orga.activities.adapters.models.openai import OpenAIChat
-from orga.activities.adapters.models.openai_responses import OpenAIResponses
+from orga.activities.adapters.models.openai.chat_completions import OpenAIChat
+from orga.activities.adapters.models.openai.responses_api import OpenAIResponses
 from orga.activities.adapters.models.pricing import PricedProvider, is_priced, listed_window
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.thinking import chat_thinking

@@ -8,8 +8,8 @@ from typing import Any
 from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.activities.adapters.models.openai import OpenAIChat
-from orga.activities.adapters.models.openai_responses import OpenAIResponses
+from orga.activities.adapters.models.openai.chat_completions import OpenAIChat
+from orga.activities.adapters.models.openai.responses_api import OpenAIResponses
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelRequest

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
-from orga.activities.adapters.models.openai import function_definition, system_text, tool_choice_fields
+from orga.activities.adapters.models.openai.chat_completions import function_definition, system_text, tool_choice_fields
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
 from orga.activities.adapters.models.schema_shape import is_strict

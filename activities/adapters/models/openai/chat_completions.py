@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.kept_fields import calls_with_extras, thought_before_calls
-from orga.activities.adapters.models.openai_reply import ChatReader
+from orga.activities.adapters.models.openai.chat_reply import ChatReader
 from orga.activities.adapters.models.reply import wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.thinking import CHAT_THINKING, ThinkingWire
