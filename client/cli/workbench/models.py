@@ -282,7 +282,7 @@ _REMEDIES = {
     "RateLimited": "try again later",
     "Overloaded": "try again later",
     "ServerError": "try again later; if it stays so, look at the log of the server",
-    "InvalidRequest": _NO_CALL_REMEDY,
+    "InvalidRequest": "add what it refuses to lacks of [models.endpoints.{provider}], or name another model",
 }
 """Remedies by kind of failure, with the provider's variables or the keys of its endpoint."""
 
