@@ -20,7 +20,7 @@ from orga.activities.text.secret_readings import secret_spans
 _NAME = re.compile(
     r"(?i)(?:key|token|secret|password|passwd|passphrase|credentials?|headers|auth|authorization|bearer"
     r"|webhook(?:_?url)?|(?:^|_|db)(?:pass|pwd|pw|pat|dsn|cookies?|sas|jwt|signature))"
-    r"(?:_?(?:v?\d+|prod(?:uction)?|staging|dev|test|live|ci|base|old|new|next|previous|ro|rw|pem|json|b64|base64))*$"
+    r"(?:_?(?:v?\d+|prod(?:uction)?|staging|dev|test|live|ci|base|old|new|next|previous|ro|rw|pem|json|b64|base64|bedrock))*$"
 )
 """Endings of variables that hold secrets: `OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`."""
 

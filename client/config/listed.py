@@ -11,7 +11,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.models.call_settings import Effort
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, known_provider
-from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
+from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS
 from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -56,7 +56,8 @@ def model_rows(held: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
         yield ModelRow(model, ", ".join(places), model_problem(model, env, held.models))
     offered = [f"{each.name}:{env.get(each.model) or each.default_model}" for each in DEFAULT_PROVIDERS]
     offered += [f"{name}:NAME" for name in held.models.own_endpoints]
-    offered += ["ollama:NAME", "openai-compatible:NAME", "local:smollm2", EMBEDDED_MODEL]
+    offered += [f"{each.name}:NAME" for each in PROVIDERS.values() if each.is_remote and not each.default_model]
+    offered += ["local:smollm2", EMBEDDED_MODEL]
     for model in offered:
         if model not in named:
             yield ModelRow(model, "", model_problem(model, env, held.models))

@@ -13,6 +13,7 @@ from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
 from orga.activities.adapters.models.wire import (
+    CONTINUE_TEXT,
     OMITTED_BEGINNING,
     StreamReader,
     Wire,
@@ -31,10 +32,6 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
 _MIN_THINKING_TOKENS = 1_024
-
-
-_CONTINUE_TEXT = "[Go on.]"
-"""Ends a conversation whose last message is the assistant's. Most models treat that as a prefill and refuse it."""
 
 
 def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
@@ -125,7 +122,7 @@ def _messages(messages: Iterable[Message], dialect: Dialect) -> list[dict[str, A
     if not turns or turns[0]["role"] == "assistant":
         turns.insert(0, {"role": "user", "content": _text_blocks(OMITTED_BEGINNING)})
     if turns[-1]["role"] == "assistant":
-        turns.append({"role": "user", "content": _text_blocks(_CONTINUE_TEXT)})
+        turns.append({"role": "user", "content": _text_blocks(CONTINUE_TEXT)})
     return turns
 
 

@@ -438,6 +438,10 @@ class ProviderFailures:
         """Return the failure for a reply that cannot be read to its end."""
         return self._error("BadStream", f"sent a broken reply: {reason}", retryable=True)
 
+    def unusable(self, reason: str, kind: str = "InvalidRequest") -> ModelError:
+        """Return the final failure for a provider that cannot be asked with these credentials or settings."""
+        return self._error(kind, f"can't be asked: {reason}", retryable=False)
+
     def too_large(self, reason: str) -> ModelError:
         """Return the failure for an answer above the size limits."""
         return self._error("ReplyTooLarge", f"sent too large a reply: {reason}", retryable=False)

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from urllib.parse import urlsplit, urlunsplit
 
 from orga.activities.adapters.models.http import ProviderEndpoint
+from orga.activities.adapters.problem import extra_remedy
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings, known_provider
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS, Api, Provider
 
@@ -60,6 +62,10 @@ def idle_addresses(env: Mapping[str, str]) -> list[str]:
     return without_key + without_model
 
 
+_EXTRA, _EXTRA_PACKAGES = "providers", ("pydantic_ai", "boto3")
+"""The optional extra with the libraries of some providers, and the packages that show that it is installed."""
+
+
 def provider_endpoint(
     name: str,
     env: Mapping[str, str],
@@ -71,9 +77,12 @@ def provider_endpoint(
     The configuration's base URL wins over the environment's. Raise ModelNotConfigured for a faulty variable.
     """
     provider = known_provider(name, {name: settings})
+    if provider.is_extra and not all(map(find_spec, _EXTRA_PACKAGES)):
+        raise ModelNotConfigured(f"{name} needs orga[{_EXTRA}], which is not installed here: {extra_remedy(_EXTRA)}")
     key = _provider_key(provider, env)
     extra = {header.lower(): value for header, value in settings.extra_headers.items()}
-    headers = extra | _headers_from(name, settings, env) | _key_headers(provider.api, settings, key)
+    headers = extra | _headers_from(name, settings, env)
+    headers |= {} if provider.is_extra else _key_headers(provider.api, settings, key)
     kind = provider_kind(name, settings)
     headers |= _application_headers(env) if kind == "openrouter" else {}
     url = _base_url(provider, env, base_urls)
@@ -89,7 +98,7 @@ def provider_kind(name: str, settings: EndpointSettings = DEFAULT_ENDPOINT) -> s
     known = (
         (provider.name, urlsplit(provider.default_url).hostname)
         for provider in PROVIDERS.values()
-        if provider.has_list_prices
+        if provider.has_list_prices and not provider.is_extra
     )
     found = (provider for provider, own in known if host == own or host.endswith(f".{own}"))
     return next(found, name)
@@ -107,7 +116,7 @@ def _headers_from(name: str, settings: EndpointSettings, env: Mapping[str, str])
 
 
 def _provider_key(provider: Provider, env: Mapping[str, str]) -> str:
-    key = _env_value(env, provider.key)
+    key = _env_value(env, provider.key) or _env_value(env, provider.second_key)
     if provider.needs_key and not key:
         raise ModelNotConfigured(f"{provider.name} has no key: set {provider.key}, or choose another model")
     if not key.isascii() or not key.isprintable():
@@ -136,6 +145,11 @@ def _base_url(provider: Provider, env: Mapping[str, str], base_urls: Mapping[str
     """Return the address without a slash at its end and without a fragment. A query stays."""
     stated = base_urls.get(provider.name, "").strip() or _env_value(env, provider.base_url)
     url = _ollama_url(stated) if provider.name == "ollama" and stated else stated or provider.default_url
+    if not stated and provider.regions:
+        region = next(filter(None, (_env_value(env, each) for each in provider.regions)), "")
+        if not re.fullmatch(r"[a-z0-9-]+", region):
+            raise ModelNotConfigured(f"{provider.name} has no region: set {provider.regions[0]}")
+        url = url.format(region=region)
     if not url and not stated:
         raise ModelNotConfigured(f"{provider.name} has no address: set [models] base_urls or {provider.base_url}")
     if not _is_http(url):

@@ -58,7 +58,8 @@ def cost_usd(
     Args:
         hour_tokens: The part of `cache_write_tokens` that the cache keeps for an hour, which costs more.
     """
-    if not _provider(provider).has_list_prices:
+    listed = _provider(provider)
+    if not listed.has_list_prices:
         return None
     import genai_prices  # imported here because its list is large and many processes never need it
 
@@ -70,20 +71,21 @@ def cost_usd(
         output_tokens=usage.output_tokens,
     )
     try:
-        return float(genai_prices.calc_price(tokens, model, provider_id=provider).total_price)
+        return float(genai_prices.calc_price(tokens, model, provider_id=listed.price_list or provider).total_price)
     except Exception:  # an unknown model raises LookupError, and no other error may cost us the reply
         return None
 
 
 def listed_window(provider: str, model: str) -> int | None:
     """Return the tokens that a model's context holds, by the list of prices, or None if it does not state them."""
-    if not _provider(provider).has_list_prices:
+    listed = _provider(provider)
+    if not listed.has_list_prices:
         return None
     import genai_prices
 
     try:
         used = genai_prices.Usage(input_tokens=1)
-        return genai_prices.calc_price(used, model, provider_id=provider).model.context_window
+        return genai_prices.calc_price(used, model, provider_id=listed.price_list or provider).model.context_window
     except LookupError:
         return None
 

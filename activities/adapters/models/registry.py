@@ -8,6 +8,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
 from orga.activities.adapters.models.dialect import Dialect, dialect_at
 from orga.activities.adapters.models.errors import redacted_text
+from orga.activities.adapters.models.extra_providers import LibraryProvider, LibraryWire
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.model_settings import (
     EMBEDDED_MODEL,
@@ -142,7 +143,12 @@ class ModelRegistry:
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
             place = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
-            self._remote[provider] = _streaming_provider(place, _wires(place), self._transport)
+            is_extra = provider in PROVIDERS and PROVIDERS[provider].is_extra
+            self._remote[provider] = (
+                LibraryProvider(place, self._env)
+                if is_extra
+                else _streaming_provider(place, _wires(place), self._transport)
+            )
         return self._remote[provider]
 
     def _settings(self, provider: str) -> EndpointSettings:
@@ -194,6 +200,8 @@ class CodeModel:
 
 def _wires(place: ProviderEndpoint) -> tuple[Wire, Wire | None]:
     """Return a provider's protocol, and the one to change to if the provider points to it."""
+    if place.kind in PROVIDERS and PROVIDERS[place.kind].is_extra:
+        return LibraryWire(place.kind), None
     if place.api == "messages":
         return AnthropicMessages(place.kind), None
     chat = OpenAIChat(place.kind, chat_thinking(place.kind, place.base_url))

@@ -22,6 +22,7 @@ _TEXT_FIELDS = {
     "reasoning.text": "text",
     "reasoning.summary": "summary",
     "reasoning_content": "text",
+    "pydantic_ai.thinking": "text",
 }
 """The key of a thinking block's text, by type."""
 

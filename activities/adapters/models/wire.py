@@ -74,6 +74,9 @@ class Wire(ABC):
 OMITTED_BEGINNING = "[The beginning of this conversation was left out.]"
 """The user's first text if compaction made a conversation begin with the assistant, which many servers refuse."""
 
+CONTINUE_TEXT = "[Go on.]"
+"""Ends a conversation whose last message is the assistant's. Most models treat that as a prefill and refuse it."""
+
 _ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 

@@ -291,10 +291,13 @@ _OLLAMA_REMEDIES = {
     "ModelNotFound": "download it: ollama pull {name}",
 }
 
+_EXTRA_REMEDIES = {"AuthenticationFailed": "correct the credentials: docs/models.md lists the variables of {provider}"}
+
 
 def _remedy(kind: str, model: str, endpoints: Mapping[str, EndpointSettings]) -> str:
     provider, _, name = model.partition(":")
-    known = _REMEDIES | (_OLLAMA_REMEDIES if provider == "ollama" else {})
+    is_extra = provider in PROVIDERS and PROVIDERS[provider].is_extra
+    known = _REMEDIES | (_OLLAMA_REMEDIES if provider == "ollama" else _EXTRA_REMEDIES if is_extra else {})
     entry, own = known_provider(provider, endpoints), f"[models.endpoints.{provider}]"
     key, url = entry.key or f"the variable of {own} key_from", entry.base_url or f"{own} base_url"
     place = f"{url} or [models] base_urls" if entry.base_url else url

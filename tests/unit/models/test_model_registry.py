@@ -135,8 +135,8 @@ async def test_requests_carry_the_right_identification_headers(
     ("name", "env", "words"),
     [
         pytest.param("gpt-4o", {}, "provider:model", id="no provider"),
-        pytest.param("mistral:large", {}, "openrouter, openai, anthropic, ollama, openai-compatible, local, offline",
-                     id="an unknown provider"),
+        pytest.param("mistral:large", {}, "openrouter, openai, anthropic, ollama, openai-compatible, bedrock, gemini, "
+                     "vertex, local, offline", id="an unknown provider"),
         pytest.param("openai:", {"OPENAI_API_KEY": "k"}, "provider:model", id="no model"),
         pytest.param("openai:gpt-4o", {}, "set OPENAI_API_KEY", id="no OpenAI key"),
         pytest.param("anthropic:claude", {"OPENAI_API_KEY": "k"}, "set ANTHROPIC_API_KEY", id="another's key"),

@@ -102,7 +102,7 @@ EXAMPLES: dict[str, tuple[str, str, dict[str, str | None], dict[str, Any]]] = {
         {"api-key": KEY, "authorization": None},
         {},
     ),
-    "bedrock:openai.gpt-oss-120b-1:0": (
+    "bedrock-chat:openai.gpt-oss-120b-1:0": (
         "chat",
         "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1/chat/completions",
         BEARER,
@@ -114,7 +114,7 @@ EXAMPLES: dict[str, tuple[str, str, dict[str, str | None], dict[str, Any]]] = {
         BEARER | {"anthropic-version": "2026-10-21"},
         {},
     ),
-    "vertex:google/gemini-2.5-pro": (
+    "vertex-chat:google/gemini-2.5-pro": (
         "chat",
         "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/endpoints/openapi"
         "/chat/completions",

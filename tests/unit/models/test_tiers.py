@@ -300,7 +300,7 @@ def test_the_doctor_checks_each_model_of_each_tier(tmp_path: Path) -> None:
 
 def test_the_registry_knows_all_providers() -> None:
     assert {each.name for each in PROVIDERS.values() if not each.is_remote} == {"local", "offline", "code"}
-    keys = {provider.key: "k" for provider in PROVIDERS.values() if provider.key}
+    keys = {provider.key: "k" for provider in PROVIDERS.values() if provider.key} | {"AWS_REGION": "eu-west-1"}
     for provider in (each for each in PROVIDERS.values() if each.is_remote):
         ModelRegistry(keys, {"openai-compatible": "http://h/v1"}).check(f"{provider.name}:m")
 

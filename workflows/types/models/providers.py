@@ -33,6 +33,14 @@ class Provider:
     provider's own library."""
     has_list_prices: bool = False
     """A model's name decides its price. Elsewhere, a known name says nothing about the price."""
+    price_list: str = ""
+    """The provider's name in the price list, if it has another one there."""
+    second_key: str = ""
+    """Variable of the key if the first one is not set."""
+    is_extra: bool = False
+    """Its library is the optional extra `providers`."""
+    regions: tuple[str, ...] = ()
+    """Variables of the region, which its usual address contains."""
     bills_replies: bool = False
     """Each reply states its cost."""
     has_embeddings: bool = False
@@ -96,6 +104,37 @@ PROVIDERS = {
             "OPENAI_COMPATIBLE_BASE_URL",
             needs_key=False,
             has_embeddings=True,
+        ),
+        Provider(
+            "bedrock",
+            "AWS_BEARER_TOKEN_BEDROCK",
+            "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+            "https://bedrock-runtime.{region}.amazonaws.com",
+            needs_key=False,  # AWS has other credentials, too
+            has_list_prices=True,
+            price_list="aws",
+            is_extra=True,
+            regions=("AWS_REGION", "AWS_DEFAULT_REGION"),
+        ),
+        Provider(
+            "gemini",
+            "GEMINI_API_KEY",
+            "GOOGLE_GEMINI_BASE_URL",
+            "https://generativelanguage.googleapis.com",
+            second_key="GOOGLE_API_KEY",
+            has_list_prices=True,
+            price_list="google",
+            is_extra=True,
+        ),
+        Provider(
+            "vertex",
+            "GOOGLE_API_KEY",
+            "GOOGLE_VERTEX_BASE_URL",
+            "https://aiplatform.googleapis.com",
+            needs_key=False,  # a project and the credentials of Google Cloud are usual
+            has_list_prices=True,
+            price_list="google",
+            is_extra=True,
         ),
         Provider("local", needs_key=False),
         Provider("offline", needs_key=False),

@@ -1,0 +1,183 @@
+"""Bedrock, Vertex and native Gemini, asked through the model classes of pydantic-ai: the optional extra `providers`.
+
+The library knows the formats of these services. All else is as for other providers: what a model refuses is learned,
+tools are reshaped, failures have the same kinds. Two faults of the library are guarded: a reply without its end mark
+is a failure, and two calls with one index stay two.
+
+The library takes seconds and 100 MB to import, so that happens in a thread when the first of its models is asked.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.http import ProviderEndpoint, trace_headers
+from orga.activities.adapters.models.model_settings import ModelNotConfigured
+from orga.activities.adapters.models.pricing import cost_usd
+from orga.activities.adapters.models.reply import ReplyAssembly, frugal_usage
+from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.adapters.models.wire import Wire
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.messages import FinishReason, Reply
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.models.pydantic_ai_models import Library
+
+BEDROCK = "bedrock"
+
+_MIN_THINKING_TOKENS = 1_024
+"""The fewest that Claude accepts."""
+
+_LIBRARY = "orga.activities.adapters.models.pydantic_ai_models"
+
+_BEDROCK_FIELDS = "bedrock_additional_model_requests_fields"
+
+_MAX_MODELS = 256
+
+_CHOICES = {"any": "required", "none": "none"}
+
+_FINISH_REASONS: dict[str | None, FinishReason] = {"length": "length", "content_filter": "content_filter"}
+
+
+@dataclass(frozen=True)
+class LibraryWire(Wire):
+    """The requests of one provider, in the library's own form."""
+
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """The library's knowledge of each model that was asked."""
+    path = "pydantic-ai"
+    name_pattern = r"(?!)"
+
+    def absent_settings(self, model: str) -> Set[str]:
+        profile = self.profiles.get(model, {})
+        names = {"parallel_tool_calls", "seed"} if self.provider == BEDROCK else {"parallel_tool_calls", "cache_ttl"}
+        no_sampling = ("anthropic_disallows_sampling_settings", "bedrock_disallows_sampling_settings")
+        return names | ({"temperature", "top_p"} if any(profile.get(each) for each in no_sampling) else set[str]())
+
+    def dialect(self, model: str) -> Dialect:
+        profile, is_bedrock = self.profiles.get(model, {}), self.provider == BEDROCK
+        takes_tokens = not is_bedrock or "anthropic" in model
+        return Dialect(
+            response_format=bool(profile.get("supports_json_schema_output")),
+            sure_schema=is_bedrock or bool(profile.get("google_supports_tool_combination")),
+            strict_schema=is_bedrock,
+            thinking_forms=("effort", "tokens") if takes_tokens else ("effort",),
+            thinking_levels=("none", "low", "medium", "high", "max"),
+        )
+
+    def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+        """Return the library's settings of the call. Messages and tools are given to it apart from these."""
+        settings = dialect.settings(request).without(self.absent_settings(request.model))
+        named = {name: getattr(settings, name) for name in ("temperature", "top_p", "seed", "service_tier")}
+        named["stop_sequences"] = [stop for stop in settings.stop or () if stop.strip()] or None
+        named["tool_choice"] = _CHOICES.get(dialect.tool_choice(request)) if request.tools else None
+        if self.provider == BEDROCK:
+            named["cache"] = settings.cache_ttl or True
+        body = {name: value for name, value in named.items() if value is not None}
+        return body | {"max_tokens": dialect.output_tokens(request)} | self._thinking_fields(request, dialect)
+
+    def _thinking_fields(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+        sent = dialect.sent_thinking(request)
+        if sent.form is None:
+            return {}
+        if sent.effort is not None:
+            return {"thinking": False if sent.is_off else sent.effort}
+        if self.provider != BEDROCK:
+            return {"google_thinking_config": {"thinking_budget": sent.tokens, "include_thoughts": not sent.is_off}}
+        tokens = max(sent.tokens or 0, _MIN_THINKING_TOKENS)
+        is_off = sent.is_off or tokens >= dialect.output_tokens(request)
+        budget = {"type": "disabled"} if is_off else {"type": "enabled", "budget_tokens": tokens}
+        return {_BEDROCK_FIELDS: {"thinking": budget}}
+
+
+class LibraryProvider(StreamingProvider):
+    """A provider whose models pydantic-ai asks."""
+
+    def __init__(self, endpoint: ProviderEndpoint, env: Mapping[str, str]) -> None:
+        """Keep the endpoint.
+
+        Args:
+            env: The environment, which holds the credentials of AWS.
+        """
+        if endpoint.settings.extra_body and endpoint.provider != BEDROCK:
+            where = f"[models.endpoints.{endpoint.provider}]"
+            raise ModelNotConfigured(f"{where} has extra_body, which {endpoint.provider} has no place for: remove it")
+        self._profiles: dict[str, Mapping[str, Any]] = {}
+        super().__init__(endpoint, LibraryWire(endpoint.provider, self._profiles))
+        self._place, self._env = endpoint, env
+        self._library: Library | None = None
+        self._loading = asyncio.Lock()
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        library = await self._loaded()
+        try:
+            profile = library.model(request.model).profile
+        except Exception as error:
+            raise self._model_error(error) from error
+        if len(self._profiles) >= _MAX_MODELS:
+            self._profiles.clear()
+        self._profiles[request.model] = profile
+        return await super().complete(request, on_text)
+
+    async def check_reachable(self) -> None:
+        """Check that the server answers. It costs nothing, and does not show if the credentials are accepted."""
+        await self._http.check_reachable("/")
+
+    async def close(self) -> None:
+        await super().close()
+        if self._library is not None:
+            await self._library.close()
+
+    async def _loaded(self) -> "Library":
+        async with self._loading:
+            if self._library is not None:
+                return self._library
+            module = await asyncio.to_thread(import_module, _LIBRARY)
+            try:
+                self._library = library = await asyncio.to_thread(module.Library, self._place, self._env)
+            except Exception as error:  # faulty credentials, for which each library has errors of its own
+                cause = f"{type(error).__name__} {error}"
+                raise self._http.failures.unusable(cause, "AuthenticationFailed") from error
+            return library
+
+    def _model_error(self, error: Exception) -> ModelError:
+        return import_module(_LIBRARY).model_error(error, self._http.failures)
+
+    async def _attempt(
+        self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
+    ) -> Reply:
+        library, failures = await self._loaded(), self._http.failures
+        silence_s = request.settings.silence_s or self._place.settings.silence_s
+        headers = {**self._place.headers, **trace_headers(self._place.base_url)}
+        settings = wire.body(request, dialect) | ({"extra_headers": headers} if headers else {})
+        if extra := self._place.settings.extra_body:
+            settings[_BEDROCK_FIELDS] = extra | settings.get(_BEDROCK_FIELDS, {})
+        assembly = ReplyAssembly(request, on_text)
+        try:
+            read = await library.read(request, settings, assembly, silence_s, thinking=dialect.thinking)
+        except Exception as error:
+            raise self._model_error(error) from error
+        details = read.provider_details or {}
+        end = details.get("finish_reason") or details.get("block_reason")
+        if not end and not assembly.full:
+            raise failures.bad_stream("cut off before its end")
+        if read.finish_reason == "error":
+            raise failures.bad_stream(f"the model wrote something that its provider cannot read: {end}")
+        counted = read.usage
+        usage = frugal_usage(
+            counted.input_tokens,
+            counted.output_tokens,
+            cached_input_tokens=counted.cache_read_tokens,
+            thinking_tokens=counted.details.get("thoughts_tokens", 0),
+        )
+        written = counted.cache_write_tokens
+        hour_tokens = written if request.settings.cache_ttl == "1h" else 0
+        price = partial(
+            cost_usd, self._place.provider, request.model, cache_write_tokens=written, hour_tokens=hour_tokens
+        )
+        finish = _FINISH_REASONS.get(read.finish_reason, "stop")
+        return assembly.reply(finish, usage, read.model_name or request.model, price)

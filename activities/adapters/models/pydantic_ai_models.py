@@ -1,0 +1,471 @@
+"""The part of the extra `providers` that imports pydantic-ai, boto3 and google-genai. Import it in a thread."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count, groupby
+from typing import Any, TypeVar, cast
+
+import boto3
+import httpx2
+from anyio.to_thread import current_default_thread_limiter
+from botocore import UNSIGNED
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+from google.auth.exceptions import GoogleAuthError
+from pydantic_ai import exceptions as errors
+from pydantic_ai import messages as theirs
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.bedrock import BedrockConverseModel
+from pydantic_ai.models.google import GoogleModel
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.providers.bedrock import BedrockProvider
+from pydantic_ai.providers.google import GoogleProvider
+from pydantic_ai.providers.google_cloud import GoogleCloudProvider
+from pydantic_ai.tools import ToolDefinition
+from pydantic_core import to_json
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models.errors import ProviderFailures
+from orga.activities.adapters.models.http import ProviderEndpoint
+from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly
+from orga.activities.adapters.models.wire import (
+    CONTINUE_TEXT,
+    OMITTED_BEGINNING,
+    wire_id,
+    wire_name,
+    with_results_first,
+)
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.json_text import as_object, as_text
+from orga.workflows.types.messages import Message
+from orga.workflows.types.models.providers import PROVIDERS
+from orga.workflows.types.parts import OpaquePart, TextPart, ThinkingPart, ToolCall
+
+T = TypeVar("T")
+
+THINKING, DETAILS = "pydantic_ai.thinking", "pydantic_ai.details"
+"""Formats of a thought, and of the signature of the text or call that follows it."""
+
+_NO_OUTPUT = "[no output]"
+"""A result without text, because Bedrock refuses blank ones."""
+
+_MIN_THREADS = 1_000
+"""The worker has a lower limit of calls at a time. The 40 that are usual would make all others wait."""
+
+_MAX_MODELS = 256
+
+_MAX_THINKING_CHARS = 8_000_000
+"""Characters of the thinking in one reply. An endless thought would fill the memory."""
+
+
+class Library:
+    """The models of one provider."""
+
+    def __init__(self, place: ProviderEndpoint, env: Mapping[str, str]) -> None:
+        self._name = place.provider
+        self._models: dict[str, Model[Any]] = {}
+        self._is_bedrock = place.provider == "bedrock"
+        headers = {"accept-encoding": "identity"}  # boto3 decodes nothing
+        headers |= {"authorization": f"Bearer {place.secret}"} if place.secret else {}
+        self._http = http.http_client(place.base_url, headers=headers) if self._is_bedrock else None
+        self._google_http = None if self._is_bedrock else _google_client(place.base_url)
+        self._provider = self._bedrock(place, env) if self._is_bedrock else self._google(place, env)
+
+    def model(self, name: str) -> Model[Any]:
+        """Return a model of the library. Raise its UserError for one that it cannot ask."""
+        if name not in self._models:
+            if len(self._models) >= _MAX_MODELS:
+                self._models.clear()
+            of_kind = BedrockConverseModel if self._is_bedrock else GoogleModel
+            self._models[name] = of_kind(name, provider=cast("Any", self._provider))
+        return self._models[name]
+
+    async def close(self) -> None:
+        for client in (self._http, self._google_http):
+            if client is not None:
+                await client.aclose()
+
+    async def read(
+        self, request: ModelRequest, settings: dict[str, Any], assembly: ReplyAssembly, silence_s: float, thinking: bool
+    ) -> theirs.ModelResponse:
+        """Ask a model, add the pieces of its reply to `assembly`, and return the library's own form of the reply.
+
+        Args:
+            settings: The library's settings of the call.
+            silence_s: Seconds without a byte after which the call fails.
+            thinking: True if earlier thinking is sent back.
+        """
+        model = self.model(request.model)
+        keeps_thinking = thinking and (
+            not self._is_bedrock or bool(model.profile.get("bedrock_send_back_thinking_parts"))
+        )
+        sent = _Conversation(self._name, model.system, keeps_thinking).messages(request)
+        if not self._is_bedrock:
+            settings = settings | {"timeout": silence_s}
+        parameters, choice = _parameters(request)
+        reader = _Reader(self._name, assembly)
+        exchange = None if self._http is None else _Exchange(self._http, silence_s)
+        _EXCHANGE.set(exchange)
+        threads = current_default_thread_limiter()  # boto3 needs a thread for each call that waits
+        threads.total_tokens = max(threads.total_tokens, _MIN_THREADS)
+        try:
+            async with model.request_stream(sent, cast("Any", settings | choice), parameters) as stream:
+                async for event in stream:
+                    reader.feed(event)
+                    if assembly.full:
+                        break
+                response = stream.get()
+        finally:
+            if exchange is not None:
+                await exchange.aclose()
+        reader.keep_blocks(response.parts)
+        return response
+
+    def _bedrock(self, place: ProviderEndpoint, env: Mapping[str, str]) -> BedrockProvider:
+        """Return the provider with a client that repeats nothing and sends its requests over `_EXCHANGE`."""
+        keys = {name: env.get(name.upper(), "").strip() or None for name in _AWS_KEYS}
+        region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
+        session: Any = boto3.Session(region_name=region, profile_name=env.get("AWS_PROFILE") or None, **keys)
+        signed: dict[str, Any] = {"signature_version": UNSIGNED} if place.secret else {}
+        config = Config(retries={"total_max_attempts": 1}, **signed)
+        client = session.client("bedrock-runtime", endpoint_url=place.base_url, config=config)
+        client.meta.events.register("before-send.bedrock-runtime.ConverseStream", _send)
+        client.meta.events.register("after-call.bedrock-runtime.ConverseStream", _number_blocks)
+        return BedrockProvider(bedrock_client=client)
+
+    def _google(self, place: ProviderEndpoint, env: Mapping[str, str]) -> GoogleProvider | GoogleCloudProvider:
+        usual = PROVIDERS[self._name].default_url
+        base_url = None if place.base_url == usual else place.base_url
+        if self._name == "gemini":
+            return GoogleProvider(api_key=place.secret, base_url=base_url, http_client=self._google_http)
+        project = env.get("GOOGLE_CLOUD_PROJECT") or None
+        has_credentials = project or env.get("GOOGLE_APPLICATION_CREDENTIALS") or not place.secret
+        return GoogleCloudProvider(
+            api_key=None if has_credentials else place.secret,
+            project=project,
+            location=(env.get("GOOGLE_CLOUD_LOCATION") or "global") if has_credentials else None,
+            base_url=base_url,
+            http_client=self._google_http,
+        )
+
+
+_AWS_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+
+
+def _google_client(base_url: str) -> httpx2.AsyncClient:
+    """Return a client like that of `http.http_client`, but of httpx2. The library sets all timeouts to one number."""
+
+    async def connect_fast(sent: httpx2.Request) -> None:
+        sent.extensions["timeout"]["connect"] = http.CONNECT_S
+
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(http.SILENCE_S, connect=http.CONNECT_S),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        trust_env=not http.is_loopback(base_url),
+        event_hooks={"request": [connect_fast]},
+    )
+
+
+class _Exchange:
+    """A request of boto3, sent over our own client, so that it is cancelled and cut off as those of other providers.
+
+    boto3 blocks a thread, and a thread cannot be cancelled. All but `aclose` is called in that thread.
+    """
+
+    def __init__(self, client: http.AsyncClient, silence_s: float) -> None:
+        self._client, self._timeout = client, http.silence_timeout(silence_s)
+        self._loop = asyncio.get_running_loop()
+        self._running: Future[Any] | None = None
+        self._response: http.Response | None = None
+        self._is_closed = False
+
+    def send(self, request: Any) -> AWSResponse:
+        headers = {
+            name: value.decode() if isinstance(value, bytes) else value for name, value in request.headers.items()
+        }
+        built = self._client.build_request(
+            request.method, request.url, headers=headers, content=request.body, timeout=self._timeout
+        )
+        response = self._response = self._wait(self._client.send(built, stream=True))
+        return AWSResponse(request.url, response.status_code, dict(response.headers), self)
+
+    def stream(self, *sizes: int) -> Iterator[bytes]:
+        """Yield the body. boto3 calls this."""
+        chunks = cast("http.Response", self._response).aiter_raw()
+        while (chunk := self._wait(_next_chunk(chunks))) is not None:
+            yield chunk
+
+    def close(self) -> None:
+        """Do nothing, because `aclose` closes it. boto3 calls this."""
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        if self._running is not None:
+            self._running.cancel()
+        if self._response is not None:
+            await self._response.aclose()
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._is_closed:
+            coroutine.close()
+            raise http.NetworkError("closed")
+        self._running = running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return running.result()
+
+
+async def _next_chunk(chunks: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(chunks, None)
+
+
+_EXCHANGE: ContextVar[_Exchange | None] = ContextVar("_EXCHANGE", default=None)
+"""The exchange of the current call. boto3 runs in a thread with a copy of the call's context."""
+
+
+def _send(request: Any, **of_event: Any) -> AWSResponse | None:
+    exchange = _EXCHANGE.get()
+    return None if exchange is None else exchange.send(request)
+
+
+def _number_blocks(parsed: dict[str, Any], **of_event: Any) -> None:
+    if "stream" in parsed:
+        parsed["stream"] = _NumberedBlocks(parsed["stream"])
+
+
+class _NumberedBlocks:
+    """The events of a reply, with a number of its own for each block. The library merges blocks with one number."""
+
+    def __init__(self, events: Any) -> None:
+        self._events = events
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        numbers: dict[int, int] = {}
+        free = count()
+        for event in self._events:
+            for kind in ("contentBlockStart", "contentBlockDelta", "contentBlockStop"):
+                if (block := event.get(kind)) is not None:
+                    given = block.get("contentBlockIndex", 0)
+                    if kind == "contentBlockStart" or given not in numbers:
+                        numbers[given] = next(free)
+                    block["contentBlockIndex"] = numbers[given]
+                    if kind == "contentBlockStop":
+                        del numbers[given]
+            yield event
+
+    def close(self) -> None:
+        self._events.close()
+
+
+@dataclass
+class _Reader:
+    """Adds the library's events to a reply."""
+
+    _provider: str
+    _assembly: ReplyAssembly
+    _blocks: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    """A block before each part, for its thought or signature. It stays empty, and so is left out, if there is none."""
+    _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
+    _room: int = _MAX_THINKING_CHARS
+
+    def feed(self, event: theirs.ModelResponseStreamEvent) -> None:
+        if isinstance(event, theirs.PartStartEvent):
+            self._begin(event.index, event.part)
+        elif isinstance(event, theirs.PartDeltaEvent):
+            delta = event.delta
+            if isinstance(delta, theirs.TextPartDelta):
+                self._assembly.add_text(delta.content_delta)
+            elif isinstance(delta, theirs.ThinkingPartDelta):
+                self._show_thinking(event.index, delta.content_delta)
+            elif isinstance(delta, theirs.ToolCallPartDelta):
+                self._add_arguments(event.index, delta.args_delta)
+
+    def keep_blocks(self, parts: Iterable[theirs.ModelResponsePart]) -> None:
+        """Fill the blocks, whose thoughts and signatures are complete now."""
+        for block, part in zip((self._blocks[index] for index in sorted(self._blocks)), parts, strict=False):
+            if isinstance(part, theirs.ThinkingPart):
+                named = {"signature": part.signature, "id": part.id, "details": part.provider_details}
+                fields = {name: value for name, value in named.items() if value}
+                if fields or self._provider != "bedrock":  # without a signature Bedrock refuses a thought
+                    block.update(fields, type=THINKING, provider=self._provider, text=part.content)
+            elif isinstance(part, (theirs.TextPart, theirs.ToolCallPart)):
+                details = part.provider_details or {}
+                if signature := details.get("thought_signature"):
+                    block.update(type=DETAILS, provider=self._provider, thought_signature=signature)
+
+    def _begin(self, index: int, part: theirs.ModelResponsePart) -> None:
+        if index not in self._blocks:
+            self._blocks[index] = {}
+            self._assembly.add_block(self._blocks[index])
+        if isinstance(part, theirs.TextPart):
+            self._assembly.begin_text()
+            self._assembly.add_text(part.content)
+        elif isinstance(part, theirs.ThinkingPart):
+            self._show_thinking(index, part.content)
+        elif isinstance(part, theirs.ToolCallPart):
+            fitting = self._assembly.take_fitting
+            call = OpenCall(call_id=fitting(part.tool_call_id), name=fitting(part.tool_name))
+            if self._assembly.open_call(call):
+                self._calls[index] = call
+                self._add_arguments(index, part.args)
+
+    def _show_thinking(self, index: int, piece: str | None) -> None:
+        self._room -= len(piece or "")
+        self._assembly.full = self._assembly.full or self._room < 0
+        self._assembly.show_thinking(piece or "", index)
+
+    def _add_arguments(self, index: int, arguments: object) -> None:
+        if index in self._calls and arguments:
+            text = arguments if isinstance(arguments, str) else to_json(arguments).decode()
+            self._assembly.add_arguments(self._calls[index], text)
+
+
+def _parameters(request: ModelRequest) -> tuple[ModelRequestParameters, dict[str, Any]]:
+    """Return tools and form of the reply, and a tool choice if the tools are only named.
+
+    Bedrock refuses a conversation with calls if no tool is named.
+    """
+    named = [(tool.name, tool.parameters, tool.description) for tool in request.tools]
+    called = dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls)
+    choice: dict[str, Any] = {} if named else {"tool_choice": "none"} if called else {}
+    tools = [
+        ToolDefinition(name=name, description=description, parameters_json_schema={"type": "object"} | schema)
+        for name, schema, description in named or [(name, {}, None) for name in called]
+    ]
+    if request.output_schema is None:
+        return ModelRequestParameters(function_tools=tools), choice
+    form = OutputObjectDefinition(json_schema=request.output_schema)
+    return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=form), choice
+
+
+@dataclass(frozen=True)
+class _Conversation:
+    """Translates messages into the library's."""
+
+    _provider: str
+    _system: str
+    """The library's name of the provider, which marks the thoughts that the provider accepts."""
+    _keeps_thinking: bool
+
+    def messages(self, request: ModelRequest) -> list[theirs.ModelMessage]:
+        """Return alternating turns that begin and end with the user, after all system texts."""
+        instructions = [*request.system, *(each.text for each in request.messages if each.role == "system")]
+        system = [theirs.SystemPromptPart(text) for text in instructions if text.strip()]
+        spoken = [message for message in request.messages if message.role != "system"]
+        names = {call.call_id: call.name for message in spoken for call in message.calls}
+        turns: list[theirs.ModelMessage] = []
+        for is_reply, turn in groupby(with_results_first(spoken), key=lambda message: message.role == "assistant"):
+            if is_reply:
+                replied = [part for message in turn for part in self._reply_parts(message)]
+                turns += [theirs.ModelResponse(replied, provider_name=self._system)] if replied else []
+            elif given := [part for message in turn for part in _given_parts(message, names)]:
+                turns.append(theirs.ModelRequest(given))
+        if not turns or isinstance(turns[0], theirs.ModelResponse):
+            turns.insert(0, theirs.ModelRequest([theirs.UserPromptPart(OMITTED_BEGINNING)]))
+        if isinstance(turns[-1], theirs.ModelResponse):
+            turns.append(theirs.ModelRequest([theirs.UserPromptPart(CONTINUE_TEXT)]))
+        return [theirs.ModelRequest(system), *turns] if system else turns
+
+    def _reply_parts(self, message: Message) -> Iterator[theirs.ModelResponsePart]:
+        details: dict[str, Any] | None = None
+        for part in message.parts:
+            is_ours = isinstance(part, (ThinkingPart, OpaquePart)) and part.data.get("provider") == self._provider
+            if isinstance(part, ThinkingPart) and part.format == THINKING and is_ours and self._keeps_thinking:
+                yield theirs.ThinkingPart(
+                    part.text,
+                    id=part.data.get("id"),
+                    signature=part.data.get("signature"),
+                    provider_name=self._system,
+                    provider_details=part.data.get("details"),
+                )
+            elif isinstance(part, OpaquePart) and part.format == DETAILS and is_ours and self._keeps_thinking:
+                details = {"thought_signature": part.data.get("thought_signature")}
+            elif isinstance(part, ToolCall):
+                yield theirs.ToolCallPart(
+                    wire_name(part.name),
+                    part.arguments,
+                    wire_id(part.call_id),
+                    provider_name=self._system,
+                    provider_details=details,
+                )
+                details = None
+            elif isinstance(part, TextPart) and part.text.strip():
+                yield theirs.TextPart(part.text, provider_name=self._system, provider_details=details)
+                details = None
+        if details is not None:  # Gemini signs an empty text at the end
+            yield theirs.TextPart("", provider_name=self._system, provider_details=details)
+
+
+def _given_parts(message: Message, names: Mapping[str, str]) -> Iterator[theirs.ModelRequestPart]:
+    """Yield the user's text or a tool's result. Blank ones are refused."""
+    if message.role == "tool":
+        yield theirs.ToolReturnPart(
+            wire_name(names.get(message.call_id or "") or message.tool or ""),
+            message.text if message.text.strip() else _NO_OUTPUT,
+            wire_id(message.call_id),
+            outcome="failed" if message.is_error else "success",
+        )
+    elif message.text.strip():
+        yield theirs.UserPromptPart(message.text)
+
+
+_STATUSES = (
+    (errors.ModelQuotaExceededError, 402),
+    (errors.ModelRateLimitError, 429),
+    (errors.ModelUnavailableError, 503),
+    (errors.ModelServerError, 500),
+    (errors.ModelNotFoundError, 404),
+)
+"""The usual statuses of the library's kinds of failure, because both services also use others."""
+
+_KEY_CODES = frozenset({"unrecognizedclientexception", "invalidsignatureexception", "expiredtokenexception"})
+"""Codes of AWS for refused credentials, which have status 403."""
+
+
+def model_error(error: Exception, failures: ProviderFailures) -> ModelError:
+    """Return the failure for an exception of the library, or of a library below it."""
+    if transport := next(filter(None, map(_transport_error, _causes(error))), None):
+        return failures.from_transport(transport, reading=not isinstance(transport, http.ConnectError))
+    if isinstance(error, errors.ModelHTTPError):
+        return _refusal(error, failures)
+    if isinstance(error, GoogleAuthError) and cast("Any", error).retryable:  # the server of tokens is away
+        return failures.from_transport(http.ConnectError(str(error)), reading=False)
+    if isinstance(error, (GoogleAuthError, BotoCoreError, errors.UserError)):
+        is_key = isinstance(error, GoogleAuthError) or re.search("Credential|Token", type(error).__name__)
+        return failures.unusable(str(error), "AuthenticationFailed" if is_key else "InvalidRequest")
+    return failures.bad_stream(f"{type(error).__name__} {error}")
+
+
+def _transport_error(error: BaseException) -> http.HTTPError | None:
+    """Return the error of HTTP as our own client would raise it."""
+    if isinstance(error, httpx2.TimeoutException):
+        return http.TimeoutException(f"{type(error).__name__} {error}")
+    if isinstance(error, httpx2.ConnectError):
+        return http.ConnectError(str(error))
+    if isinstance(error, httpx2.HTTPError):
+        return http.NetworkError(f"{type(error).__name__} {error}")
+    return error if isinstance(error, http.HTTPError) else None
+
+
+def _refusal(error: errors.ModelHTTPError, failures: ProviderFailures) -> ModelError:
+    status, code = error.status_code, error.provider_error_code or ""
+    if status < 500:
+        status = next((usual for kind, usual in _STATUSES if isinstance(error, kind)), status)
+    if code.lower() in _KEY_CODES or (status == 400 and isinstance(error, errors.ModelAuthenticationError)):
+        status = 401
+    body = as_object(error.body)
+    if aws := as_object(body.get("Error")):
+        body = {"error": {"message": as_text(aws.get("Message")), "code": code}}
+    refusal = failures.from_response(status, error.headers or {}, json.dumps(body, default=str))
+    refusal.in_stream = error.in_stream
+    return refusal
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
