@@ -18,6 +18,7 @@ from orga.workflows.types.goals.requests import (
     GoalReply,
     GoalRequest,
     goal_reply_object,
+    referred_steps,
     step_arguments,
     step_skill,
     steps_in_reply,
@@ -149,8 +150,8 @@ class GoalActivities:
         given = as_object(step)
         arguments, skill = step_arguments(given), step_skill(given)
         spec = setup.tool(skill)
-        if spec is None or not isinstance(arguments, dict):
-            return []
+        if spec is None or not isinstance(arguments, dict) or any(referred_steps(cast("object", arguments))):
+            return []  # the gate checks arguments with the values of other steps
         try:
             errors = await self._argument_errors(spec.parameters, cast("dict[str, Any]", arguments))
         except ValueError as error:

@@ -23,13 +23,20 @@ class ToolMarks:
     timeout_s: float | None = None
     blocking: bool = False
     """True if it can block for long. It then runs in its own process, which can be killed."""
+    output_schema: Any = None
+    """A type or a JSON Schema of the value that it returns. None means the function's annotation."""
 
 
 @overload
 def tool(function: _F, /) -> _F: ...
 @overload
 def tool(
-    *, effect: Effect = "irreversible", name: str | None = None, timeout_s: float | None = None, blocking: bool = False
+    *,
+    effect: Effect = "irreversible",
+    name: str | None = None,
+    timeout_s: float | None = None,
+    blocking: bool = False,
+    output_schema: Any = None,
 ) -> Callable[[_F], _F]: ...
 def tool(
     function: _F | None = None,
@@ -39,15 +46,19 @@ def tool(
     name: str | None = None,
     timeout_s: float | None = None,
     blocking: bool = False,
+    output_schema: Any = None,
 ) -> _F | Callable[[_F], _F]:
     """Mark a function as a tool: `@tool(effect="read_only")`, or bare. It can still be called as before.
+
+    `output_schema` is the type of the value that it returns, such as a pydantic model, or a JSON Schema as a dict.
+    Without it, the annotation of the result counts if it names a model, a dataclass or a TypedDict.
 
     Raises:
         ValueError: There is no such effect.
     """
     if effect not in get_args(Effect):
         raise ValueError(f"tool(effect={effect!r}): there is no such effect; use one of {', '.join(get_args(Effect))}")
-    marks = ToolMarks(effect, name, timeout_s, blocking)
+    marks = ToolMarks(effect, name, timeout_s, blocking, output_schema)
 
     def mark(function: _F) -> _F:
         setattr(function, _ATTRIBUTE, marks)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
@@ -28,6 +28,7 @@ from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSourc
 from orga.activities.spans import tool_span
 from orga.activities.text.sanitize import MAX_CHARS, sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
+from orga.workflows.types.json_text import parsed_answer_json, parsed_last_line
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.questions import Completion
 from orga.workflows.types.text import clean_text, clip
@@ -154,7 +155,7 @@ def tool_activities(
     """Return one activity for each tool, which hides secrets. Raise ValueError if a tool has a reserved name.
 
     Args:
-        schema_errors: Checks the results of deferred tools. None: those with an `output_schema` are refused.
+        schema_errors: Checks the results of tools with an `output_schema`. None: they are refused.
     """
     worker = _CallServices(conversations, secrets, permits, schema_errors)
     return [_tool_activity(tool, worker) for tool in tools]
@@ -186,9 +187,10 @@ def source_activity(
     conversations: Conversations,
     secrets: KnownSecrets = NO_SECRETS,
     permits: PermitKeys | None = None,
+    schema_errors: ArgumentErrors | None = None,
 ) -> Callable[..., Any]:
     """Return the activity for every type that this worker does not register: these are the source's tools."""
-    worker = _CallServices(conversations, secrets, permits)
+    worker = _CallServices(conversations, secrets, permits, schema_errors)
 
     @activity.defn(dynamic=True)
     async def run(given: Sequence[RawValue]) -> ToolOutput:
@@ -221,7 +223,7 @@ async def _execute_call(tool: Tool, request: ToolRequest, worker: _CallServices)
         heartbeat=progress.note,
     )
     work = (
-        tool.call(request.arguments, context)
+        _output_of_call(tool, request.arguments, context, worker.schema_errors)
         if request.completion is None
         else _completed_output(tool.spec, request.completion, worker.schema_errors)
     )
@@ -245,6 +247,41 @@ def _without_secrets(content: str, secrets: KnownSecrets) -> str:
     return secrets.redact_at_cuts(secrets.redact(text, is_cut=len(content) > MAX_CHARS))
 
 
+async def _output_of_call(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext, schema_errors: ArgumentErrors | None
+) -> ToolOutput:
+    """Return what the tool returns. With an `output_schema`, the last line of its text is the value as JSON.
+
+    Raises:
+        ToolError: Kind InvalidResult, if the value does not fit the schema.
+    """
+    output = await tool.call(arguments, context)
+    schema = tool.spec.output_schema  # after the call, because the definition of a server's tool is known by then
+    if schema is None or len(output.content) > MAX_CHARS:  # such a text is cut, so it has no value
+        return output
+    try:
+        value = parsed_answer_json(output.content)
+        content = to_json(value).decode()
+    except ValueError as error:
+        value, content = parsed_last_line(output.content), output.content
+        if value is None:
+            raise ToolError(f"result: {error}", kind=INVALID_RESULT, acted="yes") from None
+    await _check_value(schema, value, schema_errors, "yes")
+    return output.with_content(content)
+
+
+async def _check_value(
+    schema: dict[str, Any], value: Any, schema_errors: ArgumentErrors | None, acted: Acted | None = None
+) -> None:
+    try:
+        errors = await schema_errors(schema, value) if schema_errors else ["this worker checks no schema"]
+    except ValueError as error:
+        errors = [str(error)]
+    if errors:
+        text = "result: does not fit the output schema: " + "; ".join(errors)
+        raise ToolError(text, kind=INVALID_RESULT, acted=acted)
+
+
 async def _completed_output(spec: ToolSpec, completion: Completion, schema_errors: ArgumentErrors | None) -> ToolOutput:
     """Return the result of a call of a deferred tool.
 
@@ -254,15 +291,12 @@ async def _completed_output(spec: ToolSpec, completion: Completion, schema_error
     acted: Acted = "no" if completion.nothing_done else "maybe"
     if completion.error:
         raise ToolError(completion.error, kind=JOB_FAILED, acted=acted)
-    terms = spec.deferred
     if completion.is_expired:
-        within = f"within {terms.expires_s:.15g} s" if terms else "in time"
+        within = f"within {spec.deferred.expires_s:.15g} s" if spec.deferred else "in time"
         raise ToolError(f"no result of {spec.name} arrived {within}", kind=EXPIRED, acted=acted)
     value = from_json(completion.result)
-    if terms is not None and terms.output_schema is not None:
-        errors = await schema_errors(terms.output_schema, value) if schema_errors else ["this worker checks no schema"]
-        if errors:
-            raise ToolError("result: does not fit the output schema: " + "; ".join(errors), kind=INVALID_RESULT)
+    if spec.value_schema is not None:
+        await _check_value(spec.value_schema, value, schema_errors)
     return ToolOutput(content=value if isinstance(value, str) else completion.result)
 
 

@@ -356,6 +356,8 @@ class ActivityConfig(CheckedInput):
     pass_context: bool = False
     """Give the activity a second argument: an object with `idempotency_key`, `workflow_id`, `call_id`, `agent`, and, if
     there are such, `tenant`, `trusted_context` and `approver`."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema (2020-12) of the value that the activity returns. Null: any JSON."""
 
 
 class DeferredConfig(CheckedInput):

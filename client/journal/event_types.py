@@ -72,6 +72,8 @@ class RecordedCall(TolerantRecord):
     place: str = ""
     outcome: str = ""
     error: str = ""
+    value: Any = None
+    """The value of a tool with an output schema, if it is short."""
 
 
 class RecordedStep(TolerantRecord):

@@ -60,6 +60,8 @@ class PolicyCase(CheckedInput):
     answer: str | None = None
     plan: tuple[CaseStep, ...] = ()
     trusted: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    """The latest value of each tool with an output schema."""
     tenant: str | None = None
     iteration: int = 1
     depth: int = 0
@@ -149,6 +151,7 @@ def case_proposal(
         specs=tuple(_tool_spec(name, tools, known) for name in named),
         tenant=case.tenant,
         trusted_context=case.trusted,
+        values=case.values,
         purpose=case.purpose,
         depth=case.depth,
         taint=case.taint,

@@ -76,7 +76,11 @@ def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
         *tool_activities(parts.tools, conversations, parts.secrets, parts.permits, parts.argument_errors),
         DeliverActivities(parts.deliveries, parts.secrets).deliver,
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
-        *([source_activity(parts.source, conversations, parts.secrets, parts.permits)] if parts.source else []),
+        *(
+            [source_activity(parts.source, conversations, parts.secrets, parts.permits, parts.argument_errors)]
+            if parts.source
+            else []
+        ),
     ]
 
 

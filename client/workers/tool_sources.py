@@ -123,8 +123,9 @@ def manifest_secrets(config: OrgaConfig) -> list[str]:
 
 
 def _activity_tool(name: str, config: ActivityConfig) -> WorkerTool:
-    if problem := schema_problem(config.parameters):
-        raise ValueError(f"tools.activities.{name}.parameters: {problem}")
+    for key, schema in (("parameters", config.parameters), ("output_schema", config.output_schema)):
+        if schema is not None and (problem := schema_problem(schema)):
+            raise ValueError(f"tools.activities.{name}.{key}: {problem}")
     tool = ActivityTool(name, **dict(config))
     return WorkerTool(tool, tool.source)
 

@@ -59,7 +59,7 @@ class CarriedPart(NamedTuple):
 
 
 def _without_results(state: AgentState) -> AgentState:
-    return state.with_failures(results={})
+    return state.with_failures(results={}, values={})
 
 
 def _with_light_questions(state: AgentState) -> AgentState:
@@ -156,7 +156,9 @@ CARRIED_PARTS = (
         "the words and paths of one search, none longer than `MAX_TERM_CHARS` and `MAX_PATH_CHARS`",
     ),
     CarriedPart(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is then an ordinary failure"),
-    CarriedPart(("results",), 100, "kept in case", _without_results),
+    CarriedPart(
+        ("results", "values"), 100, "kept in case; a policy has to expect that there is no value", _without_results
+    ),
     CarriedPart(
         ("questions", "announced"),
         130_000,

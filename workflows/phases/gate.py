@@ -246,13 +246,13 @@ def gate_request(
         depth=run.state.input.lineage.depth,
         taint=run.state.taint,
         left=budget_left(run.state, run.now),
-        specs=tuple(tool for tool in run.setup.tools if tool.name in names),
+        specs=tuple(tool.with_output_schema(None) for tool in run.setup.tools if tool.name in names),
         offered=tuple(tool.name for tool in run.setup.tools),
         output_schema=run.setup.output_schema,
         tenant=run.state.input.tenant,
         trusted_context=run.state.input.trusted_context,
         delegates=run.setup.delegates if any(loop_tool(name).action == "delegate" for name in names) else (),
-    )
+    ).with_values(run.state.values)
 
 
 async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:

@@ -103,6 +103,15 @@ def parsed_answer_json(text: str) -> Any:
     return value
 
 
+def parsed_last_line(text: str) -> Any:
+    """Return the JSON value that is the last line of a text, or None if that is no JSON that can be written again."""
+    try:
+        value = from_json(text.rpartition("\n")[2], allow_inf_nan=False)
+    except (ValueError, TypeError):  # the latter for half a character
+        return None
+    return None if is_deeper(value, MAX_DEPTH) else value
+
+
 MAX_READ_CHARS = 100_000
 """Characters of a text that is searched for an object."""
 

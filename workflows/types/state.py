@@ -141,6 +141,7 @@ class FailuresChanges(TypedDict, total=False):
     steps: dict[str, Step]
     failures: dict[str, int]
     results: dict[str, GoodResult]
+    values: dict[str, Any]
     dead_letters: tuple[DeadLetter, ...]
     denials: dict[str, int]
     invalid: dict[str, int]
@@ -157,6 +158,8 @@ class Failures(Record):
     """Failed calls in a row, by tool, if `llm_recovery` counts them."""
     results: dict[str, GoodResult] = {}
     """Results by fingerprint, if `cached_result` may need them."""
+    values: dict[str, Any] = {}
+    """The latest value of each tool with an output schema, for policies. The oldest is first."""
     dead_letters: tuple[DeadLetter, ...] = ()
     denials: dict[str, int] = {}
     """Repeated denials, with the number of iterations in a row."""

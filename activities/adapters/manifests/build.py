@@ -54,4 +54,8 @@ def manifest_spec(manifest: Manifest) -> ToolSpec:
         options=ToolOptions.model_validate({**given, **own, "timeout_s": manifest.timeout_s + ENDING_GRACE_S}),
         main_argument=next(iter([*required, *manifest.arguments]), None),
     )
-    return spec.with_takes_caller(any(map(is_by_caller, secrets)))
+    output = manifest.output
+    is_value = output.strict and output.parser == "json"
+    return spec.with_takes_caller(any(map(is_by_caller, secrets))).with_output_schema(
+        output.json_schema if is_value else None
+    )

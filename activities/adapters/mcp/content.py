@@ -38,6 +38,18 @@ def result_text(result: CallToolResult) -> str:
     return "\n".join(parts) or EMPTY_RESULT
 
 
+def value_text(result: CallToolResult) -> str:
+    """Return the result of a tool with an output schema. Its structured content is the last line, as JSON."""
+    structured: Any = result.structured_content
+    if structured is None:
+        return result_text(result)
+    line, blocks = to_json(structured).decode(), result.content
+    is_all = all(isinstance(each, TextContent) for each in blocks) and _repeats_structured(structured, blocks)
+    if is_all or not blocks:
+        return line
+    return f"{result_text(result.model_copy(update={'structured_content': None}))}\n{line}"
+
+
 def _block_text(block: ContentBlock) -> str:
     match block:
         case TextContent():

@@ -14,7 +14,7 @@ from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.mcp.names import legal_names
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.text.sanitize import sanitized_text, suspected_lines
-from orga.workflows.types.json_text import inner_values
+from orga.workflows.types.json_text import as_object, inner_values
 from orga.workflows.types.text import clean_json, clean_text, clip
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
@@ -178,7 +178,18 @@ def _tool_spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
         digest=digest,
         pinned=pin is not None,
     )
-    return spec.with_takes_caller(bool(settings.by_caller))
+    return spec.with_takes_caller(bool(settings.by_caller)).with_output_schema(_output_schema(listed))
+
+
+def _output_schema(listed: Listed) -> dict[str, Any] | None:
+    """Return the schema of the tool's values. None for one that cannot be used, or for a text in an object."""
+    given = listed.output_schema
+    if given is None or [as_object(each).get("type") for each in inner_values(given.get("properties"))] == ["string"]:
+        return None
+    try:
+        return usable_schema(given)
+    except UnusableTool:
+        return None
 
 
 def _without_secrets(settings: ServerSettings, listed: Listed) -> Listed:

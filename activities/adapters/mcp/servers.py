@@ -9,7 +9,8 @@ from typing import Any
 from mcp_types import CallToolRequestParams
 
 from orga.activities.adapters.mcp.connection import McpConnection
-from orga.activities.adapters.mcp.content import plain_line, result_text
+from orga.activities.adapters.mcp.content import plain_line, result_text, value_text
+from orga.activities.adapters.mcp.definitions import McpOfferedTool
 from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
 from orga.activities.adapters.mcp.mcp_settings import CallerSecrets, ServerSettings
 from orga.activities.adapters.mcp.names import meant_server
@@ -110,7 +111,7 @@ class McpTool:
         self._name = name
         self._digest = digest
         self.spec = ToolSpec(name=self._name, options=self._settings.options(self._name), digest=self._digest)
-        """The definition without its server's answer."""
+        """The definition, without its server's part until the first call."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Carry out one call, if the definition is still the same as the run was offered."""
@@ -135,15 +136,17 @@ class McpTool:
             text = connection.settings.secrets.redact(f"{message or ''} {progress:g}{of}")
             context.heartbeat(plain_line(text, _MAX_NOTE_BYTES))
 
-        own_name = await self._current_own_name(connection)
+        offered = await self._current_definition(connection)
+        self.spec, own_name = offered.spec, offered.own_name
         request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
         result = await connection.call(request, note)
-        text = connection.settings.secrets.redact(result_text(result))
+        has_value = self.spec.output_schema is not None and not result.is_error
+        text = connection.settings.secrets.redact(value_text(result) if has_value else result_text(result))
         if result.is_error:
             raise reported_error(text)
         return text
 
-    async def _current_own_name(self, connection: McpConnection) -> str:
+    async def _current_definition(self, connection: McpConnection) -> McpOfferedTool:
         known = await connection.current()
         offered = known.offered.get(self._name)
         if offered is None:
@@ -152,7 +155,7 @@ class McpTool:
             )
         if self._digest and offered.spec.digest != self._digest:
             raise changed_tool_error(self._name)
-        return offered.own_name
+        return offered
 
 
 START_S = 5.0

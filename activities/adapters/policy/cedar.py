@@ -76,6 +76,7 @@ def _cedar_context(proposal: GateRequest, want: WantedValue, version: str) -> di
     return {
         "arguments": cedar_record(arguments, want.attribute("arguments"), schema, "arguments"),
         "trusted": cedar_record(proposal.trusted_context, want.attribute("trusted"), None, "trusted"),
+        "values": cedar_record(proposal.values, want.attribute("values"), None, "values"),
         "iteration": proposal.iteration,
         "depth": proposal.depth,
         "left": {
@@ -122,7 +123,7 @@ class CedarSet:
     without_liftable: cedarpy.PolicySet
     """The policies without those that a person may lift: forbids with `@approval`."""
     wanted: WantedValue
-    """The arguments and trusted facts that any policy names. No others are passed to Cedar."""
+    """The arguments, trusted facts and values that any policy names. No others are passed to Cedar."""
 
 
 def compile_policies(files: tuple[PolicyFile, ...]) -> CedarSet:

@@ -14,8 +14,8 @@ from orga.workflows.types.json_text import as_object
 Node = dict[str, Any]
 Path = tuple[str, ...]
 
-OPEN_ATTRIBUTES = ("arguments", "trusted")
-"""Attributes of the context whose own attributes depend on the policies."""
+OPEN_ATTRIBUTES = {"arguments": "Arguments", "trusted": "Trusted", "values": "Values"}
+"""Attributes of the context whose own attributes depend on the policies, with their types in the schema."""
 
 
 def expression_path(node: Any) -> Path:
@@ -33,7 +33,7 @@ def expression_path(node: Any) -> Path:
 
 
 def is_open_path(path: Path) -> bool:
-    """Return whether a path leads to arguments of a call or trusted facts of a run."""
+    """Return whether a path leads to arguments of a call, trusted facts of a run, or values of tools."""
     return path[:1] == ("context",) and path[1:2] != () and path[1] in OPEN_ATTRIBUTES
 
 
@@ -81,7 +81,7 @@ _KNOWN_TYPES: dict[Path, str] = {
 
 
 def inferred_types(policy: Node) -> Types:
-    """Return the attributes of arguments and trusted facts that a policy names, with their types."""
+    """Return the attributes of arguments, trusted facts and values that a policy names, with their types."""
     found: Types = {}
     for condition in policy["conditions"]:
         _collect_types(condition["body"], "Bool", found)
@@ -89,7 +89,7 @@ def inferred_types(policy: Node) -> Types:
 
 
 def record_type(types: Mapping[Path, str], root: str) -> str:
-    """Return the Cedar type of `arguments` or `trusted`: a record with optional attributes only."""
+    """Return the Cedar type of one of `OPEN_ATTRIBUTES`: a record with optional attributes only."""
     return _nested_record_type({path[1:]: kind for path, kind in types.items() if path[0] == root and path[1:]})
 
 
@@ -188,8 +188,9 @@ _QUOTED = re.compile(r"`(?:[^`]*[.\"])?(\w+)\"?`")
 
 def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, str]]:
     """Yield each misfit with the schema: a word that locates it, the problem, the remedy."""
-    schema = SCHEMA.replace("type Arguments = {};", f"type Arguments = {record_type(types, 'arguments')};")
-    schema = schema.replace("type Trusted = {};", f"type Trusted = {record_type(types, 'trusted')};")
+    schema = SCHEMA
+    for name, kind in OPEN_ATTRIBUTES.items():
+        schema = schema.replace(f"type {kind} = {{}};", f"type {kind} = {record_type(types, name)};")
     found = cedarpy.validate_policies(policy, _parsed_schema(schema))  # pyright: ignore[reportUnknownMemberType]
     problems = sorted({_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors})
     for problem in problems:

@@ -27,6 +27,8 @@ class WantedValue:
     parts: Mapping[str, "WantedValue"] = field(default_factory=dict[str, "WantedValue"])
     is_whole: bool = False
     """True if a policy uses the whole value. If it is False and there are no parts, policies only test if it exists."""
+    is_decimal: bool = False
+    """True if a policy uses it as a decimal. Without a schema, nothing else shows that 12 is one."""
 
     def attribute(self, name: str) -> "WantedValue":
         return self.parts.get(name, _NOTHING)
@@ -38,13 +40,13 @@ _NOTHING = WantedValue()
 def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
     """Return the parts that these paths name. A path without a type is only tested for existence."""
     below: dict[str, list[tuple[Path, str]]] = {}
-    is_whole = False
+    is_whole = is_decimal = False
     for path, kind in types:
         if path:
             below.setdefault(path[0], []).append((path[1:], kind))
         else:
-            is_whole = is_whole or kind != ""
-    return WantedValue({name: wanted_value(rests) for name, rests in below.items()}, is_whole)
+            is_whole, is_decimal = is_whole or kind != "", is_decimal or kind == "decimal"
+    return WantedValue({name: wanted_value(rests) for name, rests in below.items()}, is_whole, is_decimal)
 
 
 def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, path: str) -> dict[str, Any]:
@@ -71,7 +73,7 @@ def _wanted_part(value: Any, want: WantedValue, schema: Any, path: str) -> Any:
         return True
     if not want.is_whole and isinstance(value, dict):
         return cedar_record(cast("dict[str, Any]", value), want, schema, path)
-    return cedar_value(value, schema, path)
+    return cedar_value(value, schema or ({"type": "number"} if want.is_decimal else None), path)
 
 
 def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int = 0) -> Any:

@@ -52,6 +52,7 @@ def opa_input(proposal: GateRequest) -> dict[str, Any]:
         ]
         or None,
         "trusted": proposal.trusted_context,
+        "values": proposal.values,
         "tenant": proposal.tenant,
         "iteration": proposal.iteration,
         "depth": proposal.depth,

@@ -54,6 +54,7 @@ class ActivityTool:
         effect: Effect = "irreversible",
         heartbeat_timeout_s: float | None = None,
         pass_context: bool = False,
+        output_schema: Mapping[str, Any] | None = None,
     ) -> None:
         """Describe the tool.
 
@@ -68,9 +69,11 @@ class ActivityTool:
                 heartbeats, by which an abort reaches it, too. None: only the time limit counts.
             pass_context: Give the activity a second argument, an object with `idempotency_key`, `workflow_id`,
                 `call_id`, `agent`, and, if there are such, `tenant`, `trusted_context` and `approver`.
+            output_schema: JSON Schema (2020-12) of the value that the activity returns. None: any JSON.
         """
         spec = ToolSpec(name=name, description=description, parameters=dict(parameters), effect=effect)
-        self.spec = spec.with_takes_caller(pass_context)
+        schema = None if output_schema is None else dict(output_schema)
+        self.spec = spec.with_takes_caller(pass_context).with_output_schema(schema)
         self.activity = activity or name
         self.task_queue = task_queue
         self._heartbeat_timeout_s = heartbeat_timeout_s

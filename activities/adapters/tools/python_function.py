@@ -12,7 +12,8 @@ from enum import Enum
 from functools import cached_property, partial
 from math import isfinite, isnan
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from docstring_parser import Docstring, DocstringStyle, ParseError, parse
 from pydantic import (
@@ -26,7 +27,9 @@ from pydantic import (
 )
 from pydantic_core import ArgsKwargs, to_json, to_jsonable_python
 from temporalio import activity
+from typing_extensions import is_typeddict
 
+from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.adapters.tools.call_threads import OwnThreads
 from orga.activities.adapters.tools.function_process import FunctionProcess
 from orga.activities.adapters.tools.import_path import import_function, import_path_of
@@ -396,7 +399,8 @@ class PythonFunction:
             options=_tool_options(marks, place),
             main_argument=next(iter(self._parameters.schema["properties"]), None),
         )
-        self.spec = spec.with_takes_caller(self._parameters.has_context)
+        schema = _output_schema(function, marks.output_schema)
+        self.spec = spec.with_takes_caller(self._parameters.has_context).with_output_schema(schema)
 
     def with_isolation(self, isolation: Isolation) -> "PythonFunction":
         """Return a tool of the same function. Raise ValueError if a process cannot import the function."""
@@ -443,6 +447,39 @@ class PythonFunction:
                 return await awaited_output(name, await threads.run(partial(self._call_function, arguments, context)))
 
         return run
+
+
+def _output_schema(function: Callable[..., Any], declared: Any) -> dict[str, Any] | None:
+    """Return the schema of the values that a function returns, or None if it returns any JSON.
+
+    Raises:
+        ValueError: The declared schema or type cannot be used.
+    """
+    if isinstance(declared, Mapping):
+        schema = dict(cast("Mapping[str, Any]", declared))
+        if problem := schema_problem(schema):
+            raise ValueError(f"output_schema: {problem}")
+        return schema
+    returned = _type_hints(function).get("return") if declared is None else declared
+    if declared is None and not _has_fields(returned):
+        return None
+    try:
+        return without_titles(TypeAdapter[Any](cast("Any", returned)).json_schema(mode="serialization"))
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        if declared is None:
+            return None
+        raise ValueError(f"output_schema: the type has no JSON Schema: {_first_sentence(error)}") from error
+
+
+_CONTAINERS = (list, tuple, dict, Sequence, Mapping, Union, UnionType, Annotated)
+
+
+def _has_fields(annotation: Any) -> bool:
+    """Return whether it is a model, a dataclass or a TypedDict, or a list or a choice of such."""
+    if (origin := get_origin(annotation)) in _CONTAINERS:
+        return any(map(_has_fields, get_args(annotation)))
+    kind: Any = origin or annotation
+    return inspect.isclass(kind) and (issubclass(kind, BaseModel) or is_dataclass(kind) or is_typeddict(kind))
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -4,6 +4,8 @@ from functools import singledispatch
 from itertools import chain, repeat
 from typing import cast
 
+from pydantic_core import to_json
+
 from orga.client.cli.shown.decisions import held_call_text
 from orga.client.cli.shown.text import StyledLine, Tone, count_text, on_one_line
 from orga.client.journal import event_types as on
@@ -409,6 +411,7 @@ def _refusal_line(name: str, verdict: on.RecordedVerdict) -> StyledLine:
 def _outcome_line(call: on.RecordedCall, names: dict[str, str], took_s: float) -> StyledLine:
     name = names.get(call.call_id) or on_one_line(call.tool or call.call_id)
     if call.outcome == "ok":
-        return StyledLine(f"✓ {name} ({took_s:.2f} s)", "good")
+        value = "" if call.value is None else f" → {on_one_line(to_json(call.value).decode())}"
+        return StyledLine(f"✓ {name}{value} ({took_s:.2f} s)", "good")
     became, error = on_one_line(call.outcome), on_one_line(call.error)
     return StyledLine(f"✗ {name}: {became}{', ' if error else ''}{error} ({took_s:.2f} s)", "bad")

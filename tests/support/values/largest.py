@@ -196,6 +196,10 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
         for _ in range(4):
             state = breakers.with_failure(state, tool, at(index), "K" * 40)
         state = recovery.with_model_retry_failure(state, tool.name)
+        text = to_json({"text": filled(letter, 3_000)}).decode()
+        state = recovery.with_succeeded_call(
+            state, tool.with_output_schema({}), ToolCall(call_id="v", name=tool.name), text, T0
+        )
     for name in setup.decisions:
         fields = {f"field_{number}": "2" + "w" * 98 for number in range(10)}
         arguments = {"decision": name, "fields": fields, "rationale": letter * 1_000}

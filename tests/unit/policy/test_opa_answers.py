@@ -191,8 +191,8 @@ async def test_the_request_contains_all_facts_that_a_rule_may_use() -> None:
         a_tool_proposal(
             "write_file", effect="irreversible", tags=("files",), verified=True, arguments={"path": "a"},
             iteration=3, depth=1, tenant="acme", trusted_context={"role": "boss"}, taint=("fetch_url",),
-            left={"tokens": 5.0}, purpose="fallback", approved_by="alice", approved_version="v1",
-            parameters={"type": "object"},
+            values={"get_order": {"total": 12}}, left={"tokens": 5.0}, purpose="fallback", approved_by="alice",
+            approved_version="v1", parameters={"type": "object"},
         )
     )  # fmt: skip
     (request,) = server.asked
@@ -214,6 +214,7 @@ async def test_the_request_contains_all_facts_that_a_rule_may_use() -> None:
         "answer": None,
         "plan": None,
         "trusted": {"role": "boss"},
+        "values": {"get_order": {"total": 12}},
         "tenant": "acme",
         "iteration": 3,
         "depth": 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.goals.plans import available_agents, available_skills, parsed_plan
+from orga.workflows.decisions.goals.plans import available_agents, available_skills, parsed_plan, valued_skills
 from orga.workflows.decisions.goals.progress import stuck_reason
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, GoalState, PlanStep
@@ -31,9 +31,10 @@ def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
     """Replace all open steps, except those of a person. Raise UnusableReply with all problems of the new steps."""
     rest = without_plan(state)
     most = state.goal_config.max_plan_steps
-    steps = parsed_plan(listed, available_skills(setup), most, rest.pursuit.steps, available_agents(setup))
+    before, skills = rest.pursuit.steps, available_skills(setup)
+    steps = parsed_plan(listed, skills, most, before, agents=available_agents(setup), valued=valued_skills(setup))
     longest = max(state.pursuit.longest, len(steps) + len(rest.pursuit.open_steps))
-    return rest.with_pursuit(steps=(*rest.pursuit.steps, *steps), longest=longest)
+    return rest.with_pursuit(steps=(*before, *steps), longest=longest)
 
 
 def with_unusable_reply(state: GoalState, problem: str) -> GoalState:

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from orga.workflows.decisions.goals.replies import UnusableReply, bounded_line
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, GoalState, PlanStep
-from orga.workflows.types.goals.requests import step_arguments, step_skill
+from orga.workflows.types.goals.requests import referred_steps, step_arguments, step_skill
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clean_json
@@ -33,6 +33,11 @@ def available_skills(setup: Setup) -> dict[str, str]:
     return tools | {each.agent: each.description or "an agent" for each in setup.delegates if each.agent not in tools}
 
 
+def valued_skills(setup: Setup) -> frozenset[str]:
+    """Return the skills that return values."""
+    return frozenset(tool.name for tool in setup.tools if tool.value_schema is not None)
+
+
 def available_agents(setup: Setup) -> frozenset[str]:
     return frozenset(skill for skill in available_skills(setup) if setup.tool(skill) is None)
 
@@ -51,7 +56,9 @@ def parsed_plan(
     skills: Mapping[str, str],
     most: int,
     before: Sequence[PlanStep] = (),
+    *,
     agents: frozenset[str] = frozenset(),
+    valued: frozenset[str] = frozenset(),
 ) -> tuple[PlanStep, ...]:
     """Return the steps of a plan. They replace all open steps.
 
@@ -61,6 +68,7 @@ def parsed_plan(
         most: The number of steps that may be open.
         before: Finished steps. New ones may depend on them, and have other ids.
         agents: The skills that are agents.
+        valued: The skills that return values, which arguments of other steps may refer to.
 
     Raises:
         UnusableReply: Lists each problem with its step.
@@ -74,7 +82,8 @@ def parsed_plan(
     steps = [_parsed_step(each, number, skills, agents, problems) for number, each in enumerate(given, start=1)]
     over = {step.id: step for step in before}
     steps = [_with_resolved_needs(step, {*over, *(each.id for each in steps)}) for step in steps]
-    problems += _graph_problems(steps, over)
+    steps, wrong = _with_references(steps, valued)
+    problems += [*wrong, *_graph_problems(steps, over)]
     if problems:
         left = len(problems) - MAX_SHOWN_PROBLEMS
         raise UnusableReply("; ".join(problems[:MAX_SHOWN_PROBLEMS]) + (f"; and {left} more" if left > 0 else ""))
@@ -135,6 +144,22 @@ def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
         else:
             needs.append(f"s{need}" if need not in known and f"s{need}" in known and need.isdecimal() else need)
     return step.with_fields(depends_on=tuple(dict.fromkeys(needs))) if tuple(needs) != step.depends_on else step
+
+
+def _with_references(steps: Sequence[PlanStep], valued: frozenset[str]) -> tuple[list[PlanStep], list[str]]:
+    """Return the steps, which also depend on those whose values they refer to, and the problems of references."""
+    have_values = {step.id for step in steps if step.skill in valued}
+    found, problems = list[PlanStep](), list[str]()
+    for step in steps:
+        named = tuple(dict.fromkeys(referred_steps(step.arguments)))
+        problems += [
+            f"{step.id}: arguments: {each!r} is no step of this plan whose skill returns a value"
+            for each in named
+            if each not in have_values
+        ]
+        needs = tuple(dict.fromkeys((*step.depends_on, *named)))
+        found.append(step if needs == step.depends_on else step.with_fields(depends_on=needs))
+    return found, problems
 
 
 def _graph_problems(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[str]:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.plans import available_skills
+from orga.workflows.decisions.goals.plans import available_skills, valued_skills
 from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
+from orga.workflows.decisions.goals.references import value_outline
 from orga.workflows.decisions.goals.templates import TemplateProblem, render_template
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Pursuit
 from orga.workflows.types.goals.requests import PROMPT_OF, PromptName
@@ -105,6 +106,10 @@ _STEPS = (
     '{"id": "s1", "goal": "what it is for", "skill": "a skill", "arguments": {…} or null, "depends_on": ["s0"]}; '
     "arguments are null if they depend on results of other steps. Independent steps run in parallel"
 )
+_REFERENCES = (
+    '. In arguments, {"$step": "s0", "path": ["field", 0]} stands for that part of the value that step s0 of this plan '
+    "returns"
+)
 _MEMORY = '"memory": "all that you want to keep in mind; leave it out if nothing changes"'
 _LINE_CHARS = 300
 _BUILT_ON_CHARS = 6_000
@@ -116,11 +121,21 @@ def plan_prompt(state: GoalState, setup: Setup) -> str:
     return _goal_prompt(
         state,
         "goal_plan",
-        skills=_lines(f"- {name}: {one_line(what, _LINE_CHARS)}" for name, what in available_skills(setup).items()),
-        answer_form=f'{{"steps": [at most {state.goal_config.max_plan_steps} of {_STEPS}], {_MEMORY}}}',
+        skills=_lines(_skill_text(setup, name, what) for name, what in available_skills(setup).items()),
+        answer_form=f'{{"steps": [at most {state.goal_config.max_plan_steps} of {_steps_form(setup)}], {_MEMORY}}}',
         steps=_ended_steps_text(state.pursuit),
         memory=state.pursuit.memory,
     )
+
+
+def _steps_form(setup: Setup) -> str:
+    return _STEPS + (_REFERENCES if valued_skills(setup) else "")
+
+
+def _skill_text(setup: Setup, name: str, what: str) -> str:
+    spec = setup.tool(name)
+    value = value_outline(spec.value_schema, _LINE_CHARS) if spec else ""
+    return f"- {name}: {one_line(what, _LINE_CHARS)}{f' Returns {value}' if value else ''}"
 
 
 def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: bool) -> str:
@@ -164,7 +179,8 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
         memory=pursuit.memory,
         skills=", ".join(available_skills(setup)),
         answer_form='{"action": "continue|adjust|ask_user|done|stuck", "confidence": 0-1, "reason": "one line", '
-        f'"question": "for ask_user", "steps": [for adjust: all steps still to be done, each {_STEPS}], {_MEMORY}}}. '
+        '"question": "for ask_user", "steps": [for adjust: all steps still to be done, each '
+        f"{_steps_form(setup)}], {_MEMORY}}}. "
         f"done counts from a confidence of {state.goal_config.done_confidence:g} on; new steps have new ids",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.goals.change import (
@@ -26,6 +27,7 @@ from orga.workflows.decisions.goals.progress import (
     round_signature,
 )
 from orga.workflows.decisions.goals.prompts import person_answer_text
+from orga.workflows.decisions.goals.references import with_values
 from orga.workflows.decisions.goals.replies import (
     GoalDecision,
     UnusableReply,
@@ -140,9 +142,12 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
             )
         )
     done = [step for step in found if step.state == "done"]
+    values = {step.id: _step_value(state, outcome) for step, outcome in zip(found, outcomes, strict=True)}
+    finished = {step.id: values[step.id] for step in done}
+    open_steps = [with_values(step, finished) for step in pursuit.open_steps if step.id not in values]
     state = state.with_pursuit(
         rounds=pursuit.rounds + 1,
-        steps=pursuit.with_steps(found).steps,
+        steps=pursuit.with_steps([*found, *open_steps]).steps,
         errors=0 if done else pursuit.errors + 1,
         unusable=0,
         recent=(*pursuit.recent, round_signature([outcome.call for outcome in outcomes]))[-MAX_REPEATED_ROUNDS:],
@@ -154,6 +159,14 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
             "StepExecuted", step=step.id, skill=step.skill, place=step.place, status=outcome.status, **error
         )
     return state
+
+
+def _step_value(state: GoalState, outcome: Outcome) -> Any:
+    """Return the value of a step's result, or None. A result from elsewhere, such as a fallback, has none."""
+    spec = state.setup.tool(outcome.call.name) if state.setup else None
+    head, tail = outcome.own_text_lengths
+    is_own = spec is not None and outcome.status == "ok" and not outcome.by
+    return spec.value_in(outcome.text[head : len(outcome.text) - tail]) if spec and is_own else None
 
 
 def steps_to_evaluate(pursuit: Pursuit) -> tuple[PlanStep, ...]:

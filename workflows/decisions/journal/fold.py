@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from pydantic_core import to_json
+
 from orga.workflows.decisions.begin import carried_state_in_input
 from orga.workflows.decisions.compaction import compaction_data
 from orga.workflows.decisions.hydration import HYDRATION_EVENT, with_reference_counts
@@ -38,6 +40,10 @@ from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, Verdicts, gate_subject
 from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
+from orga.workflows.types.tool_calls.tools import ToolOutput
+
+MAX_VALUE_BYTES = 1_000
+"""Bytes of JSON of a call's value in an entry. A longer one is only in the result."""
 
 PAUSE_SIGNALS = frozenset({"pause", "resume"})
 """Signals that pause or resume the run."""
@@ -234,8 +240,14 @@ class JournalFold:
         outcome = "ok" if happening.kind == "finished" else happening.kind
         reported = knowledge_events(happening) if happening.name in KNOWLEDGE_TOOLS else []
         begun = self._dispatch_calls(is_begun=True) if self._run.is_dispatch_start(happening.key) else []
-        self._run.record_end(happening.key, outcome, happening.text)
+        self._run.record_end(happening.key, outcome, happening.text, self._shown_value(happening))
         return [*begun, *self._on_retried(happening, outcome), *reported, *self._collect_if_complete()]
+
+    def _shown_value(self, happening: Happening) -> Any:
+        """Return the value of a call, unless it is too large for an entry."""
+        spec = self._setup.tool(happening.name) if self._setup and happening.kind == "finished" else None
+        value = spec and spec.value_in(ToolOutput.model_validate(happening.value).content)
+        return value if len(to_json(value)) <= MAX_VALUE_BYTES else None
 
     def _on_retried(self, happening: Happening, outcome: str) -> EventList:
         """Add an entry for retries, if they are the whole recovery. The run itself notes any other recovery."""

@@ -140,7 +140,7 @@ class JournalIteration:
         tools = [self._call_data_at(index) for index in verdicts.passed_indexes] if verdicts and is_begun else []
         return {"tool_count": len(tools), "tools": tools}
 
-    def record_end(self, key: str, outcome: str, error: str) -> None:
+    def record_end(self, key: str, outcome: str, error: str, value: Any = None) -> None:
         """Record the outcome of a call. Attempts of a recovery have keys of their own and are not calls.
 
         A deferred call whose work was started goes on.
@@ -155,6 +155,7 @@ class JournalIteration:
                 **self._call_data_at(index),
                 "outcome": outcome,
                 **({"error": error} if error else {}),
+                **({"value": value} if value is not None else {}),
             }
 
     @property

@@ -152,8 +152,26 @@ def max_attempts(spec: ToolSpec, config: LoopConfig) -> int:
     return spec.options.max_attempts or tool_recovery(spec, config).max_attempts
 
 
+MAX_VALUES_BYTES = 20_000
+"""Bytes of JSON of all values that policies see. A value that is larger is not kept."""
+
+
+def _with_latest_value(state: AgentState, spec: ToolSpec, text: str) -> AgentState:
+    """Keep the latest value of a tool with an output schema, and as many others as fit, the newest first."""
+    if spec.value_schema is None:
+        return state
+    others = [(name, value) for name, value in reversed(state.values.items()) if name != spec.name]
+    value, found, size = spec.value_in(text), list[tuple[str, Any]](), 0
+    for name, each in [*([] if value is None else [(spec.name, value)]), *others]:
+        size += len(to_json({name: each}))
+        if size <= MAX_VALUES_BYTES:
+            found.append((name, each))
+    return state.with_failures(values=dict(reversed(found)))
+
+
 def with_succeeded_call(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
-    """Record a call that succeeded, if the tool's recovery needs it."""
+    """Record a call that succeeded, if policies or the tool's recovery need it."""
+    state = _with_latest_value(state, spec, text)
     if tool_recovery(spec, state.config).strategy == "cached_result":
         return state.with_failures(results=_kept_results_with(state, call, GoodResult(at=now, text=text)))
     if spec.name in state.failures:

@@ -1,12 +1,12 @@
 """The model calls of a goal: their prompt templates, additional input, and how to read their replies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, cast, get_args
 
 from pydantic_core import to_json
 
 from orga.workflows.types.context import ReasonRequest, short_digest, text_digest
-from orga.workflows.types.json_text import find_json_object, parsed_answer_json
+from orga.workflows.types.json_text import as_object, find_json_object, inner_values, parsed_answer_json
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.record import Record, replace_differing_fields
@@ -122,6 +122,19 @@ def step_arguments(step: Mapping[str, Any]) -> object:
         if isinstance(given, dict):
             return cast("dict[str, Any]", given)
     return _parsed_text(step.get(_ARGUMENT_KEYS[0]))
+
+
+REFERENCE_KEY = "$step"
+"""The key of a reference in a step's arguments to the value of another step: `{"$step": "s1", "path": ["id"]}`."""
+
+
+def referred_steps(arguments: object) -> Iterator[str]:
+    """Yield the ids of the steps that arguments refer to."""
+    if (step := as_object(arguments).get(REFERENCE_KEY)) is not None:
+        yield str(step)
+    else:
+        for each in inner_values(arguments):
+            yield from referred_steps(each)
 
 
 def _parsed_text(given: object) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -100,6 +100,8 @@ class GateRequest(Record):
     """Delegations that lead to this run."""
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the conversation."""
+    values: dict[str, Any] = {}
+    """The latest value of each tool with an output schema."""
     left: dict[str, float] = {}
     """The rest of each limited budget: `iterations`, `tokens`, `cost_usd`, `time_s`, ..."""
     approved_by: str = ""
@@ -126,6 +128,9 @@ class GateRequest(Record):
 
     def with_plan(self, plan: tuple[ProposedStep, ...], specs: tuple[ToolSpec, ...]) -> Self:
         return replace_fields(self, {"plan": plan, "specs": specs})
+
+    def with_values(self, values: dict[str, Any]) -> Self:
+        return replace_differing_fields(self, {"values": values})
 
     def without_schema(self) -> Self:
         return replace_fields(self, {"output_schema": None})

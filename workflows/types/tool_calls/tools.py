@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_serializer, model_validator
 from pydantic_core import to_json
 
-from orga.workflows.types.json_text import as_object
+from orga.workflows.types.json_text import as_object, parsed_last_line
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.questions import Completion
 from orga.workflows.types.record import CheckedInput, Record, replace_differing_fields, replace_fields
@@ -103,6 +103,8 @@ class ToolSpec(Record):
     """Set if its results come later."""
     takes_caller: bool = False
     """True if each call gets its `Caller`. False saves the bytes in history."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema of the value that a call returns. The last line of its text is this value as JSON."""
 
     def with_effect(self, effect: Effect) -> Self:
         return replace_fields(self, {"effect": effect})
@@ -112,6 +114,18 @@ class ToolSpec(Record):
 
     def with_takes_caller(self, takes: bool) -> Self:
         return replace_differing_fields(self, {"takes_caller": takes})
+
+    def with_output_schema(self, schema: dict[str, Any] | None) -> Self:
+        return replace_differing_fields(self, {"output_schema": schema})
+
+    @property
+    def value_schema(self) -> dict[str, Any] | None:
+        """The schema of the values that it returns, now or later. None: only texts."""
+        return self.output_schema if self.deferred is None else self.deferred.output_schema
+
+    def value_in(self, text: str) -> Any:
+        """Return the value in the text of a successful call. None: it has none, or was cut."""
+        return parsed_last_line(text) if self.value_schema is not None else None
 
     @property
     def max_result_bytes(self) -> int:
