@@ -44,6 +44,11 @@ class Home:
         return self.folder / "engines.json"
 
     @property
+    def lessons(self) -> Path:
+        """What models have refused, for all workers (`orga.activities.adapters.models.lessons`). It may be deleted."""
+        return self.folder / "lessons.json"
+
+    @property
     def blocked_loops(self) -> Path:
         """Blocked event loops of workers (`orga.client.workers.registered`)."""
         return self.folder / "holds.json"

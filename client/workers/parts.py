@@ -40,6 +40,7 @@ from orga.client.config.policy_settings import policy_settings
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
+from orga.client.server.home import server_home
 from orga.client.workers.deployment import build_id
 from orga.client.workers.in_code import NO_OWN_PARTS, OwnParts
 from orga.client.workers.knowledge_store import configured_store
@@ -279,7 +280,14 @@ def configured_parts(
 
 def _registry(config: OrgaConfig, env: Mapping[str, str], own: OwnParts) -> ModelRegistry:
     models = config.models
-    return ModelRegistry(env, models.base_urls, prices=models.prices, endpoints=models.endpoints, in_code=own.models)
+    return ModelRegistry(
+        env,
+        models.base_urls,
+        prices=models.prices,
+        endpoints=models.endpoints,
+        in_code=own.models,
+        lessons=server_home().lessons,
+    )
 
 
 def secret_names(config: OrgaConfig) -> set[str]:

@@ -13,6 +13,7 @@ from math import ceil
 from orga.activities.adapters import http
 from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, request_bytes
 from orga.activities.adapters.models.http import ProviderEndpoint
+from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.streaming import WINDOW_TIMEOUT_S, LastingValues, StreamingProvider
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelRequest
@@ -68,8 +69,9 @@ class OllamaProvider(StreamingProvider):
         transport: http.AsyncBaseTransport | None = None,
         *,
         other: Wire | None = None,
+        lessons: LessonFile | None = None,
     ) -> None:
-        super().__init__(endpoint, wire, transport, other=other)
+        super().__init__(endpoint, wire, transport, other=other, lessons=lessons)
         self._native = f"{endpoint.base_url.partition('?')[0].removesuffix('/v1')}/api"
         self._provider = endpoint.provider
         self._contexts = LastingValues[str, OllamaContext]()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import cast
 
 from orga.activities.adapters import http
@@ -10,6 +11,7 @@ from orga.activities.adapters.models.dialect import Dialect, dialect_at
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.adapters.models.extra_providers import LibraryProvider, LibraryWire
 from orga.activities.adapters.models.http import ProviderEndpoint
+from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.model_settings import (
     EMBEDDED_MODEL,
     ModelNotConfigured,
@@ -51,6 +53,7 @@ class ModelRegistry:
         prices: Mapping[str, ModelPrice] | None = None,
         in_code: Mapping[str, ModelProvider] | None = None,
         endpoints: Mapping[str, EndpointSettings] | None = None,
+        lessons: Path | None = None,
     ) -> None:
         """Keep the environment and the config.
 
@@ -59,6 +62,7 @@ class ModelRegistry:
             prices: Prices by `provider:model`. They win over those of endpoints.
             in_code: The application's own models, by the name after `code:`.
             endpoints: Settings by provider, and endpoints of the configuration's own.
+            lessons: The file with what models have refused. None: only this process remembers.
         """
         self._env = env
         self._base_urls = base_urls or {}
@@ -66,6 +70,7 @@ class ModelRegistry:
         self._prices = prices or {}
         self._in_code = in_code or {}
         self._endpoints = endpoints or {}
+        self._lessons = LessonFile(lessons) if lessons else None
         self._remote: dict[str, StreamingProvider] = {}
         self._embedded: dict[str, ModelProvider] = {}
 
@@ -147,7 +152,7 @@ class ModelRegistry:
             self._remote[provider] = (
                 LibraryProvider(place, self._env)
                 if is_extra
-                else _streaming_provider(place, _wires(place), self._transport)
+                else _streaming_provider(place, _wires(place), self._transport, self._lessons)
             )
         return self._remote[provider]
 
@@ -217,11 +222,14 @@ def provider_dialect(provider: Provider, model: str, base_url: str, settings: En
 
 
 def _streaming_provider(
-    place: ProviderEndpoint, wires: tuple[Wire, Wire | None], transport: http.AsyncBaseTransport | None
+    place: ProviderEndpoint,
+    wires: tuple[Wire, Wire | None],
+    transport: http.AsyncBaseTransport | None,
+    lessons: LessonFile | None,
 ) -> StreamingProvider:
     try:
         kind = OllamaProvider if place.kind == "ollama" else StreamingProvider
-        return kind(place, wires[0], transport, other=wires[1])
+        return kind(place, wires[0], transport, other=wires[1], lessons=lessons)
     except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
         cause = redacted_text(str(error))
         raise ModelNotConfigured(f"{place.provider} can't be reached through the proxy that is set: {cause}") from error

@@ -18,6 +18,7 @@ from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, dialec
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
+from orga.activities.adapters.models.lessons import LESSON_S, LessonFile, lesson_key
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
 from orga.activities.adapters.models.text_calls import (
     request_in_text,
@@ -175,9 +176,6 @@ class LastingValues(Generic[K, V]):
         self._values[key] = value, time.monotonic() + seconds
 
 
-LESSON_S = 6 * 3_600.0
-"""Seconds for which a lesson counts. A server may be updated, and then accept what it has refused."""
-
 WINDOW_S = 30.0
 """Seconds for which a stated context window counts. A server may load a model with another one."""
 
@@ -208,17 +206,20 @@ class StreamingProvider:
         transport: http.AsyncBaseTransport | None = None,
         *,
         other: Wire | None = None,
+        lessons: LessonFile | None = None,
     ) -> None:
         """Keep the endpoint.
 
         Args:
             other: The protocol to change to if the endpoint points to it, or lacks the first one.
+            lessons: The lessons of all workers of a state folder.
         """
         self._usual = wire
         self._others = {} if other is None else {wire.path: other, other.path: wire}
         self._settings = endpoint.settings
         self._http = ProviderHttp(endpoint, transport)
         self._models_url = endpoint.url("/models")
+        self._endpoint_url, self._lessons = endpoint.url, lessons
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
         """Paths of the protocols that have returned a reply."""
@@ -287,8 +288,7 @@ class StreamingProvider:
         the request is repeated without it, and that is remembered. A refusal generates nothing, so nothing is paid
         twice.
         """
-        key = (wire.path, request.model)
-        known = dialect = self._dialects.get(key) or dialect_at(wire.dialect(request.model), self._settings)
+        known = dialect = self._known_dialect(wire, request.model)
         fitting = self._thinking.without_refused(request)
         lessons = 0
         while True:
@@ -306,18 +306,33 @@ class StreamingProvider:
                     lesson = lesson or tools.lesson(error)
                 if lesson is None or lessons > MAX_LESSONS + 2 * len(asked.tools):
                     if error.kind in {"InvalidRequest", "ContextOverflow"}:  # the lessons of this call have not helped
-                        self._dialects.keep(key, known, LESSON_S)
+                        self._keep_dialect(wire, request.model, known)
                     raise
                 is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
                 if not lesson.thinking:
                     self._thinking.note_refused(fitting)
                 dialect = lesson
                 # thinking that only this conversation has wrong is no part of a lesson
-                self._dialects.keep(key, lesson if is_for_good else replace(lesson, thinking=True), LESSON_S)
+                lasting = lesson if is_for_good else replace(lesson, thinking=True)
+                self._keep_dialect(wire, request.model, lasting)
             else:
                 if dialect.thinking:
                     self._thinking.note_accepted(fitting)
                 return reply if request.output_schema is None else with_answer_text(reply, request.output_schema)
+
+    def _known_dialect(self, wire: Wire, model: str) -> Dialect:
+        """Return what this process has learned about the model, else any worker of its state folder, else nobody."""
+        if (own := self._dialects.get((wire.path, model))) is not None:
+            return own
+        usual = dialect_at(wire.dialect(model), self._settings)
+        shared = self._lessons and self._lessons.get(lesson_key(self._endpoint_url(wire.path), model, usual))
+        return shared or usual
+
+    def _keep_dialect(self, wire: Wire, model: str, dialect: Dialect) -> None:
+        self._dialects.keep((wire.path, model), dialect, LESSON_S)
+        if self._lessons is not None:
+            usual = dialect_at(wire.dialect(model), self._settings)
+            self._lessons.keep(lesson_key(self._endpoint_url(wire.path), model, usual), dialect)
 
     async def _reply_with_calls(
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
