@@ -180,7 +180,7 @@ async def test_definitions_that_are_too_large_together_are_refused() -> None:
     known = ConfiguredAgents(
         {"default": AgentConfig(tools=("t*",))}, own, "offline:x", lambda model: None, a_setup(), source=source
     )
-    with pytest.raises(InvalidInput, match=r"16 tools have 64.* bytes together"):
+    with pytest.raises(InvalidInput, match=r"16 tools have 65.* bytes together"):
         await known.setup(PrepareRequest())
 
 
