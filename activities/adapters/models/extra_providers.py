@@ -11,10 +11,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, trace_headers
 from orga.activities.adapters.models.model_settings import ModelNotConfigured
 from orga.activities.adapters.models.pricing import cost_usd
@@ -125,7 +127,11 @@ class LibraryProvider(StreamingProvider):
 
     async def check_reachable(self) -> None:
         """Check that the server answers. It costs nothing, and does not show if the credentials are accepted."""
-        await self._http.check_reachable("/")
+        try:
+            await self._http.check_reachable("/")
+        except Refusal as error:
+            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
 
     async def close(self) -> None:
         await super().close()

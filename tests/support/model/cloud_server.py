@@ -61,10 +61,10 @@ class CloudServer:
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        if headers.get("content-type", "").startswith("application/json"):
+        if first.startswith("GET") or headers.get("content-type", "").startswith("application/json"):
             self.paths.append(first.split(" ")[1])
             self.headers.append(headers)
-            self.bodies.append(json.loads(body))
+            self.bodies.append(json.loads(body or b"{}"))
             answer = self.answers.pop(0)
         else:  # Google's server of tokens
             token = {"access_token": "fresh", "expires_in": 3600, "token_type": "Bearer"}

@@ -700,6 +700,16 @@ async def test_an_unreachable_server_is_a_failure_to_repeat(provider: str) -> No
     assert (raised.value.kind, raised.value.retryable) == ("ConnectionFailed", True)
 
 
+@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize(("status", "reason"), [(404, ""), (403, ""), (503, "answered 503")])
+async def test_a_check_shows_if_the_server_answers(provider: str, status: int, reason: str) -> None:
+    served, registry = SHARED[0]
+    served.begin([Scripted(status=status)])
+    found = await registry.unreachable_reason(f"{provider}:{MODELS[provider]}")
+    assert reason in found
+    assert bool(found) == bool(reason)
+
+
 async def test_a_reply_that_never_ends_is_cut() -> None:
     big = [gemini_chunk({"text": "x" * 200_000}) for _ in range(8)]
     reply, _, _ = await replied("gemini", gemini(*big, gemini_chunk(finish="STOP")))
