@@ -22,6 +22,7 @@ from orga.activities.adapters.models.model_settings import ModelNotConfigured
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reply import ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.adapters.models.thinking import ThinkingForm
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from orga.activities.adapters.models.pydantic_ai_models import Library
 
 BEDROCK = "bedrock"
+
+_FORMS: tuple[ThinkingForm, ...] = ("effort", "tokens")
 
 _MIN_THINKING_TOKENS = 1_024
 """The fewest that Claude accepts."""
@@ -62,12 +65,18 @@ class LibraryWire(Wire):
 
     def dialect(self, model: str) -> Dialect:
         profile, is_bedrock = self.profiles.get(model, {}), self.provider == BEDROCK
-        takes_tokens = not is_bedrock or "anthropic" in model
+        if is_bedrock:
+            takes_effort = "anthropic" not in model or bool(profile.get("bedrock_supports_adaptive_thinking", True))
+            takes_tokens = "anthropic" in model
+        else:
+            takes_effort, takes_tokens = bool(profile.get("google_supports_thinking_level", True)), True
+        # the library has a fixed number of tokens for each effort, which may leave no room for the answer
+        taken = {"effort": takes_effort, "tokens": takes_tokens}
         return Dialect(
             response_format=bool(profile.get("supports_json_schema_output")),
             sure_schema=is_bedrock or bool(profile.get("google_supports_tool_combination")),
             strict_schema=is_bedrock,
-            thinking_forms=("effort", "tokens") if takes_tokens else ("effort",),
+            thinking_forms=tuple(form for form in _FORMS if taken[form]),
             thinking_levels=("none", "low", "medium", "high", "max"),
         )
 
@@ -86,14 +95,14 @@ class LibraryWire(Wire):
         sent = dialect.sent_thinking(request)
         if sent.form is None:
             return {}
+        tokens = max(sent.tokens or 0, _MIN_THINKING_TOKENS) if self.provider == BEDROCK else sent.tokens or 0
+        if sent.is_off or tokens >= dialect.output_tokens(request):
+            return {"thinking": False}
         if sent.effort is not None:
-            return {"thinking": False if sent.is_off else sent.effort}
+            return {"thinking": sent.effort}
         if self.provider != BEDROCK:
-            return {"google_thinking_config": {"thinking_budget": sent.tokens, "include_thoughts": not sent.is_off}}
-        tokens = max(sent.tokens or 0, _MIN_THINKING_TOKENS)
-        is_off = sent.is_off or tokens >= dialect.output_tokens(request)
-        budget = {"type": "disabled"} if is_off else {"type": "enabled", "budget_tokens": tokens}
-        return {_BEDROCK_FIELDS: {"thinking": budget}}
+            return {"google_thinking_config": {"thinking_budget": tokens, "include_thoughts": True}}
+        return {_BEDROCK_FIELDS: {"thinking": {"type": "enabled", "budget_tokens": tokens}}}
 
 
 class LibraryProvider(StreamingProvider):

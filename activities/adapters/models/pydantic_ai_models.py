@@ -121,6 +121,11 @@ class Library:
                     if assembly.full:
                         break
                 response = stream.get()
+        except errors.UserError:
+            if settings.get("tool_choice") != "required":
+                raise
+            # nothing was sent, because this model's calls cannot be forced; the loop notices a reply without one
+            return await self.read(request, settings | {"tool_choice": "auto"}, assembly, silence_s, thinking)
         finally:
             if exchange is not None:
                 await exchange.aclose()

@@ -221,25 +221,37 @@ async def test_settings_that_are_not_set_are_not_sent(provider: str) -> None:
     assert not {"toolConfig", "tools", "additionalModelRequestFields", "serviceTier"} & body.keys()
 
 
+ADAPTIVE = "global.anthropic.claude-sonnet-5-5"
+
+
 @pytest.mark.parametrize(
-    ("provider", "settings", "sent"),
+    ("model", "settings", "sent"),
     [
-        ("bedrock", {"effort": "low"}, {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
-        ("bedrock", {"effort": "none"}, {"thinking": {"type": "disabled"}}),
-        ("bedrock", {"thinking_tokens": 2_000}, {"thinking": {"type": "enabled", "budget_tokens": 2_000}}),
-        ("gemini", {"effort": "high"}, {"thinkingLevel": "HIGH"}),
-        ("gemini", {"effort": "low"}, {"thinkingLevel": "LOW"}),
+        (CLAUDE, {"effort": "low"}, {"thinking": {"type": "enabled", "budget_tokens": 2_048}}),
+        (CLAUDE, {"effort": "max"}, {"thinking": {"type": "enabled", "budget_tokens": 2_048}}),
+        (CLAUDE, {"effort": "none"}, {"thinking": {"type": "disabled"}}),
+        (CLAUDE, {"thinking_tokens": 2_000}, {"thinking": {"type": "enabled", "budget_tokens": 2_000}}),
+        (ADAPTIVE, {"effort": "high"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
+        ("openai.gpt-oss-120b-1:0", {"thinking_tokens": 2_000}, {"reasoning_effort": "low"}),
+        (GEMINI, {"effort": "high"}, {"thinking_level": "HIGH", "include_thoughts": True}),
+        (GEMINI, {"effort": "low"}, {"thinking_level": "LOW", "include_thoughts": True}),
+        (GEMINI, {"thinking_tokens": 300}, {"thinking_budget": 300, "include_thoughts": True}),
+        ("gemini-2.5-flash", {"effort": "max"}, {"thinking_budget": 2_048, "include_thoughts": True}),
+        ("gemini-2.5-flash", {"effort": "none"}, {"thinking_budget": 0}),
+        ("gemini-2.5-pro", {"effort": "none"}, {"thinking_budget": 128}),
     ],
     ids=str,
 )
-async def test_the_effort_has_the_form_of_the_model(provider: str, settings: Any, sent: dict[str, Any]) -> None:
-    _, served, _ = await replied(provider, greeting(provider), settings=ModelSettings(**settings))
+async def test_the_thinking_has_the_form_of_the_model_and_leaves_room(
+    model: str, settings: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    provider = "gemini" if model.startswith("gemini") else "bedrock"
+    _, served, _ = await replied(provider, greeting(provider), model=model, settings=ModelSettings(**settings))
     body = served.bodies[0]
-    if provider == "bedrock":
-        assert body["additionalModelRequestFields"] == sent
-    else:
-        config = {name.replace("_l", "L"): value for name, value in body["generationConfig"]["thinkingConfig"].items()}
-        assert sent.items() <= config.items()
+    found = (
+        body["additionalModelRequestFields"] if provider == "bedrock" else body["generationConfig"]["thinkingConfig"]
+    )
+    assert found == sent
 
 
 async def test_tools_that_only_the_conversation_knows_are_named_to_bedrock_and_not_called() -> None:
@@ -261,6 +273,22 @@ async def test_a_schema_is_sent_to_models_that_enforce_it(provider: str) -> None
     else:
         assert body["generationConfig"]["responseJsonSchema"]["properties"] == SCHEMA["properties"]
         assert body["generationConfig"]["responseMimeType"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("global.anthropic.claude-sonnet-5-5", {}),
+        (CLAUDE, {"effort": "high"}),
+        ("us.meta.llama4-scout-17b-instruct-v1:0", {}),
+        ("openai.gpt-oss-120b-1:0", {"effort": "none"}),
+    ],
+)
+async def test_a_call_is_not_forced_if_the_model_cannot_be(model: str, settings: dict[str, Any]) -> None:
+    fields = {"tools": (SEARCH,), "tool_choice": "any", "settings": ModelSettings(**settings)}
+    reply, served, _ = await replied("bedrock", greeting("bedrock"), model=model, **fields)
+    assert reply.text == "Hello"
+    assert served.bodies[0]["toolConfig"].get("toolChoice") in (None, {"auto": {}})
 
 
 async def test_other_models_give_the_answer_by_a_tool() -> None:
