@@ -302,6 +302,7 @@ def test_any_text_can_be_searched(text: str) -> None:
         ),
         pytest.param("JAVA_OPTS", "-Xmx1g -DkeyStorePassword=tz93-qwer -v", "tz93-qwer", id="an option"),
         pytest.param("GCP_CREDENTIALS", '{"a": {"private_key": "tz93-qwer"}}', "tz93-qwer", id="within JSON"),
+        pytest.param("AWS_BEARER_TOKEN_BEDROCK", "tz93-qwer", "tz93-qwer", id="a key of Bedrock"),
         pytest.param("AZURE_AUTH", '{"clientSecret": "tz93-qwer"}', "tz93-qwer", id="within JSON of Azure"),
         pytest.param("SERVICE_ACCOUNT", '{"client_secret": "tz93-qwer"}', "tz93-qwer", id="within JSON under any name"),
         pytest.param("TLS_KEY", "-----BEGIN KEY-----\ntz93qwer\nuiop7890\n-----END KEY-----", "tz93qwer", id="a line"),
