@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, trace_headers
+from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.model_settings import ModelNotConfigured
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reply import ReplyAssembly, frugal_usage
@@ -54,7 +55,7 @@ class LibraryWire(Wire):
 
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """The library's knowledge of each model that was asked."""
-    path = "pydantic-ai"
+    path = "/pydantic-ai"
     name_pattern = r"(?!)"
 
     def absent_settings(self, model: str) -> Set[str]:
@@ -108,17 +109,18 @@ class LibraryWire(Wire):
 class LibraryProvider(StreamingProvider):
     """A provider whose models pydantic-ai asks."""
 
-    def __init__(self, endpoint: ProviderEndpoint, env: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: ProviderEndpoint, env: Mapping[str, str], lessons: LessonFile | None = None) -> None:
         """Keep the endpoint.
 
         Args:
             env: The environment, which holds the credentials of AWS.
+            lessons: The lessons of all workers of a state folder.
         """
         if endpoint.settings.extra_body and endpoint.provider != BEDROCK:
             where = f"[models.endpoints.{endpoint.provider}]"
             raise ModelNotConfigured(f"{where} has extra_body, which {endpoint.provider} has no place for: remove it")
         self._profiles: dict[str, Mapping[str, Any]] = {}
-        super().__init__(endpoint, LibraryWire(endpoint.provider, self._profiles))
+        super().__init__(endpoint, LibraryWire(endpoint.provider, self._profiles), lessons=lessons)
         self._place, self._env = endpoint, env
         self._library: Library | None = None
         self._loading = asyncio.Lock()

@@ -150,7 +150,7 @@ class ModelRegistry:
             place = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
             is_extra = provider in PROVIDERS and PROVIDERS[provider].is_extra
             self._remote[provider] = (
-                LibraryProvider(place, self._env)
+                LibraryProvider(place, self._env, self._lessons)
                 if is_extra
                 else _streaming_provider(place, _wires(place), self._transport, self._lessons)
             )
