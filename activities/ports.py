@@ -13,6 +13,7 @@ from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
+from orga.workflows.types.tool_calls.inputs import INPUT_REQUIRED, AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 Acted = Literal["no", "maybe", "yes"]
@@ -167,6 +168,8 @@ class ToolContext:
     """The tenant, user and agent that a tool recalls or stores for, as the run names them. None outside of runs."""
     is_deferred: bool = False
     """True if the tool only starts the work, and `complete_tool_call` ends the call."""
+    given: GivenInputs | None = None
+    """Input that people gave, for a server that has asked for it."""
     heartbeat: Callable[[str], None] = field(default=lambda note: None)
     """Reports progress (one short line). An abort arrives over the same channel, as cancellation."""
 
@@ -249,6 +252,15 @@ class ToolError(Exception):
         self.kind = kind
         self.retryable = retryable
         self.acted: Acted | None = acted or (None if retryable else "no")
+
+
+class InputRequired(ToolError):
+    """A call that needs input from a person. The run asks, and makes the call once more with the answers."""
+
+    def __init__(self, message: str, asked: AskedInputs) -> None:
+        """Describe the failure, and what is needed."""
+        super().__init__(message, kind=INPUT_REQUIRED)
+        self.asked = asked
 
 
 class PolicyEngine(Protocol):

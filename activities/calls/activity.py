@@ -121,6 +121,7 @@ def attempt_failure(
     acted: Acted | None = None,
     is_last: bool = False,
     goes_on: bool = False,
+    more: tuple[Any, ...] = (),
 ) -> ApplicationError:
     """Return the failure of this attempt. It also states if an earlier attempt may have had its effect.
 
@@ -131,6 +132,7 @@ def attempt_failure(
         is_last: No time is left for another attempt. The run gets the failure while it can still continue,
             instead of giving up on a call that waits.
         goes_on: The call was cut off, but could not be stopped.
+        more: Other details.
     """
     is_unsure = attempt_may_have_acted()
     is_plain = kind not in UNKNOWN_OUTCOMES and acted in {None, "no"}
@@ -138,7 +140,7 @@ def attempt_failure(
         note_plain_failure()
     is_out_of_time = retryable and is_last
     facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
-    details = (*_EFFECT_DETAILS[acted], *(fact for fact, holds in facts.items() if holds))
+    details = (*_EFFECT_DETAILS[acted], *(fact for fact, holds in facts.items() if holds), *more)
     return ApplicationError(message, *details, type=kind, non_retryable=not retryable or is_out_of_time)
 
 

@@ -24,7 +24,7 @@ from orga.activities.calls.activity import (
 from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.gate.permits import PermitKeys, check_permit
 from orga.activities.models.conversations import Conversations
-from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
+from orga.activities.ports import Acted, InputRequired, Tool, ToolContext, ToolError, ToolSource
 from orga.activities.spans import tool_span
 from orga.activities.text.sanitize import MAX_CHARS, sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
@@ -220,6 +220,7 @@ async def _execute_call(tool: Tool, request: ToolRequest, worker: _CallServices)
         trusted_context=caller.trusted_context,
         approver=caller.approver,
         behalf=request.behalf,
+        given=request.given,
         heartbeat=progress.note,
     )
     work = (
@@ -303,18 +304,18 @@ async def _completed_output(spec: ToolSpec, completion: Completion, schema_error
 async def _guarded_call(
     work: Coroutine[Any, Any, ToolOutput], spec: ToolSpec, request: ToolRequest, secrets: KnownSecrets, began: float
 ) -> ToolOutput:
-    def failure(
-        text: str, kind: str, retryable: bool, acted: Acted | None = None, goes_on: bool = False
-    ) -> ApplicationError:
+    def failure(text: str, kind: str, retryable: bool, acted: Acted | None = None, **more: Any) -> ApplicationError:
         is_last = is_retry_too_late(request.left_s, time.monotonic() - began)
         message = _error_message(secrets, text)
-        return attempt_failure(message, kind, retryable=retryable, acted=acted, is_last=is_last, goes_on=goes_on)
+        return attempt_failure(message, kind, retryable=retryable, acted=acted, is_last=is_last, **more)
 
     try:
         return await run_within_limit(work, spec, is_awaited=request.is_awaited)
     except ToolError as error:
         goes_on = isinstance(error, AbandonedCall)
-        raise failure(str(error), error.kind, error.retryable, error.acted, goes_on) from None
+        asked = error.asked.model_dump(mode="json", exclude_defaults=True) if isinstance(error, InputRequired) else None
+        more = () if asked is None else (asked,)
+        raise failure(str(error), error.kind, error.retryable, error.acted, goes_on=goes_on, more=more) from None
     except Exception as error:
         activity.logger.exception("tool %s failed", spec.name)
         raise failure(error_text(error), type(error).__name__, retryable=True) from None

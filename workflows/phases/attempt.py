@@ -30,6 +30,7 @@ from orga.workflows.phases.agent_run import Run, show_circuits
 from orga.workflows.phases.control.failure_text import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.failures import (
+    asked_inputs,
     had_effect,
     is_infrastructure_failure,
     is_turned_away_by_worker,
@@ -48,6 +49,7 @@ from orga.workflows.types.tool_calls.gate import (
     call_activity_id,
     permit_text,
 )
+from orga.workflows.types.tool_calls.inputs import AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import (
     MAX_LOCAL_TIMEOUT_S,
@@ -131,6 +133,8 @@ class CallIdentity(NamedTuple):
     key: str
     is_cut_short: CutShort | None = None
     """True if it has to end. None: when the run is interrupted."""
+    given: GivenInputs | None = None
+    """Input that people gave for it."""
 
     @property
     def is_before_reasoning(self) -> bool:
@@ -152,6 +156,8 @@ class FailedCall(NamedTuple):
     """It had its effect for certain and must not be repeated, but its answer cannot be read."""
     goes_on: bool = False
     """It was cut off, and the work that it began may still act."""
+    asked: AskedInputs | None = None
+    """The input that it needs from people."""
 
     @property
     def unknown_effect_text(self) -> str:
@@ -317,6 +323,7 @@ def _failed_call(spec: ToolSpec, error: FailureError) -> FailedCall:
         may_have_acted=acted,
         took_effect=is_unknown and had_effect(error),
         goes_on=acted and may_still_act(error),
+        asked=asked_inputs(error),
     )
 
 
@@ -331,6 +338,8 @@ def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Too
     if spec.takes_caller:
         of_run = run.state.input
         given["caller"] = Caller.from_facts(run.setup.agent, of_run.tenant, of_run.trusted_context, allowed.approver)
+    if identity.given is not None:
+        given["given"] = identity.given
     if max_attempts(spec, run.config) != 1 and spec.options.execution != "local":
         given["left_s"] = round(remaining_s(run.state, run.now), 1)
     return ToolRequest(call_id=call.call_id, arguments=call.arguments, key=identity.key, **given)

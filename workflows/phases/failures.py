@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pydantic import ValidationError
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
 from orga.workflows.phases.control.failure_text import root_cause
 from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
 from orga.workflows.types.tool_calls.gate import NOT_PERMITTED
+from orga.workflows.types.tool_calls.inputs import INPUT_REQUIRED, AskedInputs
 from orga.workflows.types.tool_calls.tools import (
     DONE,
     EARLIER_UNKNOWN,
@@ -67,6 +69,17 @@ def is_refused_content(error: BaseException) -> bool:
     """Return True if a content filter of the provider refused the input of a model call."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type == "ContentRefused"
+
+
+def asked_inputs(error: BaseException) -> AskedInputs | None:
+    """Return the input that a call needs from people, or None."""
+    cause = root_cause(error)
+    if not isinstance(cause, ApplicationError) or cause.type != INPUT_REQUIRED:
+        return None
+    try:
+        return AskedInputs.model_validate(cause.details[-1] if cause.details else None)
+    except ValidationError:
+        return None
 
 
 def may_have_acted(error: BaseException, effect: Effect) -> bool:

@@ -24,11 +24,12 @@ from pydantic import TypeAdapter, ValidationError
 from orga.activities.adapters.mcp.definitions import ToolDefinitions, usable_definitions
 from orga.activities.adapters.mcp.failures import bad_result_error, protocol_error, unavailable_error
 from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
+from orga.activities.adapters.mcp.inputs import UnusableRequest, asked_inputs
 from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text
 from orga.activities.adapters.mcp.lenient_messages import omitted_tools
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.mcp.reading import read_from_server, reading_tools
-from orga.activities.ports import ToolError
+from orga.activities.ports import InputRequired, ToolError
 
 MAX_TOOLS = 1_000
 MAX_PAGES = 100
@@ -105,10 +106,21 @@ class McpConnection:
         except asyncio.CancelledError:
             self.keeper.request_proof()
             raise
-        if result is None or isinstance(result, InputRequiredResult):
-            raise bad_result_error(self.settings.name, "asks for input, which orga does not support")
+        if result is None:
+            raise bad_result_error(self.settings.name, "asks for input, which only its tools can")
+        if isinstance(result, InputRequiredResult):
+            self.keeper.has_served = True
+            raise self._input_required(result)
         self.keeper.has_served = True
         return result
+
+    def _input_required(self, result: InputRequiredResult) -> ToolError:
+        name = self.settings.name
+        try:
+            asked = asked_inputs(name, result, self.settings.secrets)
+        except UnusableRequest as unusable:
+            return bad_result_error(name, f"asks for input that no person is asked for: {unusable}")
+        return InputRequired(f"the MCP server {name!r} needs input of a person", asked)
 
     def _failure(self, error: MCPError) -> ToolError:
         if error.code != CONNECTION_CLOSED and not was_not_sent(error):

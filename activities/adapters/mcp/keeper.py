@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import anyio
 from mcp import Client, ClientSession, MCPError
-from mcp.client.session import MessageHandlerFnT
-from mcp_types import Implementation
+from mcp.client.session import ClientRequestContext, MessageHandlerFnT
+from mcp_types import ElicitRequestParams, ElicitResult, Implementation
 
 from orga.activities.adapters.mcp.failures import unavailable_error
 from orga.activities.adapters.mcp.http_server import http_streams
@@ -48,6 +48,14 @@ STABLE_S = 60.0
 
 _logger = logging.getLogger(__name__)
 _CLIENT_INFO = Implementation(name="orga", version=version("orga"))
+
+
+async def _cancel_question(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    """Answer a question in the middle of a call, as older protocols have it: no activity waits for a person.
+
+    That there is a callback shows servers of the newer protocol that people can be asked.
+    """
+    return ElicitResult(action="cancel")
 
 
 class SessionKeeper:
@@ -172,7 +180,11 @@ class SessionKeeper:
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as self._scope:
             try:
                 async with Client(
-                    self._transport(), cache=None, client_info=_CLIENT_INFO, message_handler=self._hear
+                    self._transport(),
+                    cache=None,
+                    client_info=_CLIENT_INFO,
+                    message_handler=self._hear,
+                    elicitation_callback=_cancel_question,
                 ) as client:
                     make_lenient(client.session)
                     await self._check(client.session)

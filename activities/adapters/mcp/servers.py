@@ -12,9 +12,10 @@ from orga.activities.adapters.mcp.connection import McpConnection
 from orga.activities.adapters.mcp.content import plain_line, result_text, value_text
 from orga.activities.adapters.mcp.definitions import McpOfferedTool
 from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
+from orga.activities.adapters.mcp.inputs import input_responses
 from orga.activities.adapters.mcp.mcp_settings import CallerSecrets, ServerSettings
 from orga.activities.adapters.mcp.names import meant_server
-from orga.activities.ports import AbsentTool, Tool, ToolContext, ToolError
+from orga.activities.ports import AbsentTool, InputRequired, Tool, ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 KEY_META = "orga/idempotency-key"
@@ -118,6 +119,8 @@ class McpTool:
         async with self._server.for_call(context) as connection:
             try:
                 return ToolOutput(content=await self._call_with_retry(connection, arguments, context))
+            except InputRequired:
+                raise  # its texts have no secrets
             except ToolError as error:
                 raise connection.settings.secrets.redact_error(error) from None
 
@@ -139,6 +142,9 @@ class McpTool:
         offered = await self._current_definition(connection)
         self.spec, own_name = offered.spec, offered.own_name
         request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
+        if (given := context.given) is not None:
+            answers = {"input_responses": input_responses(given) or None, "request_state": given.state}
+            request = request.model_copy(update=answers)
         result = await connection.call(request, note)
         has_value = self.spec.output_schema is not None and not result.is_error
         text = connection.settings.secrets.redact(value_text(result) if has_value else result_text(result))

@@ -10,6 +10,7 @@ from temporalio.client import Client, WorkflowHistory
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.tools_api import tool
+from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolOptions
@@ -65,6 +66,7 @@ async def test_a_policy_judges_by_the_latest_value_of_a_tool(client: Client, tmp
     )
     async with a_loop(client, script, PythonFunction(get_order), refund, engine=engine) as loop:
         ran = await loop.run()
+        assert (await verify(client, ran.handle.id)).ok
     assert len(refund.contexts) == 1
     assert [text[:15] == "[Policy denied]" for text in tool_results_in(loop, -1)] == [
         True,

@@ -12,6 +12,7 @@ from orga.workflows.types.questions import Completion
 from orga.workflows.types.record import CheckedInput, Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.inputs import GivenInputs
 from orga.workflows.types.tool_calls.recovery import Recovery
 
 Effect = Literal["read_only", "idempotent", "irreversible"]
@@ -219,6 +220,8 @@ class ToolRequest(Record):
     """True if the run waits for the call's end after it cuts the call short, because its next work has to come
     later.
     """
+    given: GivenInputs | None = None
+    """Set if people have given input that the tool has asked for."""
     completion: Completion | None = None
     """Set if this is the end of a call of a deferred tool. The tool itself is not called."""
 

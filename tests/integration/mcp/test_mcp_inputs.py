@@ -1,0 +1,114 @@
+"""MCP servers that need input of a person: the run asks, and the call is made once more with the answer."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from orga.client.proof.verify import verify
+from orga.testing import answers, calls
+from orga.workflows.types.tool_calls.mcp import McpServer
+from tests.support.hold import wait_until
+from tests.support.mcp import asking
+from tests.support.mcp.loop import an_mcp_loop
+from tests.support.runs.questions import is_on_record, send_update, tool_results_in, wait_for_question
+
+LISTED = ["shop_*"]
+
+
+def shop(folder: Path) -> dict[str, McpServer]:
+    return {"shop": McpServer(command=sys.executable, args=(asking.__file__, str(folder)))}
+
+
+def ordering(item: str = "lamp") -> Any:
+    return calls("shop_order", arguments={"item": item})
+
+
+async def answer(handle: WorkflowHandle[Any, Any], *texts: str) -> list[str]:
+    """Answer the questions in order. Return their texts."""
+    asked = list[str]()
+    for text in texts:
+        before = asked[-1] if asked else ""
+
+        async def is_next(before: str = before) -> bool:
+            waiting = (await handle.query("status"))["waiting"]
+            return bool(waiting) and waiting[0]["question"] != before and await is_on_record(handle)
+
+        await wait_until(is_next)
+        [question] = (await handle.query("status"))["waiting"]
+        asked.append(question["question"])
+        await send_update(handle, "answer", text)
+    return asked
+
+
+async def test_a_form_becomes_questions_and_the_server_gets_the_answers(client: Client, tmp_path: Path) -> None:
+    async with an_mcp_loop(client, [ordering(), answers()], shop(tmp_path), listed=LISTED, env={}) as loop:
+        handle = await loop.start()
+        asked = await answer(handle, "small", "two", "2", "-")
+        ran = await loop.ended(handle)
+        assert (await verify(client, handle.id)).ok
+    assert tool_results_in(loop) == ["ordered 2 small lamp"]
+    assert (tmp_path / "ordered").read_text() == "x"
+    assert asked[0].startswith("The MCP server 'shop' asks, for shop_order: Which lamp do you want?\n")
+    assert "Count: How many pieces?: give a whole number." in asked[1]
+    assert asked[2].endswith("'two' is no whole number")
+    assert "(optional, '-' leaves it out)" in asked[3]
+    [recovered] = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
+    assert (recovered["strategy"], recovered["outcome"]) == ("input", "ok")
+    assert ran.result.tool_calls.failed == 0
+
+
+async def test_a_declined_form_is_reported_to_the_server(client: Client, tmp_path: Path) -> None:
+    async with an_mcp_loop(client, [ordering(), answers()], shop(tmp_path), listed=LISTED, env={}) as loop:
+        handle = await loop.start()
+        question = await wait_for_question(handle)
+        assert question["data"]["options"] == ["small", "large"]
+        await send_update(handle, "resolve_escalation", {"escalation_id": question["wait_id"], "choice": "skip"})
+        await loop.ended(handle)
+    assert tool_results_in(loop) == ["not ordered: decline"]
+    assert not (tmp_path / "ordered").exists()
+
+
+async def test_an_address_is_shown_and_never_opened(client: Client, tmp_path: Path) -> None:
+    async with an_mcp_loop(client, [calls("shop_pay"), answers()], shop(tmp_path), listed=LISTED, env={}) as loop:
+        handle = await loop.start()
+        [asked] = await answer(handle, "done")
+        await loop.ended(handle)
+    assert "It wants you to open https://shop.test/pay?id=7\n" in asked
+    assert tool_results_in(loop) == ["accept state-7"]
+
+
+async def test_nobody_is_asked_for_a_secret(client: Client, tmp_path: Path) -> None:
+    async with an_mcp_loop(client, [calls("shop_log_in"), answers()], shop(tmp_path), listed=LISTED, env={}) as loop:
+        ran = await loop.run()
+    [text] = tool_results_in(loop)
+    assert "it asks for a secret in a form (password), which the protocol forbids" in text
+    assert "QuestionAsked" not in ran.events
+
+
+async def test_an_abort_ends_the_wait(client: Client, tmp_path: Path) -> None:
+    async with an_mcp_loop(client, [ordering(), answers()], shop(tmp_path), listed=LISTED, env={}) as loop:
+        handle = await loop.start()
+        await wait_for_question(handle)
+        await handle.signal("abort", "enough")
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == "aborted"
+    assert not (tmp_path / "ordered").exists()
+
+
+async def test_calls_in_parallel_have_questions_of_their_own(client: Client, tmp_path: Path) -> None:
+    both = calls("shop_order", "shop_pay", arguments={"item": "lamp"})
+    async with an_mcp_loop(client, [both, answers()], shop(tmp_path), listed=LISTED, env={}) as loop:
+        handle = await loop.start()
+
+        async def both_ask() -> bool:
+            return len((await handle.query("status"))["waiting"]) == 2 and await is_on_record(handle)
+
+        await wait_until(both_ask)
+        waiting = (await handle.query("status"))["waiting"]
+        [page] = [each["wait_id"] for each in waiting if "open https" in each["question"]]
+        await send_update(handle, "answer", {"question_id": page, "text": "done"})
+        await answer(handle, "small", "1", "x")
+        await loop.ended(handle)
+    assert tool_results_in(loop) == ["ordered 1 small lamp x", "accept state-7"]

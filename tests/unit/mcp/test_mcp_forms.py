@@ -1,0 +1,129 @@
+"""What a server may ask people for, how they are asked, and how their answers are read."""
+
+from typing import Any
+
+import pytest
+from mcp_types import (
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    InputRequest,
+    InputRequiredResult,
+    ListRootsRequest,
+)
+
+from orga.activities.adapters.mcp.inputs import MAX_FIELDS, UnusableRequest, asked_inputs, input_responses
+from orga.activities.text.secrets import KnownSecrets
+from orga.workflows.decisions.tool_calls.inputs import field_value, input_options, input_question_text
+from orga.workflows.types.tool_calls.inputs import AskedInput, AskedInputs, FormField, GivenInputs
+
+SECRETS = KnownSecrets.from_values(["s3cr3t-token-value"])
+
+
+def form(required: Any = (), message: str = "Which one?", **fields: Any) -> InputRequest:
+    schema = {"type": "object", "properties": fields, "required": required}
+    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
+
+
+def page(url: str) -> InputRequest:
+    return ElicitRequest(params=ElicitRequestURLParams(message="Log in.", url=url))
+
+
+def read(*requests: InputRequest, state: str | None = None) -> AskedInputs:
+    asked = {str(number): request for number, request in enumerate(requests)}
+    return asked_inputs("shop", InputRequiredResult(input_requests=asked, request_state=state), SECRETS)
+
+
+def test_a_form_has_a_field_for_each_property() -> None:
+    size: dict[str, Any] = {"type": "string", "enum": ["S", "L"], "description": "how large"}
+    color = {"type": "string", "oneOf": [{"const": "red", "title": "Red"}, {"const": "blue"}]}
+    [asked] = read(form(["size"], size=size, color=color, count={"type": "integer", "title": "Count"})).inputs
+    assert asked.fields == (
+        FormField(name="size", title="size: how large", options=("S", "L")),
+        FormField(name="color", title="color", options=("red", "blue"), is_required=False),
+        FormField(name="count", kind="integer", title="Count", is_required=False),
+    )
+
+
+def test_texts_of_a_server_are_one_line_without_secrets() -> None:
+    field = {"type": "string", "description": "x\ny"}
+    [asked] = read(form(message="one\u202e\ntwo s3cr3t-token-value", a=field)).inputs
+    assert "\n" not in asked.message + asked.fields[0].title
+    assert "\u202e" not in asked.message
+    assert "s3cr3t" not in asked.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        pytest.param(form(password={"type": "string"}), "a secret in a form (password)", id="a password"),
+        pytest.param(form(x={"type": "string", "description": "Your API key"}), "a secret", id="a key by its text"),
+        pytest.param(form(x={"type": "object"}), "no text, number or truth (x)", id="a nested object"),
+        pytest.param(form(x={"type": "array", "items": {"enum": ["a"]}}), "no text, number", id="a list"),
+        pytest.param(form(x={}), "no text, number", id="no type"),
+        pytest.param(form(x={"type": "string", "enum": [1, 2]}), "the choices of x", id="choices that are no texts"),
+        pytest.param(form(x={"type": "string", "enum": ["a\u202e"]}), "the choices of x", id="hidden characters"),
+        pytest.param(form(x={"type": "string", "enum": ["a", "a"]}), "the choices of x", id="a choice twice"),
+        pytest.param(page("file:///etc/passwd"), "no web address", id="a file"),
+        pytest.param(page("https://a.test/\u202e"), "no web address", id="an address that hides characters"),
+        pytest.param(page("https://a.test/" + "x" * 1_000), "no web address", id="an address that would be cut"),
+        pytest.param(ListRootsRequest(), "more than input of a person", id="roots"),
+    ],
+)
+def test_nobody_is_asked_for_anything_else(request_: InputRequest, why: str) -> None:
+    with pytest.raises(UnusableRequest, match=why.replace("(", r"\(").replace(")", r"\)")):
+        read(request_)
+
+
+def test_a_request_is_bounded() -> None:
+    field = {"type": "string"}
+    read(form(**{f"f{n}": field for n in range(MAX_FIELDS)}))
+    with pytest.raises(UnusableRequest, match="more than 20 things"):
+        read(form(**{f"f{n}": field for n in range(MAX_FIELDS)}), form())
+    with pytest.raises(UnusableRequest, match="repeats a secret"):
+        read(form(), state="s3cr3t-token-value")
+    with pytest.raises(UnusableRequest, match="more than 100,000 bytes"):
+        read(form(), state="x" * 100_000)
+    assert read(form(5, x=field)).inputs[0].fields[0].is_required is False
+
+
+def test_answers_become_those_of_the_protocol() -> None:
+    given = GivenInputs().with_answer("a", {"n": 1}).with_answer("b", None).with_answer("c", {})
+    found = {key: each.model_dump(exclude_none=True) for key, each in input_responses(given).items()}
+    assert [(each["action"], each.get("content")) for each in found.values()] == [
+        ("accept", {"n": 1}),
+        ("decline", None),
+        ("accept", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "value"),
+    [
+        ("string", " two words ", " two words "),
+        ("integer", " 12 ", 12),
+        ("number", "1.5", 1.5),
+        ("boolean", "yes", True),
+        ("boolean", "no", False),
+        ("integer", "-", None),
+    ],
+)
+def test_an_answer_becomes_the_value_of_its_field(kind: Any, answer: str, value: Any) -> None:
+    assert field_value(FormField(name="x", kind=kind, is_required=False), answer) == value
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("integer", "1.5"), ("number", "nan"), ("number", "-"), ("integer", "")])
+def test_another_answer_is_refused(kind: Any, answer: str) -> None:
+    with pytest.raises(ValueError, match="is no"):
+        field_value(FormField(name="x", kind=kind), answer)
+
+
+def test_the_question_names_the_server_the_tool_and_the_choices() -> None:
+    field = FormField(name="x", kind="boolean", title="Gift wrap?", is_required=False)
+    asked = AskedInput(key="k", message="How?", fields=(field,))
+    text = input_question_text("shop", "shop_order", asked, field, "'x' is no text")
+    assert text.startswith("The MCP server 'shop' asks, for shop_order: How?\nGift wrap? (optional, '-' leaves it out)")
+    assert text.endswith("Never give a password, a key or the number of a card.\n'x' is no text")
+    assert input_options(asked, field) == ("yes", "no", "-")
+    assert input_options(AskedInput(key="k", message="Sure?"), None) == ("yes", "no")
+    assert input_options(AskedInput(key="k", message="Go.", url="https://a.test"), None) == ("done",)

@@ -1,0 +1,65 @@
+"""Questions to people for a server that needs input during a call, and how their answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from orga.workflows.types.tool_calls.inputs import AskedInput, FormField
+
+INPUT_EXPIRES_S = 86_400.0
+"""Seconds until a request without an answer counts as declined."""
+
+LEFT_OUT = "-"
+"""The answer that leaves an optional field out."""
+
+YES, NO, DONE = "yes", "no", "done"
+
+
+def input_question_text(server: str, tool: str, asked: AskedInput, field: FormField | None, problem: str = "") -> str:
+    """Return the question about a field, or about a request without fields."""
+    text = f"The MCP server {server!r} asks, for {tool}: {asked.message}"
+    if asked.url:
+        text += f"\nIt wants you to open {asked.url}\nOpen it only if you trust this server. Then answer {DONE!r}."
+    elif field is not None:
+        optional = "" if field.is_required else f" (optional, {LEFT_OUT!r} leaves it out)"
+        text += f"\n{field.title}{optional}: give a {_KIND_NAMES[field.kind]}."
+        text += " Never give a password, a key or the number of a card."
+    return f"{text}\n{problem}" if problem else text
+
+
+def input_options(asked: AskedInput, field: FormField | None) -> tuple[str, ...]:
+    """Return the only valid answers. Empty: any text."""
+    if asked.url:
+        return (DONE,)
+    if field is None:
+        return (YES, NO)
+    options = (YES, NO) if field.kind == "boolean" else field.options
+    return (*options, LEFT_OUT) if options and not field.is_required else options
+
+
+def field_value(field: FormField, answer: str) -> Any:
+    """Return the value of a field. None: left out. Raise ValueError with the reason if the answer is none."""
+    if answer.strip() == LEFT_OUT and not field.is_required:
+        return None
+    try:
+        return _READERS[field.kind](answer.strip() if field.kind != "string" else answer)
+    except ValueError:
+        raise ValueError(f"{answer[:40]!r} is no {_KIND_NAMES[field.kind]}") from None
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "string": str,
+    "number": _number,
+    "integer": int,
+    "boolean": lambda text: text == YES,
+}
+_KIND_NAMES = {"string": "text", "number": "number", "integer": "whole number", "boolean": "yes or no"}

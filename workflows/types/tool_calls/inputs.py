@@ -1,0 +1,53 @@
+"""Input that an MCP server needs from a person before it can finish a call."""
+
+from typing import Any, Literal, Self
+
+from orga.workflows.types.record import Record, replace_fields
+
+INPUT_REQUIRED = "InputRequired"
+"""Failure type of a call that needs input from a person. It is made once more with the input."""
+
+MAX_INPUT_ROUNDS = 5
+"""How often one call may need input."""
+
+
+class FormField(Record):
+    """A field of a form."""
+
+    name: str
+    kind: Literal["string", "number", "integer", "boolean"] = "string"
+    title: str = ""
+    """Its name and the server's text about it, on one line."""
+    options: tuple[str, ...] = ()
+    """The only values of a text."""
+    is_required: bool = True
+
+
+class AskedInput(Record):
+    """One request of a server: a form, or an address that a person opens."""
+
+    key: str
+    message: str
+    """The server's text, on one line."""
+    url: str = ""
+    fields: tuple[FormField, ...] = ()
+
+
+class AskedInputs(Record):
+    """What a server needs before it can finish a call."""
+
+    server: str
+    inputs: tuple[AskedInput, ...] = ()
+    state: str | None = None
+    """Text that the server gets back unchanged."""
+
+
+class GivenInputs(Record):
+    """The answers of people to a server's requests."""
+
+    answers: dict[str, dict[str, Any] | None] = {}
+    """Values of fields by the key of the request. None: declined."""
+    state: str | None = None
+
+    def with_answer(self, key: str, values: dict[str, Any] | None) -> Self:
+        return replace_fields(self, {"answers": {**self.answers, key: values}})
