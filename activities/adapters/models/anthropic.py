@@ -1,6 +1,6 @@
 """Anthropic's Messages protocol: requests and streamed replies."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -10,8 +10,15 @@ from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import END_FRAME
+from orga.activities.adapters.models.kept_fields import (
+    StreamedFields,
+    block_part,
+    opaque_parts,
+    parts_with_fields,
+    wire_block,
+)
 from orga.activities.adapters.models.pricing import cost_usd
-from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
+from orga.activities.adapters.models.reply import OpenCall, frugal_usage, tool_call
 from orga.activities.adapters.models.wire import (
     CONTINUE_TEXT,
     OMITTED_BEGINNING,
@@ -25,11 +32,11 @@ from orga.activities.adapters.models.wire import (
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import FinishReason, Message, Reply
-from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
+from orga.workflows.types.parts import Block, OpaquePart, Part, TextPart, ThinkingPart, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-
+_BLOCK = "messages.block"
 
 _MIN_THINKING_TOKENS = 1_024
 
@@ -141,21 +148,24 @@ def _wire_role(message: Message) -> str:
 def _message_content(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     if message.role == "tool":
         return [_tool_result_block(message)]
-    if not message.calls and not message.text.strip():
-        return []
-    return [block for part in message.parts for block in _part_blocks(part, dialect)]
+    parts = parts_with_fields(message.parts, "messages")
+    content = [block for part, fields in parts for block in _part_blocks(part, fields, dialect)]
+    return [] if all(block["type"] in THINKING for block in content) else content
 
 
-def _part_blocks(part: Part, dialect: Dialect) -> list[dict[str, Any]]:
+def _part_blocks(part: Part, fields: dict[str, Any], dialect: Dialect) -> list[dict[str, Any]]:
     """Return the blocks of a part that are sent back. A part for another model has none."""
+    more = fields if dialect.kept_fields else {}
     match part:
         case TextPart():
-            return _text_blocks(part.text)
+            return [more | block for block in _text_blocks(part.text)]
         case ToolCall():
             name = wire_name(part.name)
-            return [{"type": "tool_use", "id": wire_id(part.call_id), "name": name, "input": part.arguments}]
+            return [more | {"type": "tool_use", "id": wire_id(part.call_id), "name": name, "input": part.arguments}]
         case ThinkingPart() | OpaquePart() if dialect.thinking and part.format in THINKING:
             return [wire_block(part)]
+        case OpaquePart() if dialect.kept_fields and part.format == _BLOCK:
+            return [dict(part.data)]
         case _:
             return []
 
@@ -183,8 +193,8 @@ API_VERSION = "2026-10-21"
 class MessageReader(StreamReader):
     """Reads the events of one message."""
 
-    _thinking: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-    _pieces: dict[tuple[int, str], list[str]] = field(default_factory=dict[tuple[int, str], list[str]])
+    _kept: dict[int, StreamedFields] = field(default_factory=dict[int, StreamedFields])
+    """Blocks that go back as they came, and the further fields of texts and calls."""
     _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
     _finish: str = ""
     _usage: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -210,8 +220,6 @@ class MessageReader(StreamReader):
     def reply(self) -> Reply:
         if not (self._finish or self._ended or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
-        for (index, key), pieces in self._pieces.items():
-            self._thinking[index][key] = "".join(pieces)
         cached, written = self._count("cache_read_input_tokens"), self._count("cache_creation_input_tokens")
         usage = frugal_usage(
             self._count("input_tokens") + cached + written,
@@ -255,6 +263,7 @@ class MessageReader(StreamReader):
         kind = as_text(block.get("type"))
         if kind == "text":
             self._assembly.begin_text()
+            self._keep(index, _further_fields(block, _TEXT_FIELDS), "messages.text")
             self._assembly.add_text(as_text(block.get("text")))
         elif kind == "tool_use":
             fitting = self._assembly.take_fitting
@@ -262,12 +271,16 @@ class MessageReader(StreamReader):
             if not self._assembly.open_call(call):
                 return
             self._calls[index] = call
+            call.fields, call.fields_format = StreamedFields(_further_fields(block, _CALL_FIELDS)), "messages.call"
             if whole := as_object(block.get("input")):
                 self._assembly.add_arguments(call, to_json(whole).decode())
-        elif kind in THINKING:
-            self._thinking[index] = dict(block)
-            self._assembly.add_block(self._thinking[index])
+        elif kind:
+            self._keep(index, block, "" if kind in THINKING else _BLOCK)
             self._assembly.show_thinking(as_text(block.get("thinking")), index)
+
+    def _keep(self, index: int, fields: dict[str, Any], format: str) -> None:
+        kept = self._kept[index] = StreamedFields(fields)
+        self._assembly.add_blocks(lambda: _kept_blocks(format, kept.value()))
 
     def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         kind = as_text(delta.get("type"))
@@ -275,12 +288,33 @@ class MessageReader(StreamReader):
             self._assembly.add_text(as_text(delta.get("text")))
         elif kind == "input_json_delta" and index in self._calls:
             self._assembly.add_arguments(self._calls[index], as_text(delta.get("partial_json")))
-        elif kind in _DELTA_FIELDS and index in self._thinking:
-            field = _DELTA_FIELDS[kind]
-            if (index, field) not in self._pieces:
-                self._pieces[index, field] = [as_text(self._thinking[index].get(field))]
-            self._pieces[index, field].append(piece := as_text(delta.get(field)))
-            self._assembly.show_thinking(piece if field == "thinking" else "", index)
+        elif index in self._kept:
+            piece = {
+                key: value for key, value in delta.items() if key in _DELTA_FIELDS.get(kind, delta.keys() - {"type"})
+            }
+            self._kept[index].add({"citations": [piece["citation"]]} if "citation" in piece else piece)
+            self._assembly.show_thinking(as_text(piece.get("thinking")), index)
+
+
+_TEXT_FIELDS, _CALL_FIELDS = frozenset({"type", "text"}), frozenset({"type", "id", "name", "input"})
+_DELTA_FIELDS = {
+    "thinking_delta": {"thinking"},
+    "signature_delta": {"signature"},
+    "citations_delta": {"citation"},
+    "input_json_delta": {"partial_json"},
+}
+"""The field of each known delta. All fields of an unknown one are pieces of its block."""
+
+
+def _further_fields(block: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in block.items() if name not in known and value not in (None, [])}
+
+
+def _kept_blocks(format: str, data: dict[str, Any]) -> Iterator[Block]:
+    """Yield a block of the stream. Its input comes as pieces of JSON."""
+    if text := as_text(data.pop("partial_json", "")):
+        data["input"] = tool_call("", "", text).arguments
+    yield from [block_part(data)] if data and not format else opaque_parts(format, data)
 
 
 @dataclass(frozen=True)
@@ -310,6 +344,3 @@ _FINISH_REASONS: dict[str, FinishReason] = {
     "pause_turn": "length",
     "refusal": "refusal",
 }
-
-
-_DELTA_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.errors import Refusal
-from orga.activities.adapters.models.kept_fields import EXTRA_FIELD, REASONING_FIELD
+from orga.activities.adapters.models.kept_fields import kept_names
 from orga.activities.adapters.models.overflow import stated_tokens
 from orga.activities.adapters.models.thinking import (
     LEVELS,
@@ -102,6 +102,8 @@ class Dialect:
     """True if a call can be forced. Otherwise `any` is sent as `auto`, and the loop notices a reply without a call."""
     thinking: bool = True
     """True if earlier thinking is sent back. Claude refuses it if anything before it has changed, as by compaction."""
+    kept_fields: bool = True
+    """True if further fields and blocks of earlier replies are sent back as they came."""
     thinking_forms: tuple[ThinkingForm, ...] = ("effort",)
     """The ways to set how much the model thinks."""
     thinking_levels: tuple[str, ...] = LEVELS
@@ -255,7 +257,6 @@ _REFUSABLE_FIELDS = (
     _RefusableField(
         lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", {"encrypted_reasoning": False}
     ),
-    _RefusableField(lambda d, r: d.thinking, f"{REASONING_FIELD}|{EXTRA_FIELD}", {"thinking": False}),
     _RefusableField(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", {"forced_tools": False}),
     _RefusableField(
         lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", {"answer_tool": False}
@@ -295,6 +296,12 @@ def _thinking_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> D
     return replace(dialect, thinking=False) if dialect.thinking and _STALE_THINKING.search(refusal) else None
 
 
+def _kept_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    names = kept_names(request.messages) if dialect.kept_fields and _REFUSED.search(refusal) else ()
+    is_named = any(re.search(rf"\b{re.escape(name)}\b", refusal) for name in names)
+    return replace(dialect, kept_fields=False) if is_named else None
+
+
 def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
     if not _OUTPUT_LIMIT.search(refusal):
         return None
@@ -313,8 +320,8 @@ def _tools_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
 _Lesson = Callable[[Dialect, ModelRequest, str], Dialect | None]
 
 _LESSONS: tuple[_Lesson, ...] = (
-    *(_tools_lesson, _effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _setting_lesson, _roles_lesson),
-    _ceiling_lesson,
+    *(_tools_lesson, _effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _setting_lesson, _kept_lesson),
+    *(_roles_lesson, _ceiling_lesson),
 )
 
 

@@ -178,7 +178,7 @@ class ProviderHttp:
         Raises:
             ModelError: Any failure of the provider or the connection.
         """
-        async with self._open(path, _merged_fields(self._endpoint.settings.extra_body, body), silence_s) as response:
+        async with self._open(path, merged_fields(self._endpoint.settings.extra_body, body), silence_s) as response:
             with self._as_model_errors(reading=True):
                 async with aclosing(_event_data(response)) as documents:
                     async for data in documents:
@@ -269,10 +269,10 @@ class ProviderHttp:
             raise self.failures.from_transport(error, reading=reading) from error
 
 
-def _merged_fields(extra: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+def merged_fields(extra: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     """Return the body with further fields. Its own fields win, at any depth."""
     shared = [name for name in extra.keys() & body.keys() if as_object(extra[name]) and as_object(body[name])]
-    return extra | body | {name: _merged_fields(as_object(extra[name]), as_object(body[name])) for name in shared}
+    return extra | body | {name: merged_fields(as_object(extra[name]), as_object(body[name])) for name in shared}
 
 
 def _refuse_constant(name: str) -> None:

@@ -1,68 +1,243 @@
-"""Fields that servers with OpenAI's protocol expect back in addition to text and calls.
+"""What goes back to a server as it came: fields and blocks that only this server reads.
 
-`reasoning_content` (DeepSeek, Moonshot): the thinking before calls. Without it the next request is refused.
-`extra_content` (Gemini): a field of a call, with the signature of its thought.
-`phase` (OpenAI, Responses): the role of a text, `commentary` or `final_answer`. Newer models get worse without it.
+| format of the part | content |
+|---|---|
+| `thinking`, `redacted_thinking` | a block of Anthropic |
+| `reasoning` | an item of OpenAI's Responses |
+| `reasoning.…` | an element of `reasoning_details` (OpenRouter) |
+| `chat.NAME` | a text of thinking, in field NAME of a message: `reasoning_content` (DeepSeek), `reasoning` (vLLM) |
+| `chat.message` | the other fields of a message: `extra_content` (Gemini), `thinking_blocks` (LiteLLM), unknown ones |
+| `chat.call`, `messages.call`, `responses.call` | further fields of the call that follows: `extra_content`, `caller` |
+| `messages.text`, `responses.text` | further fields of the text that follows: `citations`, `phase` (OpenAI) |
+| `messages.block`, `responses.item` | a block or item of another type, such as those of a search |
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
+from orga.workflows.types.json_text import MAX_DEPTH, as_object, as_objects, as_text, is_deeper
 from orga.workflows.types.messages import Message
-from orga.workflows.types.parts import Block, OpaquePart, Part, ThinkingPart, ToolCall
+from orga.workflows.types.models.providers import Api
+from orga.workflows.types.parts import Block, OpaquePart, Part, TextPart, ThinkingPart, ToolCall
+from orga.workflows.types.text import clean_json
 
-REASONING_FIELD, EXTRA_FIELD = "reasoning_content", "extra_content"
-"""The names of the fields, and of the formats of their parts."""
+_TEXT_FIELDS = {
+    "thinking": "thinking",
+    "reasoning.text": "text",
+    "reasoning.summary": "summary",
+    "pydantic_ai.thinking": "text",
+}
+"""The key of a thinking block's text, by type."""
 
-PHASE_BLOCK = "message.phase"
-"""The format of the part before a text with a phase."""
+
+def block_part(block: dict[str, Any]) -> Block:
+    """Return the block as a part. `wire_block` returns the same block for it."""
+    data = dict(block)
+    kind = data.get("type")
+    if not isinstance(kind, str) or not kind:
+        return OpaquePart(kind="opaque", data=data)
+    del data["type"]
+    field = _TEXT_FIELDS.get(kind)
+    text = None if field is None else data.get(field)
+    if field is None or not isinstance(text, str):
+        return OpaquePart(kind="opaque", format=kind, data=data)
+    del data[field]
+    fields: dict[str, Any] = {name: value for name, value in (("text", text), ("data", data)) if value}
+    return ThinkingPart(kind="thinking", format=kind, **fields)
+
+
+def wire_block(part: Block) -> dict[str, Any]:
+    """Return the block from which the part was made."""
+    if not part.format:
+        return dict(part.data)
+    text = {_TEXT_FIELDS.get(part.format, "text"): part.text} if isinstance(part, ThinkingPart) else {}
+    return {"type": part.format, **text, **part.data}
+
+
+def opaque_parts(format: str, data: dict[str, Any]) -> Iterator[Block]:
+    """Yield the data as a part, unless there is none."""
+    if data:
+        yield OpaquePart(kind="opaque", format=format, data=data)
+
 
 MAX_CHARS = 1_000_000
-"""Characters of a thought. A longer one is not sent back at all."""
+"""Characters of all pieces of an object, with their names. A longer object is not sent back at all."""
+
+_THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_TEXTS = frozenset({"text", "summary", *_THINKING_FIELDS})
+"""Fields with texts to read."""
 
 
-class StreamedThought:
-    def __init__(self) -> None:
-        self._block: dict[str, Any] = {}
-        self._pieces: list[str] = []
+@dataclass
+class _Text:
+    pieces: list[str] = field(default_factory=list[str])
+    chars: int = 0
+
+    def add(self, piece: str, *, may_repeat: bool) -> None:
+        if not (may_repeat and len(piece) == self.chars and piece == "".join(self.pieces)):
+            self.pieces.append(piece)
+            self.chars += len(piece)
+
+
+class StreamedFields:
+    """An object that arrives in pieces: texts are joined, objects are merged, and lists grow."""
+
+    def __init__(self, piece: dict[str, Any] | None = None, *, may_repeat: bool = False) -> None:
+        """Begin with the first piece.
+
+        Args:
+            may_repeat: Servers may repeat the whole text of a field with each piece. Texts to read are never repeated.
+        """
+        self._fields: dict[str, Any] = {}
         self._room = MAX_CHARS
+        self._may_repeat = may_repeat
+        self.add(piece or {})
 
-    def add(self, piece: str) -> dict[str, Any] | None:
-        """Add a piece. Return the block if one begins with it. It is complete when the thought is closed."""
-        is_first = bool(piece) and not self._pieces
-        self._room -= len(piece)
-        if piece and self._room >= 0:
-            self._pieces.append(piece)
-        if not is_first:
-            return None
-        self._block["type"] = REASONING_FIELD
-        return self._block
+    def add(self, piece: dict[str, Any]) -> None:
+        self._room -= MAX_CHARS if is_deeper(piece, MAX_DEPTH) else len(str(piece)) if piece else 0
+        for name, value in piece.items() if self._room >= 0 else ():
+            may_repeat = self._may_repeat and name not in _TEXTS
+            self._fields[name] = _joined(self._fields.get(name), value, may_repeat=may_repeat)
 
-    def close(self, *, is_wanted: bool) -> None:
-        """Join the pieces of the text. A thought that is not wanted, or too long, becomes empty."""
-        if is_wanted and self._room >= 0 and self._block:
-            self._block["text"] = "".join(self._pieces)
-        else:
-            self._block.clear()
+    def value(self) -> dict[str, Any]:
+        """Return the whole object, or an empty one if it is too long."""
+        return {name: clean_json(_whole(value)) for name, value in self._fields.items()} if self._room >= 0 else {}
 
-
-def extra_block(extra: dict[str, Any]) -> dict[str, Any]:
-    """Return the extra content of a call as a block, which precedes the call."""
-    return {"type": EXTRA_FIELD, EXTRA_FIELD: extra}
+    def is_continued_by(self, piece: dict[str, Any]) -> bool:
+        """Return whether an object is a piece of this one. Both are in a list. A signature ends a text."""
+        known = {name: _whole(self._fields.get(name)) for name in ("type", "index", "id", "signature")}
+        if any(known[name] != piece.get(name, known[name]) for name in ("type", "index", "id")):
+            return False
+        is_numbered = known["index"] is not None or known["id"] is not None
+        is_more = any(piece.get(name) for name in _TEXTS) or (piece.get("signature") and not is_numbered)
+        return bool((_TEXTS | {"signature"}) & piece.keys()) and not (known["signature"] and is_more)
 
 
-def thought_before_calls(message: Message) -> dict[str, Any]:
-    """Return the field with the thinking of a message with calls, or nothing."""
-    texts = [part.text for part in message.blocks if isinstance(part, ThinkingPart) and part.format == REASONING_FIELD]
-    return {REASONING_FIELD: "".join(texts)} if texts and message.calls else {}
+def _joined(known: Any, value: Any, *, may_repeat: bool) -> Any:
+    match value:
+        case str():
+            text = known if isinstance(known, _Text) else _Text()
+            text.add(value, may_repeat=may_repeat)
+            return text
+        case dict():
+            if not isinstance(known, StreamedFields):
+                return StreamedFields(cast("dict[str, Any]", value), may_repeat=may_repeat)
+            known.add(cast("dict[str, Any]", value))
+            return known
+        case list():
+            begun = cast("list[Any]", known) if isinstance(known, list) else []
+            return _grown(begun, cast("list[Any]", value), may_repeat=may_repeat)
+        case _:
+            return known if value is None else value
 
 
-def calls_with_extras(parts: Iterable[Part]) -> Iterator[tuple[ToolCall, dict[str, Any]]]:
-    """Yield each call with the fields of the block right before it."""
-    before: Block | None = None
+def _grown(known: list[Any], more: list[Any], *, may_repeat: bool) -> list[Any]:
+    """Return the list with further elements. An object may be a piece of the last one that came before."""
+    last = known[-1] if known else None
+    for index, each in enumerate(more):
+        if index == 0 and isinstance(last, StreamedFields) and isinstance(each, dict):
+            piece = cast("dict[str, Any]", each)
+            if last.is_continued_by(piece):
+                last.add(piece)
+                continue
+        known.append(_joined(None, each, may_repeat=may_repeat))
+    return known
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case _Text():
+            return "".join(value.pieces)
+        case StreamedFields():
+            return value.value()
+        case list():
+            return [_whole(each) for each in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+_DETAILS = "reasoning_details"
+_DETAIL = "reasoning."
+_READ_FIELDS = frozenset(
+    {"role", "content", "refusal", "tool_calls", "function_call", "audio", "images", "annotations"}
+)
+"""Fields of a message that are read elsewhere, or that are no part of a request."""
+
+_READ_CALL_FIELDS = frozenset({"index", "id", "type", "function"})
+_READ_FUNCTION_FIELDS = frozenset({"name", "arguments"})
+
+
+def further_fields(delta: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message of Chat Completions that go back as they came."""
+    return _without(delta, _READ_FIELDS)
+
+
+def further_call_fields(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a call of Chat Completions that go back as they came."""
+    function = _without(as_object(entry.get("function")), _READ_FUNCTION_FIELDS)
+    return _without(entry, _READ_CALL_FIELDS) | ({"function": function} if function else {})
+
+
+def _without(fields: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names and value not in (None, "", [], {})}
+
+
+def message_parts(fields: dict[str, Any], *, has_calls: bool) -> Iterator[Block]:
+    """Yield the parts of a message's further fields. A text of thinking goes back only with calls, and only once."""
+    rest = dict(fields)
+    texts = {name: as_text(rest.pop(name)) for name in _THINKING_FIELDS if isinstance(rest.get(name), str)}
+    details = as_objects(rest.get(_DETAILS))
+    if details and all(as_text(each.get("type")).startswith(_DETAIL) for each in details):
+        del rest[_DETAILS]
+        yield from map(block_part, details)
+    for text in dict.fromkeys(texts.values()) if has_calls and not details else ():
+        name, *others = (name for name in texts if texts[name] == text)
+        also: dict[str, Any] = {"data": {"also": others}} if others else {}
+        yield ThinkingPart(kind="thinking", format=f"chat.{name}", text=text, **also)
+    yield from opaque_parts("chat.message", rest)
+
+
+def message_fields(message: Message) -> dict[str, Any]:
+    """Return the fields from which `message_parts` made its parts."""
+    found: dict[str, Any] = {}
+    for part in message.blocks:
+        if isinstance(part, ThinkingPart) and part.format.startswith("chat."):
+            names = (part.format.removeprefix("chat."), *part.data.get("also", ()))
+            found |= {name: part.text for name in names if name in _THINKING_FIELDS}
+        elif part.format == "chat.message":
+            found |= further_fields(part.data)
+        elif part.format.startswith(_DETAIL):
+            found.setdefault(_DETAILS, []).append(wire_block(part))
+    return found
+
+
+def parts_with_fields(parts: Iterable[Part], api: Api) -> Iterator[tuple[Part, dict[str, Any]]]:
+    """Yield each part with the further fields that a text or a call came with."""
+    kinds: dict[type[Part], str] = {TextPart: f"{api}.text", ToolCall: f"{api}.call"}
+    before: Part | None = None
     for part in parts:
-        if isinstance(part, ToolCall):
-            yield part, {EXTRA_FIELD: before.data.get(EXTRA_FIELD, {})} if before is not None else {}
-            before = None
-        elif isinstance(part, OpaquePart) and part.format == EXTRA_FIELD:
-            before = part
+        is_fitting = isinstance(before, OpaquePart) and before.format == kinds.get(type(part))
+        yield part, before.data if is_fitting and isinstance(before, OpaquePart) else {}
+        before = part
+
+
+def is_thinking(part: Part) -> bool:
+    """Return whether a server may refuse the part because the conversation before it has changed."""
+    return isinstance(part, (ThinkingPart, OpaquePart)) and not part.format.startswith(("messages.", "responses."))
+
+
+def kept_names(messages: Iterable[Message]) -> set[str]:
+    """Return the names by which a refusal may mean what goes back: of fields, or of types of blocks."""
+    found: set[str] = set()
+    for part in (block for message in messages for block in message.blocks):
+        api, dot, kind = part.format.partition(".")
+        if f"{api}." == _DETAIL:
+            found.add(_DETAILS)
+        elif kind in {"message", "call", "text"}:
+            found |= part.data.keys()
+        elif kind in {"block", "item"}:
+            found.add(as_text(part.data.get("type")))
+        else:
+            found.add(kind if dot else part.format)
+    return found - {""}

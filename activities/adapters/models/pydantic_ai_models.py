@@ -33,6 +33,7 @@ from pydantic_core import to_json
 from orga.activities.adapters import http
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.http import ProviderEndpoint
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly
 from orga.activities.adapters.models.wire import (
     CONTINUE_TEXT,
@@ -46,6 +47,7 @@ from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.messages import Message
 from orga.workflows.types.models.providers import PROVIDERS
 from orga.workflows.types.parts import OpaquePart, TextPart, ThinkingPart, ToolCall
+from orga.workflows.types.text import clean_json
 
 T = TypeVar("T")
 
@@ -304,8 +306,8 @@ class _Reader:
 
     def _begin(self, index: int, part: theirs.ModelResponsePart) -> None:
         if index not in self._blocks:
-            self._blocks[index] = {}
-            self._assembly.add_block(self._blocks[index])
+            block = self._blocks[index] = dict[str, Any]()
+            self._assembly.add_blocks(lambda: [block_part(clean_json(block))] if block else [])
         if isinstance(part, theirs.TextPart):
             self._assembly.begin_text()
             self._assembly.add_text(part.content)

@@ -10,45 +10,13 @@ from typing import Any, cast
 from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, request_bytes
+from orga.activities.adapters.models.kept_fields import StreamedFields, opaque_parts
 from orga.activities.ports import ModelRequest, ThinkingListener
 from orga.workflows.types.json_text import has_unique_keys
 from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
-from orga.workflows.types.parts import BETWEEN_TEXTS, Block, OpaquePart, Part, Parts, ThinkingPart, text_part
+from orga.workflows.types.parts import BETWEEN_TEXTS, Block, Part, Parts, text_part
 from orga.workflows.types.text import clean_json, clean_text
-
-_TEXT_FIELDS = {
-    "thinking": "thinking",
-    "reasoning.text": "text",
-    "reasoning.summary": "summary",
-    "reasoning_content": "text",
-    "pydantic_ai.thinking": "text",
-}
-"""The key of a thinking block's text, by type."""
-
-
-def block_part(block: dict[str, Any]) -> Block:
-    """Return the block as a part. `wire_block` returns the same block for it."""
-    data = dict(block)
-    kind = data.get("type")
-    if not isinstance(kind, str) or not kind:
-        return OpaquePart(kind="opaque", data=data)
-    del data["type"]
-    field = _TEXT_FIELDS.get(kind)
-    text = None if field is None else data.get(field)
-    if field is None or not isinstance(text, str):
-        return OpaquePart(kind="opaque", format=kind, data=data)
-    del data[field]
-    fields: dict[str, Any] = {name: value for name, value in (("text", text), ("data", data)) if value}
-    return ThinkingPart(kind="thinking", format=kind, **fields)
-
-
-def wire_block(part: Block) -> dict[str, Any]:
-    """Return the block from which the part was made."""
-    if not part.format:
-        return dict(part.data)
-    text = {_TEXT_FIELDS.get(part.format, "text"): part.text} if isinstance(part, ThinkingPart) else {}
-    return {"type": part.format, **text, **part.data}
 
 
 class ObjectText:
@@ -103,6 +71,9 @@ class OpenCall:
     call_id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
+    fields: StreamedFields = field(default_factory=StreamedFields)
+    """Its further fields, which go back as they came."""
+    fields_format: str = "chat.call"
     _text: ObjectText = field(default_factory=ObjectText)
     _chars_read: int = 0
 
@@ -206,7 +177,7 @@ class ReplyAssembly:
         self._thought: object = None
         """The thought of the latest piece of thinking."""
         self._text: list[str] | None = None
-        self._parts: list[OpenCall | list[str] | dict[str, Any]] = []
+        self._parts: list[OpenCall | list[str] | Callable[[], Iterable[Block]]] = []
         self._half = ""
         self._room = MAX_REPLY_BYTES
 
@@ -229,7 +200,7 @@ class ReplyAssembly:
             self._on_text(text)
 
     def show_thinking(self, piece: str, thought: object) -> None:
-        """Show a piece of thinking to those who watch. It is no part of the reply: `add_block` adds the thought.
+        """Show a piece of thinking to those who watch. It is no part of the reply: `add_blocks` adds the thought.
 
         Args:
             thought: Identifies the thought. A blank line separates two thoughts.
@@ -248,28 +219,25 @@ class ReplyAssembly:
             self._add(call)
         return not self.full
 
-    def add_block(self, block: dict[str, Any], before: OpenCall | None = None) -> None:
-        """Add a block that is sent back unchanged, here or before a call. It may grow until the reply is complete."""
-        self._add(block)
-        if before is not None:
-            place = next(place for place, part in enumerate(self._parts) if part is before)
-            self._parts.insert(place, self._parts.pop())
+    def add_blocks(self, blocks: Callable[[], Iterable[Block]]) -> None:
+        """Add here the blocks that `blocks` returns when the reply is complete."""
+        self._add(blocks)
 
-    def _add(self, part: OpenCall | list[str] | dict[str, Any]) -> None:
+    def _add(self, part: OpenCall | list[str] | Callable[[], Iterable[Block]]) -> None:
         self.full = self.full or len(self._parts) >= MAX_PARTS
         self._parts.append(part)
 
     def add_arguments(self, call: OpenCall, piece: str) -> None:
         call.arguments.append(self.take_fitting(piece))
 
-    def _fitting_block(self, block: dict[str, Any]) -> Iterator[Part]:
-        """Yield the block. A block that does not fit is dropped completely."""
-        block = clean_json(block)
-        size = len(to_json(block))
-        self.full = self.full or size > self._room
-        if block and not self.full:
-            self._room -= size
-            yield block_part(block)
+    def _fitting_blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield the blocks. One that does not fit is dropped completely."""
+        for block in blocks:
+            size = len(to_json(block))
+            self.full = self.full or size > self._room
+            if not self.full:
+                self._room -= size
+                yield block
 
     def take_fitting(self, piece: str) -> str:
         """Return the part of `piece` that fits, and use up its room."""
@@ -284,11 +252,12 @@ class ReplyAssembly:
         calls = iter(finished_calls(self.calls, self._request.messages))
         for part in self._parts:
             if isinstance(part, OpenCall):
+                yield from self._fitting_blocks(opaque_parts(part.fields_format, part.fields.value()))
                 yield next(calls)
-            elif isinstance(part, list):
-                yield text_part("".join(part))
+            elif callable(part):
+                yield from self._fitting_blocks(part())
             else:
-                yield from self._fitting_block(part)
+                yield text_part("".join(part))
 
     def reply(
         self, finish: FinishReason, counted: Usage, model: str, cost_of: Callable[[Usage], float | None]

@@ -17,7 +17,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, dialect_at, learned_dialect
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
-from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
+from orga.activities.adapters.models.kept_fields import is_thinking
 from orga.activities.adapters.models.lessons import LESSON_S, LessonFile, lesson_key
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
 from orga.activities.adapters.models.text_calls import (
@@ -136,12 +136,11 @@ class ThinkingMemory:
     def _without_refused(self, message: Message) -> Message:
         if not any(mark in self._refused for mark in _thinking_digests((message,))):
             return message
-        return message.without_blocks()
+        return message.with_parts(tuple(part for part in message.parts if not is_thinking(part)))
 
 
 def _thinking_digests(messages: Iterable[Message]) -> Iterable[str]:
-    """Yield the digest of each thinking block. Phases are skipped, because they repeat and are never refused."""
-    blocks = (block for message in messages for block in message.blocks if block.format != PHASE_BLOCK)
+    blocks = (block for message in messages for block in message.blocks if is_thinking(block))
     return (sha256(to_json(block)).hexdigest() for block in blocks)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.models.reply import block_part
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.usage import Usage

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.call_settings import ModelSettings

@@ -147,17 +147,12 @@ def anthropic(path: str, body: dict[str, Any]) -> http.Response:
 def openrouter(path: str, body: dict[str, Any]) -> http.Response:
     """Answer like OpenRouter for a model of Anthropic."""
     assert path == "/chat/completions"
-    plain = json.loads(json.dumps(body))
-    reasoning = plain.pop("reasoning", {})  # unknown to OpenAI's types, like the two below
+    reasoning = body.get("reasoning", {})
     if len(reasoning.keys() & {"effort", "max_tokens"}) > 1:
         raise Refused('Only one of "reasoning.effort" and "reasoning.max_tokens" can be specified')
     if reasoning.get("effort", "none") != "none" and body.get("tool_choice") == "required":
         raise Refused("Thinking may not be enabled when tool_choice forces tool use.")
-    for message in plain["messages"]:
-        message.pop("reasoning_details", None)
-        for part in message["content"] if isinstance(message["content"], list) else ():
-            part.pop("cache_control", None)
-    assert_openai_takes(plain)
+    assert_openai_takes(body, "reasoning", "reasoning_details", "cache_control")
     for index, tool in enumerate(body["tools"]):
         _check_definition(f"tools.{index}.custom", tool["function"]["name"], tool["function"]["parameters"])
     said = [message for message in body["messages"] if message["role"] == "assistant"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.reply import block_part
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.replies import MAX_CALLS, normalised_reply
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import begin_bytes, initial_state, size_problem, with_unpinned_server_taint

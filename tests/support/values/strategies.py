@@ -5,7 +5,7 @@ from typing import Any, get_args
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from orga.activities.adapters.models.reply import block_part
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
 
 LAW = settings(max_examples=100)

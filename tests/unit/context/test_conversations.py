@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from orga.activities.adapters.models.reply import block_part
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelContext, RunKey
 from orga.workflows.decisions.conversation import reference_and_sent, with_message

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from orga.activities.adapters.models.reply import block_part
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.replies import normalised_reply
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.carried_parts import (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orga.activities.adapters.models.reply import block_part, wire_block
+from orga.activities.adapters.models.kept_fields import block_part, wire_block
 from orga.workflows.decisions.conversation import reference_and_sent, with_all_as_base, with_message
 from orga.workflows.types.context import HashedMessages, MessageRef
 from orga.workflows.types.conversation import Conversation, messages_as_sent

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 
-from orga.activities.adapters.models.reply import block_part
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.workflows.decisions.observe import ReplyKind, classify_reply
 from orga.workflows.types.messages import FinishReason, Reply
 from tests.support.values.core import a_call

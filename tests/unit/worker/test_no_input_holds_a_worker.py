@@ -13,7 +13,8 @@ import pytest
 from orga.activities.adapters import http
 from orga.activities.adapters.models.errors import parse_error_body, retry_after_s
 from orga.activities.adapters.models.http import SseDecoder, SseTooLarge
-from orga.activities.adapters.models.reply import MAX_OPEN_CALLS, block_part
+from orga.activities.adapters.models.kept_fields import block_part
+from orga.activities.adapters.models.reply import MAX_OPEN_CALLS
 from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
 from orga.activities.ports import ModelError
 from orga.activities.replies import normalised_reply

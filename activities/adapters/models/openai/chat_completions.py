@@ -1,7 +1,7 @@
 """Requests of the Chat Completions protocol, for OpenAI, OpenRouter, Ollama and all compatible servers."""
 
 import re
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -9,9 +9,9 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.kept_fields import calls_with_extras, thought_before_calls
+from orga.activities.adapters.models.http import merged_fields
+from orga.activities.adapters.models.kept_fields import further_call_fields, message_fields, parts_with_fields
 from orga.activities.adapters.models.openai.chat_reply import ChatReader
-from orga.activities.adapters.models.reply import wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.thinking import CHAT_THINKING, ThinkingWire
 from orga.activities.adapters.models.wire import (
@@ -29,9 +29,6 @@ from orga.workflows.types.parts import BETWEEN_TEXTS
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _TOOL_CHOICE = {"any": "required", "none": "none"}
-_ThinkingFields = Callable[[Message], dict[str, Any]]
-"""Returns the fields of an assistant's message that contain its earlier thinking."""
-
 _ACKNOWLEDGEMENT = "[Noted.]"
 """Text of the assistant, if its turn has to come between results and guidance."""
 
@@ -87,8 +84,7 @@ def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> l
     text = system_text(request)
     system: list[dict[str, Any]] = [{"role": "system", "content": text}] if text else []
     spoken = (message for message in request.messages if message.role != "system")
-    thinking = None if not dialect.thinking else _details_fields if openrouter else _thought_fields
-    rest = [wire for message in with_results_first(spoken) for wire in _message(message, thinking)]
+    rest = [wire for message in with_results_first(spoken) for wire in _message(message, dialect)]
     if system and not dialect.system_role:
         rest, system = [{"role": "user", "content": text}, *rest], []
     if dialect.alternating or not dialect.system_role:
@@ -123,29 +119,27 @@ def _merged_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [joined | {"tool_calls": calls} if calls else joined]
 
 
-def _message(message: Message, thinking: _ThinkingFields | None) -> Iterable[dict[str, Any]]:
+def _message(message: Message, dialect: Dialect) -> Iterable[dict[str, Any]]:
     """Yield the message, or nothing for an assistant turn without text and calls."""
     if message.role == "tool":
         yield {"role": "tool", "tool_call_id": wire_id(message.call_id), "content": message.text}
     elif message.role != "assistant":
         yield {"role": message.role, "content": message.text}
     elif message.text or message.calls:
-        yield _assistant_fields(message) | (thinking(message) if thinking else {})
+        is_whole = dialect.thinking and dialect.kept_fields
+        yield _assistant_message(message if is_whole else message.without_blocks())
 
 
-def _assistant_fields(message: Message) -> dict[str, Any]:
-    calls = {"tool_calls": [_call_entry(call) for call in message.calls]} if message.calls else {}
-    return {"role": "assistant", "content": message.text or None, **calls}
-
-
-def _details_fields(message: Message) -> dict[str, Any]:
-    details = [wire_block(block) for block in message.blocks if block.format.startswith("reasoning.")]
-    return {"reasoning_details": details} if details else {}
-
-
-def _thought_fields(message: Message) -> dict[str, Any]:
-    calls = [_call_entry(call) | extra for call, extra in calls_with_extras(message.parts)]
-    return thought_before_calls(message) | ({"tool_calls": calls} if calls else {})
+def _assistant_message(message: Message) -> dict[str, Any]:
+    """Return the message with all fields that came with it."""
+    parts = parts_with_fields(message.parts, "chat")
+    calls = [
+        merged_fields(further_call_fields(fields), _call_entry(part))
+        for part, fields in parts
+        if isinstance(part, ToolCall)
+    ]
+    own: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    return message_fields(message) | own | ({"tool_calls": calls} if calls else {})
 
 
 def _call_entry(call: ToolCall) -> dict[str, Any]:

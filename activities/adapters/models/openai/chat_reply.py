@@ -6,7 +6,12 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.http import END_FRAME
-from orga.activities.adapters.models.kept_fields import EXTRA_FIELD, REASONING_FIELD, StreamedThought, extra_block
+from orga.activities.adapters.models.kept_fields import (
+    StreamedFields,
+    further_call_fields,
+    further_fields,
+    message_parts,
+)
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.wire import StreamReader
@@ -14,52 +19,8 @@ from orga.workflows.types.json_text import as_count, as_object, as_objects, as_t
 from orga.workflows.types.messages import FinishReason, Reply
 from orga.workflows.types.models.usage import Usage
 
-_TEXTS = ("text", "summary")
-
-_SHOWN_THINKING = (REASONING_FIELD, "reasoning", "thinking")
+_SHOWN_THINKING = ("reasoning_content", "reasoning", "thinking")
 """Fields with a piece of thinking. Servers that know two of them write the same text in both."""
-
-MAX_CHARS = 1_000_000
-"""Characters of all details together, as many as a reply can have. Longer details are not sent back at all."""
-
-
-class ReasoningDetails:
-    """Details in order. Consecutive pieces of one detail (same type, same index) are joined."""
-
-    def __init__(self) -> None:
-        self._details: list[dict[str, Any]] = []
-        self._texts: dict[tuple[int, str], list[str]] = {}
-        self._room = MAX_CHARS
-
-    def add(self, piece: dict[str, Any]) -> dict[str, Any] | None:
-        """Add a detail or a piece of the last one. Return a detail if one begins. It grows until all are closed."""
-        self._room -= sum(len(value) for value in piece.values() if isinstance(value, str)) + 1
-        if self._room < 0:
-            return None
-        last = self._details[-1] if self._details else {}
-        is_new = (
-            not last or not any(key in piece for key in (*_TEXTS, "signature")) or _identity(last) != _identity(piece)
-        )
-        if is_new:
-            self._details.append(dict(piece))
-        else:
-            last.update({key: value for key, value in piece.items() if value is not None and key not in _TEXTS})
-        for key in _TEXTS:
-            if key in piece:
-                self._texts.setdefault((len(self._details) - 1, key), []).append(as_text(piece[key]))
-        return self._details[-1] if is_new else None
-
-    def close(self) -> None:
-        """Join the pieces of the details. If they are too long, all become empty."""
-        for (index, key), pieces in self._texts.items():
-            self._details[index][key] = "".join(pieces)
-        for detail in self._details if self._room < 0 else ():
-            detail.clear()
-
-
-def _identity(detail: dict[str, Any]) -> tuple[object, object]:
-    return detail.get("type"), detail.get("index")
-
 
 ReplyEnding = FinishReason | Literal["failed", "broken_off", "unknown"]
 
@@ -124,7 +85,7 @@ def add_call_delta(assembly: ReplyAssembly, entry: dict[str, Any], *, is_streame
     delta = _call_delta(entry)
     call = _continued_call(assembly.calls, delta) if is_streamed else None
     if call is None:
-        call = OpenCall(index=delta.index)
+        call = OpenCall(index=delta.index, fields=StreamedFields(may_repeat=True))
         if not assembly.open_call(call):
             return None
     call.call_id = call.call_id or assembly.take_fitting(delta.call_id)
@@ -177,8 +138,8 @@ def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
 
 @dataclass
 class ChatReader(StreamReader):
-    _reasoning: ReasoningDetails = field(default_factory=ReasoningDetails)
-    _thought: StreamedThought = field(default_factory=StreamedThought)
+    _fields: StreamedFields | None = None
+    """The further fields of the message."""
     _finish: str = ""
     _refused: bool = False
     _answered: bool = False
@@ -204,8 +165,6 @@ class ChatReader(StreamReader):
         if not (self._finish or (self._ended and self._answered) or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
         finish = self._finish_reason()
-        self._reasoning.close()
-        self._thought.close(is_wanted=bool(self._assembly.calls))
         return self._assembly.reply(finish, _chat_usage(self._usage), self._model, self._cost)
 
     def _finish_reason(self) -> FinishReason:
@@ -243,29 +202,29 @@ class ChatReader(StreamReader):
         if refusal := as_text(delta.get("refusal")):
             self._refused = True
             self._assembly.add_text(refusal)
-        if (
-            self._provider != "openrouter"
-            and (thought := self._thought.add(as_text(delta.get(REASONING_FIELD)))) is not None
-        ):
-            self._assembly.add_block(thought)
-        self._assembly.show_thinking(_thinking_piece(delta), REASONING_FIELD)
+        self._keep_fields(further_fields(delta))
+        self._assembly.show_thinking(_thinking_piece(delta), "")
         self._assembly.add_text(_content(delta.get("content")))
-        for detail in as_objects(delta.get("reasoning_details")):
-            if (begun := self._reasoning.add(detail)) is not None:
-                self._assembly.add_block(begun)
         for call in as_objects(delta.get("tool_calls")):
             if self._assembly.full:
                 break
             opened = add_call_delta(self._assembly, call, is_streamed=bool(streamed))
-            if opened is not None and (extra := as_object(call.get(EXTRA_FIELD))):
-                self._assembly.add_block(extra_block(extra), before=opened)
+            if opened is not None:
+                opened.fields.add(further_call_fields(call))
+
+    def _keep_fields(self, fields: dict[str, Any]) -> None:
+        if fields and self._fields is None:
+            kept = self._fields = StreamedFields(may_repeat=True)
+            self._assembly.add_blocks(lambda: message_parts(kept.value(), has_calls=bool(self._assembly.calls)))
+        if fields and self._fields is not None:
+            self._fields.add(fields)
 
 
 def _thinking_piece(delta: dict[str, Any]) -> str:
     """Return the thinking of a delta: OpenRouter has it in `reasoning`, in the details, or in both."""
     named = next(filter(None, (as_text(delta.get(name)) for name in _SHOWN_THINKING)), "")
     details = as_objects(delta.get("reasoning_details")) if not named else ()
-    return named or "".join(as_text(detail.get(key)) for detail in details for key in _TEXTS)
+    return named or "".join(as_text(detail.get(key)) for detail in details for key in ("text", "summary"))
 
 
 def _content(content: object) -> str:

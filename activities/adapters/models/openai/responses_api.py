@@ -4,7 +4,7 @@ Reasoning arrives encrypted, as a separate item before the calls that it led to.
 place. Only `response.output_item.done` contains such an item completely.
 """
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,19 +13,29 @@ from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import END_FRAME
-from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
+from orga.activities.adapters.models.kept_fields import (
+    StreamedFields,
+    block_part,
+    opaque_parts,
+    parts_with_fields,
+    wire_block,
+)
 from orga.activities.adapters.models.openai.chat_completions import function_definition, system_text, tool_choice_fields
 from orga.activities.adapters.models.pricing import reply_cost_usd
-from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
+from orga.activities.adapters.models.reply import OpenCall, frugal_usage
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.wire import StreamReader, Wire, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER, as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import FinishReason, Message, Reply
-from orga.workflows.types.parts import OpaquePart, TextPart, ToolCall
+from orga.workflows.types.parts import Block, OpaquePart, TextPart, ToolCall
 
 REASONING = "reasoning"
 """The format of a part with an item of reasoning."""
+
+_ITEM = "responses.item"
+_READ_FIELDS = frozenset({"type", "id", "status", "role", "content", "call_id", "name", "arguments"})
+"""Fields of texts and calls that are read, or that no request needs."""
 
 _MIN_OUTPUT_TOKENS = 16
 """OpenAI refuses less."""
@@ -40,23 +50,22 @@ def _input_items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     if message.role == "user":
         return [{"role": "user", "content": message.text}]
     items: list[dict[str, Any]] = []
-    phase: dict[str, Any] = {}
-    for part in message.parts:
+    for part, fields in parts_with_fields(message.parts, "responses"):
+        more = fields if dialect.kept_fields else {}
         match part:
             case TextPart() if part.text:
-                items.append({"role": "assistant", "content": part.text} | phase)
-                phase = {}
+                items.append(more | {"role": "assistant", "content": part.text})
             case ToolCall():
                 arguments = to_json(part.arguments).decode()
                 call = {"type": "function_call", "call_id": wire_id(part.call_id), "name": wire_name(part.name)}
-                items.append(call | {"arguments": arguments})
+                items.append(more | call | {"arguments": arguments})
             case OpaquePart() if dialect.thinking and part.format == REASONING:
                 items.append(wire_block(part))
-            case OpaquePart() if part.format == PHASE_BLOCK:
-                phase = dict(part.data)
+            case OpaquePart() if dialect.kept_fields and part.format == _ITEM:
+                items.append(dict(part.data))
             case _:
                 pass
-    while items and items[-1].get("type") == REASONING:
+    while items and items[-1].get("type") == REASONING and not message.calls:
         items.pop()
     return items
 
@@ -68,7 +77,8 @@ class _OutputItem:
     kind: str
     item_id: str
     call: OpenCall | None = None
-    block: dict[str, Any] | None = None
+    whole: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The complete item, or the further fields of a text. They go back as they came."""
     has_text: bool = False
     has_thinking: bool = False
 
@@ -175,19 +185,17 @@ class ResponseReader(StreamReader):
 
     def _begin_item(self, item: dict[str, Any]) -> _OutputItem:
         begun = _OutputItem(as_text(item.get("type")), as_text(item.get("id")))
-        if begun.kind == "message":
-            self._assembly.begin_text()
-            begun.block = {}
-            self._assembly.add_block(begun.block)
-            _set_phase(begun.block, item)
-        elif begun.kind == REASONING:
-            begun.block = {}
-            self._assembly.add_block(begun.block)
-        elif begun.kind == "function_call":
+        if begun.kind == "function_call":
             call = OpenCall(
                 call_id=as_text(item.get("call_id")), name=self._assembly.take_fitting(as_text(item.get("name")))
             )
+            call.fields_format = "responses.call"
             begun.call = call if self._assembly.open_call(call) else None
+            return begun
+        if begun.kind == "message":
+            self._assembly.begin_text()
+            begun.whole = _further_fields(item)
+        self._assembly.add_blocks(lambda: _kept_blocks(begun))
         return begun
 
     def _complete_item(self, begun: _OutputItem, item: dict[str, Any]) -> None:
@@ -195,21 +203,24 @@ class ResponseReader(StreamReader):
         if begun.call is not None:
             call, arguments = begun.call, as_text(item.get("arguments"))
             call.call_id = as_text(item.get("call_id")) or call.call_id
+            call.fields = StreamedFields(_further_fields(item))
             call.name = call.name or self._assembly.take_fitting(as_text(item.get("name")))
             if arguments.strip() and arguments != "".join(call.arguments):
                 call.arguments.clear()
                 self._assembly.add_arguments(call, arguments)
-        elif begun.block is not None and begun.kind == REASONING:
+        elif begun.kind == "message":
+            begun.whole |= _further_fields(item)
+            for part in as_objects(item.get("content")) if not begun.has_text else ():
+                is_refusal = part.get("type") == "refusal"
+                self._add_text(begun, part.get("refusal" if is_refusal else "text"), is_refusal=is_refusal)
+        elif begun.kind == REASONING:
             thoughts = () if begun.has_thinking else as_objects(item.get("summary") or item.get("content"))
             for index, part in enumerate(thoughts):
                 self._show_thinking(begun, part.get("text"), index)
             if item.get("encrypted_content") or item.get("content"):  # without either nobody could read it again
-                begun.block.update(item)
-        elif begun.block is not None:
-            _set_phase(begun.block, item)
-            for part in as_objects(item.get("content")) if not begun.has_text else ():
-                is_refusal = part.get("type") == "refusal"
-                self._add_text(begun, part.get("refusal" if is_refusal else "text"), is_refusal=is_refusal)
+                begun.whole = item
+        elif begun.kind != "function_call":
+            begun.whole = item
 
     def _add_text(self, item: _OutputItem, piece: object, *, is_refusal: bool) -> None:
         item.has_text = True
@@ -228,9 +239,16 @@ _THINKING_INDEXES = {
 """Events with a piece of thinking. The key of the number that the piece's part has in its item."""
 
 
-def _set_phase(block: dict[str, Any], item: dict[str, Any]) -> None:
-    if phase := as_text(item.get("phase")):
-        block |= {"type": PHASE_BLOCK, "phase": phase}
+def _further_fields(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in _READ_FIELDS and value not in (None, [])}
+
+
+def _kept_blocks(item: _OutputItem) -> Iterator[Block]:
+    data = StreamedFields(item.whole).value()
+    if item.kind == REASONING:
+        yield from [block_part(data)] if data else ()
+    else:
+        yield from opaque_parts("responses.text" if item.kind == "message" else _ITEM, data)
 
 
 class OpenAIResponses(Wire):

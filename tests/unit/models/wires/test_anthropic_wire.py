@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.reply import block_part
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.models.call_settings import ModelSettings

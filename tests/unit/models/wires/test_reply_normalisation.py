@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.reply import block_part, wire_block
+from orga.activities.adapters.models.kept_fields import block_part, wire_block
 from orga.activities.replies import (
     MAX_CALLS,
     MAX_CALLS_BYTES,

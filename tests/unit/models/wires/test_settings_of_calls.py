@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 from pydantic import ValidationError
 
 from orga.activities.adapters import http
+from orga.activities.adapters.models.kept_fields import block_part, opaque_parts
 from orga.activities.adapters.models.model_settings import ModelNotConfigured
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.ports import ModelError
 from orga.client.config.sections import ModelsConfig
+from orga.workflows.types.messages import Message
 from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.endpoints import EndpointSettings
+from orga.workflows.types.parts import ThinkingPart, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,
@@ -110,6 +114,66 @@ async def test_each_protocol_gets_what_it_has_and_the_rest_is_reported(
     takes({name: value for name, value in body.items() if name not in unknown})
     reports = [record.message for record in caplog.records if record.message.startswith("some-model: ")]
     assert reports == [f"some-model: {name} is left out, because the protocol does not accept it" for name in left_out]
+
+
+CLOSED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+TALK = (
+    Message.of("user", "find it"),
+    Message.of("system", "Be brief."),
+    Message.of(
+        "assistant",
+        "Looking.",
+        (ToolCall(call_id="a", name="look", arguments={"a": "b"}), ToolCall(call_id="b", name="look", malformed="{")),
+        blocks=[
+            block_part({"type": "thinking", "thinking": "hm", "signature": "s"}),
+            block_part({"type": "redacted_thinking", "data": "x"}),
+            block_part({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "g"}),
+            block_part({"type": "reasoning.text", "text": "hm", "signature": "s"}),
+            ThinkingPart(kind="thinking", format="chat.reasoning_content", text="hm"),
+            *opaque_parts("chat.message", {"extra_content": {"google": {}}, "thinking_blocks": [{"type": "thinking"}]}),
+        ],
+    ),
+    Message.of_result("found", "a", "look"),
+    Message.of("user", "hurry"),
+    Message.of_result("no JSON", "b", "look", is_error=True),
+    Message.of("assistant", "Here."),
+    Message.of("user", "and more"),
+)
+
+
+@pytest.mark.parametrize("thinking", [{"effort": "high"}, {"effort": "none"}, {"thinking_tokens": 2_000}])
+@pytest.mark.parametrize("choice", ["auto", "any", "none"])
+@pytest.mark.parametrize(
+    ("api", "takes", "extras"),
+    [
+        ("chat", assert_openai_takes, {"reasoning_content", "reasoning_details", "extra_content", "thinking_blocks"}),
+        ("responses", assert_responses_takes, {"seed", "stop"}),
+        ("messages", assert_anthropic_takes, {"temperature", "top_p", "seed"}),
+    ],
+)
+async def test_a_request_with_everything_fits_the_types_of_the_provider(
+    api: Any, takes: Callable[..., None], extras: set[str], choice: Any, thinking: dict[str, Any]
+) -> None:
+    """`extras` are the fields that the SDK's newest types lack. `house_field` is one of the configuration."""
+    house = EndpointSettings(api=api, base_url="http://house.test/v1", extra_body={"house_field": {"a": 1}})
+    network = Network([answer("anthropic" if api == "messages" else api) for _ in range(2)])
+    registry = ModelRegistry({}, transport=http.MockTransport(network), endpoints={"house": house})
+    asked, name = registry.resolve("house:m")
+    settings = ModelSettings.model_validate({field: value for field, value in ALL if value is not None} | thinking)
+    fields: dict[str, Any] = {"tools": (*TOOLS, ToolSpec(name="look", parameters=CLOSED)), "tool_choice": choice}
+    request = a_request(model=name, system=("Help.", "Cite."), messages=TALK, settings=settings, **fields)
+    await asked.complete(request, lambda text: None)
+    await asked.complete(replace(request, tools=(), output_schema=CLOSED), lambda text: None)
+    await registry.close()
+    for index in range(2):
+        body = network.body(index)
+        takes(body, "house_field", *extras)
+        assert body["house_field"] == {"a": 1}
 
 
 @pytest.mark.parametrize("kind", ["openai-compatible", "responses", "anthropic"])

@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from orga.activities.adapters import http
+from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.models.reply import block_part
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.tool_calls.tools import ToolSpec

@@ -1,0 +1,314 @@
+"""What a provider sends goes back as it came, over ten turns with parallel calls, through HTTP and the history."""
+
+import json
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+
+from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.replies import normalised_reply
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.endpoints import EndpointSettings
+from orga.workflows.types.models.providers import Api
+from tests.support.model.providers import a_request, chunk, message_events, response_events
+from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes, assert_responses_takes
+from tests.support.web.serving import serving
+
+TURNS = 10
+
+Frames = Sequence[dict[str, Any] | str]
+
+
+async def talk(api: Api, turns: Sequence[Frames]) -> list[dict[str, Any]]:
+    """Return the bodies of all requests of a conversation in which the server's replies are `turns`."""
+    bodies: list[dict[str, Any]] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            for frame in turns[min(len(bodies), len(turns)) - 1]:
+                text = frame if isinstance(frame, str) else json.dumps(frame)
+                self.wfile.write(f"data: {text}\n\n".encode())
+
+    with serving(Server) as port:
+        place = EndpointSettings(api=api, base_url=f"http://127.0.0.1:{port}/v1")
+        registry = ModelRegistry({}, endpoints={"house": place})
+        model, name = registry.resolve("house:m")
+        messages = [Message.of("user", "go")]
+        for _ in range(len(turns) + 1):
+            read = await model.complete(a_request(model=name, messages=tuple(messages)), lambda text: None)
+            kept = normalised_reply(read, messages).model_dump_json(exclude_unset=True)
+            reply = Reply.model_validate_json(kept)
+            messages += [reply.message(), *(Message.of_result("ok", each.call_id, each.name) for each in reply.calls)]
+        await registry.close()
+    return bodies
+
+
+def ids(turn: int) -> tuple[str, str]:
+    return f"a{turn}", f"b{turn}"
+
+
+# --- Anthropic's Messages
+
+
+def streamed_block(block: dict[str, Any], unknown_delta: str = "") -> list[dict[str, Any]]:
+    """Return the start and the deltas of a block, as Anthropic streams it. Other fields come with the start."""
+    start, deltas = dict(block), list[dict[str, Any]]()
+    if "citations" in block:
+        start["citations"] = []
+        deltas += [{"type": "citations_delta", "citation": each} for each in block["citations"]]
+    for kind, name in (("thinking_delta", "thinking"), ("signature_delta", "signature"), ("text_delta", "text")):
+        if name in block:
+            start[name] = ""
+            deltas += [{"type": kind, name: piece} for piece in halves(block[name])]
+    if "input" in block:
+        start["input"] = {}
+        pieces = halves(json.dumps(block["input"])) if block["input"] else [""]
+        deltas += [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    if unknown_delta:
+        start[unknown_delta] = None
+        deltas += [{"type": f"{unknown_delta}_delta", unknown_delta: piece} for piece in halves(block[unknown_delta])]
+    return [start, *deltas]
+
+
+def halves(text: str) -> list[str]:
+    return [text[: len(text) // 2], text[len(text) // 2 :]] if len(text) > 1 else [text] * bool(text)
+
+
+def anthropic_content(turn: int) -> list[dict[str, Any]]:
+    first, second = ids(turn)
+    search = f"srvtoolu_{turn}"
+    found = {"type": "web_search_result", "url": "https://a.test", "title": "A", "encrypted_content": "Eq+/="}
+    cited: dict[str, Any] = {"type": "web_search_result_location", "cited_text": "c", "encrypted_index": "Eo8=="}
+    cited |= {"url": "https://a.test", "title": "A"}
+    code: dict[str, Any] = {
+        "type": "code_execution_result",
+        "stdout": "1\n",
+        "stderr": "",
+        "return_code": 0,
+        "content": [],
+    }
+    return [
+        {"type": "thinking", "thinking": f"I think {turn} 😀", "signature": f"Eq{turn}+/=="},
+        {"type": "thinking", "thinking": "", "signature": f"empty{turn}=="},
+        {"type": "redacted_thinking", "data": f"Em{turn}+/"},
+        {"type": "server_tool_use", "id": search, "name": "web_search", "input": {"query": "a"}},
+        {"type": "web_search_tool_result", "tool_use_id": search, "content": [found], "caller": {"type": "direct"}},
+        {"type": "text", "text": f"Cited {turn}.", "citations": [cited, cited | {"title": None}]},
+        {"type": "server_tool_use", "id": f"{search}c", "name": "code_execution", "input": {}},
+        {"type": "code_execution_tool_result", "tool_use_id": f"{search}c", "content": code},
+        {"type": "tool_use", "id": first, "name": "look", "input": {"q": turn}, "caller": {"type": "direct"}},
+        {"type": "thinking", "thinking": "between", "signature": f"Ez{turn}="},
+        {"type": "tool_use", "id": second, "name": "look", "input": {}, "toolset_name": "t", "trace": {"n": [turn]}},
+        {"type": "thinking", "thinking": "after", "signature": f"Ey{turn}="},
+    ]
+
+
+def anthropic_turn(content: list[dict[str, Any]]) -> Frames:
+    return list(message_events(*map(streamed_block, content), stop="tool_use"))
+
+
+async def test_anthropic_gets_its_blocks_back() -> None:
+    contents = [anthropic_content(turn) for turn in range(TURNS)]
+    bodies = await talk("messages", [anthropic_turn(content) for content in contents])
+    for body in bodies:
+        assert_anthropic_takes(body, "trace")
+    said = [message["content"] for message in bodies[TURNS]["messages"] if message["role"] == "assistant"]
+    assert said == contents
+
+
+async def test_unknown_blocks_and_deltas_of_anthropic_go_back() -> None:
+    mystery = {"type": "mystery", "data": "secret text", "n": 1, "list": [{"a": None}]}
+    compaction = {"type": "compaction", "content": "the summary"}
+    content = [mystery, compaction, *anthropic_content(0)[8:9]]
+    blocks = [streamed_block(mystery, "data"), streamed_block(compaction, "content"), streamed_block(content[2])]
+    bodies = await talk("messages", [list(message_events(*blocks, stop="tool_use"))])
+    assert bodies[1]["messages"][1]["content"] == content
+
+
+async def test_a_message_with_a_search_and_no_text_goes_back() -> None:
+    content = anthropic_content(0)[3:5]
+    bodies = await talk("messages", [anthropic_turn(content)])
+    assert bodies[1]["messages"][1]["content"] == content
+
+
+# --- OpenAI's Responses
+
+
+def response_items(turn: int) -> list[dict[str, Any]]:
+    first, second = ids(turn)
+    reasoning = {
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": "hm"}],
+        "encrypted_content": "gA+/=é",
+    }
+    call = {"type": "function_call", "name": "look", "status": "completed"}
+    search = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "a"}}
+    return [
+        reasoning | {"id": f"rs_{turn}a"},
+        search | {"id": f"ws_{turn}"},
+        {"type": "mystery_item", "id": f"my_{turn}", "deep": {"list": [1, {"x": None}]}},
+        reasoning | {"id": f"rs_{turn}b", "summary": []},
+        call | {"id": f"fc_{turn}a", "call_id": first, "arguments": '{"q":1}', "namespace": "crm"},
+        reasoning | {"id": f"rs_{turn}c"},
+        call | {"id": f"fc_{turn}b", "call_id": second, "arguments": "{}"},
+        reasoning | {"id": f"rs_{turn}d"},
+    ]
+
+
+async def test_responses_get_their_items_back() -> None:
+    turns = [response_items(turn) for turn in range(TURNS)]
+    bodies = await talk("responses", [list(response_events(*items)) for items in turns])
+    for body in bodies:
+        assert_responses_takes(
+            {**body, "input": [item for item in body["input"] if item.get("type") != "mystery_item"]}
+        )
+    unneeded = {"id", "status"}
+    expected = [
+        {key: value for key, value in item.items() if item["type"] != "function_call" or key not in unneeded}
+        for items in turns
+        for item in items
+    ]
+    said = [item for item in bodies[TURNS]["input"] if item.get("type") not in {None, "function_call_output"}]
+    assert said == expected
+
+
+# --- Chat Completions
+
+
+def a_call(turn: int, index: int, **fields: Any) -> dict[str, Any]:
+    function = {"name": "look", "arguments": '{"q":1}'}
+    return {"id": ids(turn)[index], "type": "function", "function": function, **fields}
+
+
+def with_text(turn: int, **fields: Any) -> dict[str, Any]:
+    """Return a message with two calls."""
+    return {"role": "assistant", "content": None, "tool_calls": [a_call(turn, 0), a_call(turn, 1)], **fields}
+
+
+def in_pieces(name: str, *pieces: Any) -> Frames:
+    return [chunk(**{name: piece}) for piece in pieces]
+
+
+def calls_of(message: dict[str, Any]) -> Frames:
+    made = [{"index": index} | call for index, call in enumerate(message["tool_calls"])]
+    return [*(chunk(tool_calls=[each]) for each in made), chunk("tool_calls"), "[DONE]"]
+
+
+ChatTurn = Callable[[int], tuple[Frames, dict[str, Any]]]
+"""The frames before the calls of a turn, and the message that has to go back."""
+
+
+def plain(*names: str) -> ChatTurn:
+    def turn(n: int) -> tuple[Frames, dict[str, Any]]:
+        pieces = [chunk(**dict.fromkeys(names, piece)) for piece in ("I ", "I ", "", f"think {n} é")]
+        return pieces, with_text(n, **dict.fromkeys(names, f"I I think {n} é"))
+
+    return turn
+
+
+def litellm(n: int) -> tuple[Frames, dict[str, Any]]:
+    def piece(text: str, signature: str | None = None) -> dict[str, Any]:
+        return {"type": "thinking", "thinking": text, "signature": signature}
+
+    frames = [
+        *in_pieces("thinking_blocks", [piece("I ")], [piece("think")], [piece("", f"Eq{n}")]),
+        *in_pieces("thinking_blocks", [piece("more")], [piece("", f"Er{n}")], [piece("", f"only{n}")]),
+        *in_pieces("thinking_blocks", [{"type": "redacted_thinking", "data": "Em"}]),
+    ]
+    blocks = [piece("I think", f"Eq{n}"), piece("more", f"Er{n}"), piece("", f"only{n}")]
+    return frames, with_text(n, thinking_blocks=[*blocks, {"type": "redacted_thinking", "data": "Em"}])
+
+
+def details(n: int) -> tuple[Frames, dict[str, Any]]:
+    """OpenRouter: Anthropic's, OpenAI's and Gemini's shapes."""
+    text = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
+    summary = {"type": "reasoning.summary", "format": "openai-responses-v1", "index": 1}
+    hidden = {"type": "reasoning.encrypted", "format": "openai-responses-v1", "index": 1, "id": f"rs_{n}"}
+    other = {"type": "reasoning.encrypted", "format": "google-gemini-v1", "index": 0}
+    frames = in_pieces(
+        "reasoning_details",
+        [text | {"text": "I "}],
+        [text | {"text": "think", "signature": None}],
+        [{"type": "reasoning.text", "index": 0, "signature": f"Eq{n}"}],
+        [summary | {"summary": "In "}],
+        [summary | {"summary": "short"}],
+        [hidden | {"data": "gA=="}],
+        [other | {"data": "x", "id": "a"}, other | {"data": "y", "id": "b"}],
+    )
+    whole = [
+        text | {"text": "I think", "signature": f"Eq{n}"},
+        summary | {"summary": "In short"},
+        hidden | {"data": "gA=="},
+        other | {"data": "x", "id": "a"},
+        other | {"data": "y", "id": "b"},
+    ]
+    return frames, with_text(n, reasoning_details=whole)
+
+
+def gemini(n: int) -> tuple[Frames, dict[str, Any]]:
+    signed = {"google": {"thought_signature": f"c2ln{n}+/="}}
+    calls = [a_call(n, 0, extra_content=signed), a_call(n, 1)]
+    return in_pieces("extra_content", signed), with_text(n, extra_content=signed, tool_calls=calls)
+
+
+def unknown(n: int) -> tuple[Frames, dict[str, Any]]:
+    """Copilot's field, a repeated one, an object in pieces, and fields of a call that nobody knows."""
+    frames = [
+        *in_pieces("reasoning_opaque", f"op{n}+/="),
+        *in_pieces("cot_id", f"cot{n}", f"cot{n}"),
+        *in_pieces("state", {"key": "k", "list": [1]}, {"more": {"a": None}, "list": [2]}, None),
+    ]
+    function = {"name": "look", "arguments": '{"q":1}', "provider_specific_fields": {"thought_signature": f"s{n}"}}
+    calls = [a_call(n, 0, thought_signature="t"), a_call(n, 1) | {"function": function}]
+    state = {"key": "k", "list": [1, 2], "more": {"a": None}}
+    kept = {"reasoning_opaque": f"op{n}+/=", "cot_id": f"cot{n}", "state": state}
+    return frames, with_text(n, tool_calls=calls, **kept)
+
+
+EXTRAS = (
+    *("reasoning", "reasoning_content", "reasoning_text", "reasoning_details", "thinking_blocks", "extra_content"),
+    *("reasoning_opaque", "cot_id", "state", "thought_signature", "provider_specific_fields"),
+)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(plain("reasoning"), id="reasoning"),
+        pytest.param(plain("reasoning_content"), id="reasoning_content"),
+        pytest.param(plain("reasoning_content", "reasoning"), id="both"),
+        pytest.param(litellm, id="thinking_blocks"),
+        pytest.param(details, id="reasoning_details"),
+        pytest.param(gemini, id="extra_content"),
+        pytest.param(unknown, id="unknown fields"),
+    ],
+)
+async def test_chat_completions_get_the_fields_back(made: ChatTurn) -> None:
+    turns = [made(turn) for turn in range(TURNS)]
+    bodies = await talk("chat", [[*frames, *calls_of(message)] for frames, message in turns])
+    for body in bodies:
+        assert_openai_takes(body, *EXTRAS)
+    said = [message for message in bodies[TURNS]["messages"] if message["role"] == "assistant"]
+    assert said == [message for _, message in turns]
+
+
+@pytest.mark.parametrize("made", [plain("reasoning", "reasoning_content"), gemini, unknown, details, litellm])
+async def test_a_message_that_does_not_stream_goes_back_as_well(made: ChatTurn) -> None:
+    _, message = made(1)
+    whole = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    bodies = await talk("chat", [[whole, "[DONE]"]])
+    assert bodies[1]["messages"][1] == message
+
+
+async def test_a_signature_of_an_answer_goes_back_and_its_thinking_does_not() -> None:
+    frames: Frames = [chunk(reasoning_content="hm"), chunk(content="4"), *gemini(0)[0]]
+    bodies = await talk("chat", [[*frames, chunk("stop"), "[DONE]"]])
+    assert bodies[1]["messages"][1] == {"role": "assistant", "content": "4"} | {
+        "extra_content": gemini(0)[1]["extra_content"]
+    }
