@@ -17,7 +17,7 @@ from orga.activities.adapters.models.kept_fields import (
     parts_with_fields,
     wire_block,
 )
-from orga.activities.adapters.models.pricing import cost_usd
+from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, tool_call
 from orga.activities.adapters.models.wire import (
     CONTINUE_TEXT,
@@ -228,9 +228,10 @@ class MessageReader(StreamReader):
             thinking_tokens=as_count(as_object(self._usage.get("output_tokens_details")).get("thinking_tokens")),
         )
         price = partial(
-            cost_usd,
+            reply_cost_usd,
             self._provider,
             self._request.model,
+            billed=self._usage.get("cost"),
             cache_write_tokens=written,
             hour_tokens=self._hour_tokens(written),
         )

@@ -39,14 +39,15 @@ class PricedProvider:
 
 
 def reply_cost_usd(
-    provider: str, model: str, usage: Usage, *, billed: object = None, cache_write_tokens: int = 0
+    provider: str, model: str, usage: Usage, *, billed: object = None, cache_write_tokens: int = 0, hour_tokens: int = 0
 ) -> float | None:
     """Return the bill that the provider reports, or else the list price of the usage."""
-    if not _provider(provider).bills_replies:
-        return cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
-    if isinstance(billed, (int, float)) and 0 <= billed < _MAX_BILLED_USD:
+    bills = _provider(provider).bills_replies
+    if bills and isinstance(billed, (int, float)) and 0 <= billed < _MAX_BILLED_USD:
         return float(billed)
-    cost = cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
+    cost = cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens, hour_tokens=hour_tokens)
+    if not bills:
+        return cost
     return _ASSUMED_PRICE.call_cost_usd(usage) if cost is None and usage.estimated else cost
 
 

@@ -1,6 +1,7 @@
 """Endpoints of the configuration: each example of the guide is asked at its address, with its key and its protocol."""
 
 import asyncio
+import json
 import re
 import tomllib
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from orga.client.workers.knowledge_store import configured_embedder
 from orga.client.workers.parts import secret_names
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.providers import PROVIDERS, Api
 from orga.workflows.types.models.usage import ModelPrice
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
@@ -177,6 +179,28 @@ def test_the_guide_has_an_example_for_each_server() -> None:
     assert {name.partition(":")[0] for name in EXAMPLES} == set(guide_config().models.endpoints)
 
 
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("name", ["openai", "openrouter", "anthropic", "openai-compatible", "ollama"])
+async def test_each_provider_can_be_asked_by_each_protocol(name: str, api: Api) -> None:
+    """A gateway is often reached by a provider's own variables, and has another protocol."""
+    entry = PROVIDERS[name]
+    env = {entry.key: KEY, entry.base_url: "http://gateway.test/v1"}
+    models = ModelsConfig.model_validate({"endpoints": {name: {"api": api, "key_scheme": "bearer"}}}, extra="forbid")
+    network = Network([greeting(api)])
+
+    def server(request: http.Request) -> http.Response:
+        return http.Response(404) if request.url.path.startswith("/api/") else network(request)  # Ollama's native API
+
+    asked, model = registry(models, env, server).resolve(f"{name}:m")
+    assert (await asked.complete(a_request(model=model), lambda text: None)).text == "hi"
+    [sent] = network.requests
+    path = {"chat": "/chat/completions"}.get(api, f"/{api}")
+    assert str(sent.url) == f"http://gateway.test/v1{path}"
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+    assert ("anthropic-version" in sent.headers) is (api == "messages")
+    TAKES[api](json.loads(sent.content))
+
+
 async def test_a_query_reaches_the_server_after_the_path() -> None:
     lines: list[str] = []
 
@@ -216,7 +240,7 @@ async def test_a_provider_keeps_the_query_of_its_address_too() -> None:
         ({"house": {"api": "chat"}}, "house: an endpoint of your own needs base_url, too"),
         ({"house": {"base_url": "http://h/v1"}}, "house: an endpoint of your own needs api, too"),
         ({"openai": {"base_url": "http://h/v1"}}, "openai is a provider, so it has no base_url; use base_urls"),
-        ({"openrouter": {"key_from": "K", "api": "chat"}}, "so it has no api, key_from"),
+        ({"openrouter": {"key_from": "K", "api": "chat"}}, "so it has no key_from"),
         ({"offline": {"api": "chat", "base_url": "http://h"}}, "offline: cannot be the name of an endpoint"),
         ({"code": {"api": "chat", "base_url": "http://h"}}, "code: cannot be the name of an endpoint"),
         ({"tier": {"api": "chat", "base_url": "http://h"}}, "tier: cannot be the name of an endpoint"),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -69,7 +70,8 @@ class EndpointSettings(CheckedInput):
     """`[models.endpoints.NAME]`: how a server is asked. NAME is a provider, or a name of your own for `NAME:model`."""
 
     api: Api | None = None
-    """The protocol: `chat` (Chat Completions), `responses` or `messages` (Anthropic's). A name of your own needs it."""
+    """The protocol: `chat` (Chat Completions), `responses` or `messages` (Anthropic's). A name of your own needs it.
+    Null takes the provider's."""
     base_url: Annotated[str, Field(max_length=2_000), AfterValidator(_checked_url)] | None = None
     """The address. The protocol's path, such as `/chat/completions`, is appended, and a query is kept. A name of your
     own needs it. Providers have theirs in `base_urls`."""
@@ -77,7 +79,7 @@ class EndpointSettings(CheckedInput):
     """The variable that holds the key. Null: no key is sent. Only for a name of your own."""
     key_scheme: KeyScheme | None = None
     """The header that holds the key: `bearer` is `Authorization: Bearer`, the others are headers of that name. Null:
-    `x-api-key` for `messages`, else `bearer`. Only for a name of your own."""
+    `x-api-key` for `messages`, else `bearer`."""
     context_window: int | None = Field(default=None, ge=2_000, le=10**8)
     """Tokens of input and output together. Null: those of the price list, or those that the server states."""
     price: ModelPrice | None = None
@@ -107,8 +109,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _RESERVED_NAMES = frozenset({"tier"})
 """Names before a colon that mean something else."""
 
-_OWN_KEYS = ("api", "base_url", "key_from", "key_scheme")
-"""The keys of an endpoint that is no provider's."""
+_OWN_KEYS = ("base_url", "key_from")
+"""Keys only for an endpoint that is no provider's."""
 
 
 def endpoint_problem(name: str, settings: EndpointSettings) -> str:
@@ -127,10 +129,10 @@ def endpoint_problem(name: str, settings: EndpointSettings) -> str:
 
 
 def known_provider(name: str, endpoints: Mapping[str, EndpointSettings]) -> Provider:
-    """Return a provider, or an endpoint of the configuration's own in the form of one."""
+    """Return a provider with its protocol, or an endpoint of the configuration's own in the form of one."""
+    own = endpoints.get(name, DEFAULT_ENDPOINT)
     if name in PROVIDERS:
-        return PROVIDERS[name]
-    own = endpoints[name]
+        return replace(PROVIDERS[name], api=own.api or PROVIDERS[name].api)
     return Provider(
         name,
         key=own.key_from or "",
