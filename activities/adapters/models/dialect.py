@@ -116,6 +116,8 @@ class Dialect:
     """True if that schema is enforced on answers only. Other servers ignore it, or apply it to tool calls too."""
     strict_schema: bool = False
     """True if that schema must consist of closed objects and few keywords."""
+    strict_tools: bool = False
+    """True if calls are held to the schemas of tools that OpenAI's strict mode accepts unchanged."""
     answer_tool: bool = True
     """True if the answer's tool is accepted without other tools. Otherwise the instructions contain the schema."""
     plain_tools: frozenset[str] = frozenset()
@@ -257,6 +259,7 @@ _REFUSABLE_FIELDS = (
     _RefusableField(
         lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", {"encrypted_reasoning": False}
     ),
+    _RefusableField(lambda d, r: d.strict_tools, r"\bstrict\b", {"strict_tools": False}),
     _RefusableField(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", {"forced_tools": False}),
     _RefusableField(
         lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", {"answer_tool": False}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import Any, cast
 
-from orga.workflows.types.json_text import as_object, as_objects, as_text
+from orga.workflows.types.json_text import as_object, as_objects, as_text, inner_values
 
 _REFUSED_AT_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "if"})
 """Keywords that OpenAI, Anthropic or both refuse at the top, even together with `type: object`."""
@@ -34,8 +34,13 @@ _MAX_BRANCHES = 200
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of properties that Anthropic accepts."""
 
-_MAX_PLAIN_PARTS = 500
-"""Parts of a plain schema. A schema that refers to itself would have no end."""
+_MAX_PLAIN_PARTS, _MAX_PLAIN_DEPTH = 500, 8
+"""Parts and levels of a plain schema. A schema that refers to itself would have no end."""
+
+_PLAIN_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean"})
+
+_MAX_PLAIN_VALUES = 200
+"""Values of one plain enum. A longer one is left out, because providers limit them, too."""
 
 MAX_PLAIN_CHARS = 1_000
 """Characters of a description. OpenAI accepts 1,024."""
@@ -72,18 +77,16 @@ def with_moved_references(schema: Any, pointer: str) -> Any:
     return found
 
 
-def is_strict(schema: Any) -> bool:
+def is_strict(schema: object) -> bool:
     """Return whether OpenAI's strict mode accepts a schema: closed objects, all properties required, known keywords."""
-    if not isinstance(schema, dict):
-        return True
-    known = cast("dict[str, Any]", schema)
-    properties = cast("dict[str, Any]", known.get("properties", {}))
-    if not known.keys() <= _STRICT_KEYWORDS:
+    known = as_object(schema)
+    if not known.keys() <= _STRICT_KEYWORDS or not known.keys() & {"type", "anyOf", "$ref"}:
         return False
-    is_object = known.get("type") == "object" or "properties" in known
-    is_closed = known.get("additionalProperties") is False and set(known.get("required", ())) == set(properties)
-    inner = [*properties.values(), *known.get("$defs", {}).values(), *known.get("anyOf", ()), known.get("items")]
-    return (is_closed or not is_object) and all(is_strict(each) for each in inner)
+    kinds, properties = _schema_types(known), as_object(known.get("properties"))
+    is_closed = known.get("additionalProperties") is False and {*_texts(known.get("required"))} == properties.keys()
+    inner = [*properties.values(), *as_object(known.get("$defs")).values(), *as_objects(known.get("anyOf"))]
+    inner += [known.get("items")] if "array" in kinds else []
+    return (is_closed or "object" not in kinds) and all(map(is_strict, inner))
 
 
 def as_object_root(schema: dict[str, Any]) -> dict[str, Any]:
@@ -133,6 +136,16 @@ def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, An
         return found
 
     return as_object(_with_changed_schemas(schema, rename_properties))
+
+
+def with_items(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with `items` in each array, because OpenAI and Gemini refuse an array without it."""
+
+    def add_items(each: dict[str, Any]) -> dict[str, Any]:
+        return each | {"items": {}} if "items" not in each and "array" in _schema_types(each) else each
+
+    changed = _with_changed_schemas(schema, add_items)
+    return schema if changed == schema else changed
 
 
 def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, back: bool = False) -> Any:
@@ -245,23 +258,25 @@ def _with_keys(
     return found
 
 
-def _plain_part(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int]) -> dict[str, Any]:
+def _plain_part(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int], depth: int = 0) -> dict[str, Any]:
     parts = _parts(schemas, root)
-    values = [each for part in parts for each in _texts(part.get("enum"))]
-    kinds = [kind for part in parts for kind in _schema_types(part) if kind != "null"]
-    kind = "string" if values else next(iter(kinds), "string")
+    listed = [value for part in parts for value in inner_values(part.get("enum")) if value is not None]
+    is_short = len(listed) <= _MAX_PLAIN_VALUES and all(isinstance(value, str) and value for value in listed)
+    kinds = [kind for part in parts for kind in _schema_types(part) if kind in _PLAIN_TYPES]
+    kind = "string" if listed and is_short else next(iter(kinds), "string")
     found: dict[str, Any] = {"type": kind}
     if text := next(filter(None, (as_text(part.get("description")) for part in parts)), ""):
         found["description"] = text[:MAX_PLAIN_CHARS]
-    if values:
-        found["enum"] = values
+    if listed and is_short:
+        found["enum"] = listed
     if kind == "object":
-        properties = {name: each for name, each in _properties(parts, root).items() if next(room, None) is not None}
-        found["properties"] = {name: _plain_part(each, root, room) for name, each in properties.items()}
+        inner = _properties(parts, root) if depth < _MAX_PLAIN_DEPTH else {}
+        properties = {name: each for name, each in inner.items() if next(room, None) is not None}
+        found["properties"] = {name: _plain_part(each, root, room, depth + 1) for name, each in properties.items()}
         found |= _with_requirements(parts[0], root, properties) if parts else {}
     if kind == "array":
-        items = [part.get("items") for part in parts if next(room, None) is not None]
-        found["items"] = _plain_part(items, root, room)
+        items = [part.get("items") for part in parts if depth < _MAX_PLAIN_DEPTH and next(room, None) is not None]
+        found["items"] = _plain_part(items, root, room, depth + 1)
     return found
 
 

@@ -18,8 +18,10 @@ from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.schema_shape import (
     MAX_PLAIN_CHARS,
     as_object_root,
+    is_strict,
     plain_schema,
     portable_names,
+    with_items,
     with_keys,
     with_names,
 )
@@ -83,18 +85,14 @@ class WireTools:
         return reply if parts is reply.parts else reply.with_differences(parts=parts)
 
     def lesson(self, error: Refusal) -> Dialect | None:
-        """Return the dialect to try after a refusal of a tool: first its plain shape, then without it."""
+        """Return the dialect to try after a refusal of a tool: not strict, then its plain shape, then without it."""
         if error.kind != "InvalidRequest":
             return None
         dialect, shape = self._dialect, self._refused_shape(error.error.message)
         if shape is None:
-            most = next((int(number) for number in _TOO_MANY.findall(error.error.message)), 0)
-            if not 0 < most < len(self._shapes):
-                return None
-            _log.warning(
-                "%d tools are left out, since the model takes only %d: %s", len(self._shapes) - most, most, error
-            )
-            return replace(dialect, max_tools=most)
+            return self._lesson_of_limit(error)
+        if dialect.strict_tools and is_strict(shape.sent.parameters):
+            return replace(dialect, strict_tools=False)
         marks = {each.mark for each in self._shapes}
         if shape.mark not in dialect.plain_tools:
             is_common = len(marks & dialect.plain_tools) >= _FEW_TOOLS
@@ -103,6 +101,13 @@ class WireTools:
             return replace(dialect, answer_tool=False)
         _log.warning("the tool %s is left out, since its definition is refused: %s", shape.own.name, error)
         return replace(dialect, left_out=_with_marks(dialect.left_out, {shape.mark}))
+
+    def _lesson_of_limit(self, error: Refusal) -> Dialect | None:
+        most = next((int(number) for number in _TOO_MANY.findall(error.error.message)), 0)
+        if not 0 < most < len(self._shapes):
+            return None
+        _log.warning("%d tools are left out, since the model takes only %d: %s", len(self._shapes) - most, most, error)
+        return replace(self._dialect, max_tools=most)
 
     def _refused_shape(self, refusal: str) -> _ToolShape | None:
         """Return the refused tool, by its place in the list, or else by its name."""
@@ -136,7 +141,7 @@ class WireTools:
 def _tool_shape(tool: ToolSpec, dialect: Dialect) -> _ToolShape:
     mark = sha256(to_json((tool.name, tool.description, tool.parameters))).hexdigest()
     names = portable_names(tool.parameters)
-    schema = with_names(tool.parameters, names) if names else tool.parameters
+    schema = with_items(with_names(tool.parameters, names) if names else tool.parameters)
     parameters, description = as_object_root(schema), tool.description
     if mark in dialect.plain_tools:
         parameters, description = plain_schema(schema), description[:MAX_PLAIN_CHARS]

@@ -13,16 +13,23 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.ports import ModelError, ModelProvider
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
+from orga.workflows.types.models.endpoints import EndpointSettings
+from orga.workflows.types.models.providers import Api
 from tests.support.hold import PATIENCE_S
 from tests.support.model.named import Named
 from tests.support.model.providers import a_request
 from tests.support.runs.loop import a_loop
 
 AT_ONCE_S = 5.0
-"""Seconds. Far less than a connection stays open by itself."""
+"""Seconds. Far less than a connection stays open by itself. An idle machine takes some milliseconds."""
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 PIECE = b'data: {"choices": [{"delta": {"reasoning": "hm", "content": "hi"}}]}\n\n'
+PIECES: dict[Api, bytes] = {
+    "chat": PIECE,
+    "responses": b'data: {"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": "hi"}\n\n',
+    "messages": b'data: {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}}\n\n',
+}
 LAST = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
 
 Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -43,7 +50,7 @@ def chunked(data: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def served(script: Script) -> AsyncGenerator[tuple[ModelProvider, Wiretap]]:
+async def served(script: Script, api: Api = "chat") -> AsyncGenerator[tuple[ModelProvider, Wiretap]]:
     """Serve every request with `script` on real sockets, and record the end of the connection."""
     seen = Wiretap()
 
@@ -62,9 +69,10 @@ async def served(script: Script) -> AsyncGenerator[tuple[ModelProvider, Wiretap]
 
     server = await asyncio.start_server(connection, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    registry = ModelRegistry({"OPENAI_COMPATIBLE_BASE_URL": f"http://127.0.0.1:{port}/v1"})
+    place = EndpointSettings(api=api, base_url=f"http://127.0.0.1:{port}/v1")
+    registry = ModelRegistry({}, endpoints={"house": place})
     try:
-        yield registry.resolve("openai-compatible:m")[0], seen
+        yield registry.resolve("house:m")[0], seen
     finally:
         await registry.close()
         server.close()
@@ -77,6 +85,14 @@ async def silence(writer: asyncio.StreamWriter) -> None:
 async def one_piece(writer: asyncio.StreamWriter) -> None:
     writer.write(HEAD + chunked(PIECE))
     await writer.drain()
+
+
+def piece_by(api: Api) -> Script:
+    async def script(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunked(PIECES[api]))
+        await writer.drain()
+
+    return script
 
 
 async def whole(writer: asyncio.StreamWriter) -> None:
@@ -94,14 +110,15 @@ async def hung_up(writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
+@pytest.mark.parametrize("api", list(PIECES))
 @pytest.mark.parametrize(
-    "script", [pytest.param(silence, id="before the answer"), pytest.param(one_piece, id="in mid-stream")]
+    "is_begun", [pytest.param(False, id="before the answer"), pytest.param(True, id="in mid-stream")]
 )
-async def test_cancellation_closes_the_socket_at_once(script: Script) -> None:
-    async with served(script) as (provider, seen):
+async def test_cancellation_closes_the_socket_at_once(api: Api, is_begun: bool) -> None:
+    async with served(piece_by(api) if is_begun else silence, api) as (provider, seen):
         streaming = asyncio.Event()
         call = asyncio.create_task(provider.complete(a_request(), lambda text: streaming.set()))
-        await asyncio.wait_for((seen.asked if script is silence else streaming).wait(), PATIENCE_S)
+        await asyncio.wait_for((streaming if is_begun else seen.asked).wait(), PATIENCE_S)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -55,7 +55,7 @@ def chat_body(
     if request.output_schema is not None:
         body["response_format"] = _response_format(request.output_schema)
     if request.tools:
-        body["tools"] = [{"type": "function", "function": function_definition(spec)} for spec in request.tools]
+        body["tools"] = [_tool_entry(spec, dialect) for spec in request.tools]
         body |= tool_choice_fields(request, dialect)
     return body
 
@@ -148,6 +148,12 @@ def _call_entry(call: ToolCall) -> dict[str, Any]:
     return {"id": wire_id(call.call_id), "type": "function", "function": function_definition}
 
 
+def _tool_entry(spec: ToolSpec, dialect: Dialect) -> dict[str, Any]:
+    """Return the entry of a tool. `strict` is left out if it is false, because some servers do not know it."""
+    strict = {"strict": True} if dialect.strict_tools and is_strict(spec.parameters) else {}
+    return {"type": "function", "function": function_definition(spec) | strict}
+
+
 def function_definition(spec: ToolSpec) -> dict[str, Any]:
     """Return the definition of a tool for both protocols of OpenAI."""
     made: dict[str, Any] = {"name": spec.name, "parameters": {"type": "object", "properties": {}} | spec.parameters}
@@ -183,11 +189,13 @@ class OpenAIChat(Wire):
 
     def dialect(self, model: str) -> Dialect:
         """Return a dialect with OpenAI's newer name of the output limit for models that accept no other."""
+        is_openai = self.provider == "openai" or (self.provider == "openrouter" and model.startswith("openai/"))
         return Dialect(
             tokens_field="max_completion_tokens" if _REASONING_MODELS.match(model) else "max_tokens",
             thinking_forms=self.thinking.forms,
             thinking_levels=self.thinking.levels,
-            sure_schema=self.provider == "openai" or (self.provider == "openrouter" and model.startswith("openai/")),
+            sure_schema=is_openai,
+            strict_tools=is_openai,
         )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:

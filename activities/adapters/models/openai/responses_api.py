@@ -261,7 +261,7 @@ class OpenAIResponses(Wire):
         return frozenset({"seed", "stop", "cache_ttl"})
 
     def dialect(self, model: str) -> Dialect:
-        return Dialect(sure_schema=True)
+        return Dialect(sure_schema=True, strict_tools=True)
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -287,7 +287,9 @@ class OpenAIResponses(Wire):
             body["text"] = {"format": form}
         if request.tools:
             body["tools"] = [
-                {"type": "function", **function_definition(spec), "strict": False} for spec in request.tools
+                {"type": "function", **function_definition(spec)}
+                | {"strict": dialect.strict_tools and is_strict(spec.parameters)}
+                for spec in request.tools
             ]
             body |= tool_choice_fields(request, dialect)
         return body
