@@ -239,6 +239,7 @@ async def test_a_provider_keeps_the_query_of_its_address_too() -> None:
         ({"opnai": {}}, "'opnai' is no provider with a server; did you mean 'openai'?"),
         ({"house": {"api": "chat"}}, "house: an endpoint of your own needs base_url, too"),
         ({"house": {"base_url": "http://h/v1"}}, "house: an endpoint of your own needs api, too"),
+        ({"bedrock": {"api": "chat"}}, "bedrock is a provider, so it has no api; use base_urls, or another name"),
         ({"openai": {"base_url": "http://h/v1"}}, "openai is a provider, so it has no base_url; use base_urls"),
         ({"openrouter": {"key_from": "K", "api": "chat"}}, "so it has no key_from"),
         ({"offline": {"api": "chat", "base_url": "http://h"}}, "offline: cannot be the name of an endpoint"),

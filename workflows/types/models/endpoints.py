@@ -112,11 +112,15 @@ _RESERVED_NAMES = frozenset({"tier"})
 _OWN_KEYS = ("base_url", "key_from")
 """Keys only for an endpoint that is no provider's."""
 
+_PROTOCOL_KEYS = ("api", "key_scheme")
+"""Keys for a server whose protocol is ours, not that of a library."""
+
 
 def endpoint_problem(name: str, settings: EndpointSettings) -> str:
     """Return why `[models.endpoints.NAME]` cannot be used, or ""."""
     if (provider := PROVIDERS.get(name)) is not None and provider.is_remote:
-        if taken := [key for key in _OWN_KEYS if getattr(settings, key) is not None]:
+        refused = (*_PROTOCOL_KEYS, *_OWN_KEYS) if provider.is_extra else _OWN_KEYS
+        if taken := [key for key in refused if getattr(settings, key) is not None]:
             return f"{name}: {name} is a provider, so it has no {', '.join(taken)}; use base_urls, or another name"
         return ""
     if provider is not None or name in _RESERVED_NAMES or not _NAME.fullmatch(name):
