@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.activities.adapters.problem import BrokenPolicies
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
@@ -336,3 +337,16 @@ async def test_a_decision_takes_less_than_a_millisecond(tmp_path: Path) -> None:
         assert (await engine.judge(proposal)).decision != "deny"
         took.append(time.perf_counter() - begun)
     assert statistics.median(took) < 0.001
+
+
+@pytest.mark.parametrize(("total", "allowed"), [(12, True), (12.5, True), (60, False), ("12", False), (None, False)])
+async def test_a_value_of_a_tool_is_judged_by_the_type_of_its_use(tmp_path: Path, total: Any, allowed: bool) -> None:
+    has = "context.values has get && context.values.get has total"
+    text = when(f'{has} && context.values.get.total.lessThan(decimal("50.0"))')
+    verdict = await judged(tmp_path, text, a_tool_proposal(values={"get": {"total": total}}))
+    assert (verdict.decision == "allow") is allowed
+
+
+async def test_a_policy_without_the_check_for_a_value_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BrokenPolicies, match="may be missing"):
+        await judged(tmp_path, when("context.values.get == 1"))

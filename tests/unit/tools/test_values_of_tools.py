@@ -7,19 +7,27 @@ from typing import Annotated, Any
 
 import pytest
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
+from mcp_types import Tool as Listed
 from pydantic import BaseModel, Field
 from temporalio.exceptions import ApplicationError
 from typing_extensions import TypedDict
 
+from orga.activities.adapters.manifests.build import manifest_spec
+from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.mcp.content import value_text
+from orga.activities.adapters.mcp.definitions import usable_definitions
 from orga.activities.adapters.schemas.arguments import argument_errors, find_argument_errors
+from orga.activities.adapters.tools.activity_tool import ActivityTool
+from orga.activities.adapters.tools.deferred_tool import DeferredTool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.calls.tools import tool_activities
 from orga.activities.models.conversations import Conversations
 from orga.activities.tools_api import tool
 from orga.workflows.decisions.tool_calls.recovery import MAX_VALUES_BYTES, with_succeeded_call
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolRequest
+from tests.support.mcp.sources import settings_of
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import T0, a_spec, a_state
 
@@ -222,3 +230,34 @@ def test_the_latest_values_are_kept_within_the_limit() -> None:
 @pytest.mark.parametrize("text", ["", "NaN", "{", "[" * 150 + "]" * 150, '{"a": Infinity}', "\ud800"])
 def test_no_other_last_line_is_a_value(text: str) -> None:
     assert a_spec("a").with_output_schema({}).value_in(f"before\n{text}") is None
+
+
+SCHEMA: dict[str, Any] = {"type": "object", "required": ["a"]}
+
+
+@pytest.mark.parametrize(("strict", "parser", "expected"), [(True, "json", SCHEMA), (False, "json", None)])
+def test_a_strict_manifest_returns_values(strict: bool, parser: str, expected: Any) -> None:
+    output = {"parser": parser, "schema": SCHEMA, "strict": strict}
+    given = {"name": "it", "description": "it", "http": {"url": "https://a.test"}, "output": output}
+    assert manifest_spec(Manifest.model_validate(given)).output_schema == expected
+
+
+def test_an_activity_and_a_deferred_tool_return_values() -> None:
+    assert ActivityTool("it", task_queue="q", output_schema=SCHEMA).spec.value_schema == SCHEMA
+    assert DeferredTool("it", output_schema=SCHEMA).spec.value_schema == SCHEMA
+    assert DeferredTool("it").spec.value_schema is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "integer"}}}, True),
+        ({"type": "object", "properties": {"result": {"type": "string"}}}, False),
+        ({"type": "object", "properties": {"a": {"$ref": "https://a.test/x"}}}, False),
+        ({"type": "object", "description": "x" * 1_000_001}, False),
+    ],
+)
+def test_only_a_usable_schema_of_a_server_counts(given: dict[str, Any], expected: bool) -> None:
+    listed = Listed(name="it", input_schema={"type": "object"}, output_schema=given)
+    spec = usable_definitions(settings_of({}, {}, s=McpServer(command="x"))[0], [listed], ()).offered["s_it"].spec
+    assert (spec.output_schema is not None) is expected
