@@ -28,7 +28,7 @@ class WantedValue:
     is_whole: bool = False
     """True if a policy uses the whole value. If it is False and there are no parts, policies only test if it exists."""
     is_decimal: bool = False
-    """True if a policy uses it as a decimal. Without a schema, nothing else shows that 12 is one."""
+    """True if a policy uses it as a decimal. Without a schema, nothing else shows that 12 or "12.50" is one."""
 
     def attribute(self, name: str) -> "WantedValue":
         return self.parts.get(name, _NOTHING)
@@ -73,7 +73,9 @@ def _wanted_part(value: Any, want: WantedValue, schema: Any, path: str) -> Any:
         return True
     if not want.is_whole and isinstance(value, dict):
         return cedar_record(cast("dict[str, Any]", value), want, schema, path)
-    return cedar_value(value, schema or ({"type": "number"} if want.is_decimal else None), path)
+    if schema is None and want.is_decimal and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        return cedar_decimal(value, path)
+    return cedar_value(value, schema, path)
 
 
 def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int = 0) -> Any:
@@ -94,7 +96,7 @@ def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int 
             raise UnrepresentableValue(f"{path} holds {value!r}, which Cedar has no form for")
 
 
-def cedar_decimal(value: float, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
+def cedar_decimal(value: float | str, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
     """Return a Cedar decimal, which has four places. `is_rounded` rounds further places towards zero.
 
     Raises:

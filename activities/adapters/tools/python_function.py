@@ -25,6 +25,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ArgsKwargs, to_json, to_jsonable_python
 from temporalio import activity
 from typing_extensions import is_typeddict
@@ -455,20 +456,30 @@ def _output_schema(function: Callable[..., Any], declared: Any) -> dict[str, Any
     Raises:
         ValueError: The declared schema or type cannot be used.
     """
-    if isinstance(declared, Mapping):
-        schema = dict(cast("Mapping[str, Any]", declared))
-        if problem := schema_problem(schema):
-            raise ValueError(f"output_schema: {problem}")
-        return schema
     returned = _type_hints(function).get("return") if declared is None else declared
     if declared is None and not _has_fields(returned):
         return None
-    try:
-        return without_titles(TypeAdapter[Any](cast("Any", returned)).json_schema(mode="serialization"))
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        if declared is None:
-            return None
-        raise ValueError(f"output_schema: the type has no JSON Schema: {_first_sentence(error)}") from error
+    schema, problem = dict[str, Any](), ""
+    if isinstance(declared, Mapping):
+        schema = dict(cast("Mapping[str, Any]", declared))
+    else:
+        try:
+            adapter = TypeAdapter[Any](cast("Any", returned))
+            schema = without_titles(adapter.json_schema(mode="serialization", schema_generator=_ValueSchema))
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            problem = f"the type has no JSON Schema: {_first_sentence(error)}"
+    if not (problem := problem or schema_problem(schema)):
+        return schema
+    if declared is None:
+        return None
+    raise ValueError(f"output_schema: {problem}")
+
+
+class _ValueSchema(GenerateJsonSchema):
+    """Schemas of results. Pydantic's pattern of a decimal cannot be matched in linear time."""
+
+    def decimal_schema(self, schema: object) -> dict[str, Any]:
+        return {"type": "string"}
 
 
 _CONTAINERS = (list, tuple, dict, Sequence, Mapping, Union, UnionType, Annotated)

@@ -339,7 +339,19 @@ async def test_a_decision_takes_less_than_a_millisecond(tmp_path: Path) -> None:
     assert statistics.median(took) < 0.001
 
 
-@pytest.mark.parametrize(("total", "allowed"), [(12, True), (12.5, True), (60, False), ("12", False), (None, False)])
+@pytest.mark.parametrize(
+    ("total", "allowed"),
+    [
+        (12, True),
+        (12.5, True),
+        ("12.50", True),
+        (60, False),
+        ("60", False),
+        ("12 EUR", False),
+        (True, False),
+        (None, False),
+    ],
+)
 async def test_a_value_of_a_tool_is_judged_by_the_type_of_its_use(tmp_path: Path, total: Any, allowed: bool) -> None:
     has = "context.values has get && context.values.get has total"
     text = when(f'{has} && context.values.get.total.lessThan(decimal("50.0"))')

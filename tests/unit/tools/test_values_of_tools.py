@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
@@ -56,6 +57,14 @@ async def an_awaited_model() -> Order:
     return a_model()
 
 
+class Price(BaseModel):
+    amount: Decimal
+
+
+def a_decimal() -> Price:
+    return Price(amount=Decimal("12.50"))
+
+
 def a_dataclass() -> Line:
     return Line("lamp", 2)
 
@@ -81,6 +90,7 @@ def annotated() -> Annotated[Sequence[Line], "lines"]:
     [
         pytest.param(a_model, {"number": "A-7", "sum": 4.5, "placed": "2026-01-01"}, id="a model, by its aliases"),
         pytest.param(an_awaited_model, {"number": "A-7", "sum": 4.5, "placed": "2026-01-01"}, id="an async function"),
+        pytest.param(a_decimal, {"amount": "12.50"}, id="a decimal, as text"),
         pytest.param(a_dataclass, {"item": "lamp", "count": 2}, id="a dataclass"),
         pytest.param(some_rows, [{"name": "a"}], id="a list of typed dicts"),
         pytest.param(maybe_a_model, {"number": "A-7", "sum": 4.5, "placed": "2026-01-01"}, id="a model or nothing"),
@@ -109,7 +119,15 @@ async def many() -> AsyncIterator[Line]:
     yield Line("lamp", 2)
 
 
-@pytest.mark.parametrize("function", [a_text, any_dict, many])
+class Odd(BaseModel):
+    text: Annotated[str, Field(json_schema_extra={"pattern": "(?!x)"})]
+
+
+def an_odd_pattern() -> Odd:
+    return Odd(text="a")
+
+
+@pytest.mark.parametrize("function", [a_text, any_dict, many, an_odd_pattern])
 def test_other_functions_return_texts(function: Callable[..., Any]) -> None:
     spec = PythonFunction(function).spec
     assert "output_schema" not in spec.model_fields_set
