@@ -14,7 +14,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from orga.workflows.types.json_text import MAX_DEPTH, as_object, as_objects, as_text, is_deeper
 from orga.workflows.types.messages import Message
@@ -231,13 +231,10 @@ def kept_names(messages: Iterable[Message]) -> set[str]:
     """Return the names by which a refusal may mean what goes back: of fields, or of types of blocks."""
     found: set[str] = set()
     for part in (block for message in messages for block in message.blocks):
-        api, dot, kind = part.format.partition(".")
-        if f"{api}." == _DETAIL:
+        api, _, kind = part.format.partition(".")
+        if part.format.startswith(_DETAIL):
             found.add(_DETAILS)
-        elif kind in {"message", "call", "text"}:
-            found |= part.data.keys()
-        elif kind in {"block", "item"}:
-            found.add(as_text(part.data.get("type")))
-        else:
-            found.add(kind if dot else part.format)
+        elif api in get_args(Api):
+            types = {as_text(part.data.get("type"))} if kind in {"block", "item"} else part.data.keys()
+            found |= {kind} if isinstance(part, ThinkingPart) else types
     return found - {""}

@@ -21,13 +21,22 @@ TURNS = 10
 Frames = Sequence[dict[str, Any] | str]
 
 
-async def talk(api: Api, turns: Sequence[Frames]) -> list[dict[str, Any]]:
-    """Return the bodies of all requests of a conversation in which the server's replies are `turns`."""
+async def talk(api: Api, turns: Sequence[Frames], refused: str = "") -> list[dict[str, Any]]:
+    """Return the bodies of all requests of a conversation in which the server's replies are `turns`.
+
+    A request that contains the text `refused` is refused, in words that name it, and is not among the bodies.
+    """
     bodies: list[dict[str, Any]] = []
+    refusals: list[bool] = []
 
     class Server(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            text = self.rfile.read(int(self.headers["content-length"])).decode()
+            refusals.append(bool(refused) and f'"{refused}"' in text)
+            if refusals[-1]:
+                self.send_error(400, f"messages.1.{refused}: Extra inputs are not permitted")
+                return
+            bodies.append(json.loads(text))
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
@@ -46,6 +55,7 @@ async def talk(api: Api, turns: Sequence[Frames]) -> list[dict[str, Any]]:
             reply = Reply.model_validate_json(kept)
             messages += [reply.message(), *(Message.of_result("ok", each.call_id, each.name) for each in reply.calls)]
         await registry.close()
+    assert sum(refusals) <= 1
     return bodies
 
 
@@ -312,3 +322,23 @@ async def test_a_signature_of_an_answer_goes_back_and_its_thinking_does_not() ->
     assert bodies[1]["messages"][1] == {"role": "assistant", "content": "4"} | {
         "extra_content": gemini(0)[1]["extra_content"]
     }
+
+
+@pytest.mark.parametrize(
+    ("api", "turn", "refused", "kept"),
+    [
+        ("messages", anthropic_turn(anthropic_content(0)), "caller", "signature"),
+        ("messages", anthropic_turn(anthropic_content(0)), "web_search_tool_result", "signature"),
+        ("responses", list(response_events(*response_items(0))), "mystery_item", "encrypted_content"),
+        ("responses", list(response_events(*response_items(0))), "namespace", "encrypted_content"),
+        ("chat", [*plain("reasoning")(0)[0], *calls_of(gemini(0)[1])], "extra_content", "tool_calls"),
+        ("chat", [*details(0)[0], *calls_of(details(0)[1])], "reasoning_details", "tool_calls"),
+    ],
+)
+async def test_a_server_that_refuses_what_it_sent_gets_none_of_it(
+    api: Api, turn: Frames, refused: str, kept: str
+) -> None:
+    """It refuses once in three turns. Its thinking is no part of that, if the protocol has a place for it."""
+    bodies = await talk(api, [turn, turn, turn], refused)
+    assert refused not in json.dumps(bodies)
+    assert kept in json.dumps(bodies[-1])
