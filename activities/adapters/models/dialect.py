@@ -125,6 +125,8 @@ class Dialect:
     left_out: frozenset[str] = frozenset()
     """Digests of tools that the model refuses in every shape."""
     max_tools: int | None = None
+    by_other: bool = False
+    """True if the model is asked by the endpoint's other protocol, because a refusal has pointed to it."""
     system_role: bool = True
     """True if a system message is accepted. Otherwise the instructions begin the user's first message."""
     alternating: bool = False

@@ -236,7 +236,7 @@ class StreamingProvider:
         If a refusal points to the endpoint's other protocol, that one is tried and remembered for this model, and for
         models that were not asked before.
         """
-        wire = self._wires.get(request.model, self._usual)
+        wire = self._wires.get(request.model) or self._first_wire(request.model)
         try:
             reply = await self._complete(wire, request, on_text)
         except Refusal as error:
@@ -248,8 +248,9 @@ class StreamingProvider:
             except Refusal as second:
                 if second.status in _NO_ROUTE:  # neither protocol exists there, so the model or the address is wrong
                     raise error from None
-                self._remember_wire(request.model, other)
+                self._remember_wire(request.model, other, instead_of=wire)
                 raise
+            self._remember_wire(request.model, other, instead_of=wire)
             self._usual = wire = other
         self._remember_wire(request.model, wire)
         self._used.add(wire.path)
@@ -385,7 +386,17 @@ class StreamingProvider:
             self._reported.add(report)
             _log.warning(report)
 
-    def _remember_wire(self, model: str, wire: Wire) -> None:
+    def _first_wire(self, model: str) -> Wire:
+        """Return the protocol to begin with, which another worker may have learned."""
+        other = self._others.get(self._usual.path)
+        return other if other is not None and self._known_dialect(self._usual, model).by_other else self._usual
+
+    def _remember_wire(self, model: str, wire: Wire, instead_of: Wire | None = None) -> None:
         if len(self._wires) >= _MAX_MODELS:
             self._wires.clear()
         self._wires[model] = wire
+        if instead_of is not None:
+            for each in (instead_of, wire):
+                known = self._known_dialect(each, model)
+                if known.by_other != (each is instead_of):
+                    self._keep_dialect(each, model, replace(known, by_other=each is instead_of))

@@ -11,10 +11,19 @@ from orga.activities.adapters.models import lessons
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.lessons import LESSON_S, MAX_KEPT_LESSONS, LessonFile, lesson_key
 from orga.activities.adapters.models.openai.chat_completions import OpenAIChat
+from orga.activities.adapters.models.openai.responses_api import OpenAIResponses
 from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.adapters.models.wire import Wire
 from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.endpoints import EndpointSettings
-from tests.support.model.providers import KEY, a_request, chunk, stream_response
+from tests.support.model.providers import (
+    KEY,
+    a_request,
+    chunk,
+    message_item,
+    response_events,
+    stream_response,
+)
 
 URL = "https://models.test/v1"
 REFUSAL = (
@@ -52,6 +61,39 @@ async def test_another_worker_has_learned_it_already(tmp_path: Path) -> None:
     assert await sent_temperatures(file, model="other") == [True, False]
     assert await sent_temperatures(file, url="https://elsewhere.test/v1") == [True, False]
     assert await sent_temperatures(file, lacks=("tools",)) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("wires", "refusal"),
+    [
+        ((OpenAIChat("openai"), OpenAIResponses("openai")), "m needs tools in another way. Use /v1/responses instead."),
+        ((OpenAIResponses("openai"), OpenAIChat("openai")), "Not Found"),
+    ],
+)
+async def test_the_protocol_of_a_model_is_learned_too(tmp_path: Path, wires: tuple[Wire, Wire], refusal: str) -> None:
+    async def asked_paths(url: str = URL) -> list[str]:
+        def answered(request: http.Request) -> http.Response:
+            paths.append(request.url.path.removeprefix("/v1"))
+            if paths[-1] == wires[0].path:
+                return http.Response(404, json={"error": {"message": refusal}})
+            return response if paths[-1] == "/responses" else stream_response(chunk("stop", content="hi"))
+
+        paths = list[str]()
+        response = stream_response(*response_events(message_item("hi")))
+        provider = StreamingProvider(
+            ProviderEndpoint("openai", url),
+            wires[0],
+            http.MockTransport(answered),
+            other=wires[1],
+            lessons=LessonFile(tmp_path / "lessons.json"),
+        )
+        await provider.complete(a_request(), lambda piece: None)
+        await provider.close()
+        return paths
+
+    assert await asked_paths() == [wires[0].path, wires[1].path]
+    assert await asked_paths() == [wires[1].path]
+    assert await asked_paths("https://elsewhere.test/v1") == [wires[0].path, wires[1].path]
 
 
 async def test_the_file_is_private_and_names_nothing(tmp_path: Path) -> None:
