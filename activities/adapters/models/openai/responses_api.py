@@ -160,12 +160,16 @@ class ResponseReader(StreamReader):
         return "stop"
 
     def _read_whole_response(self, response: dict[str, Any]) -> bool:
-        """Read the whole response. Its output counts only if no event contained a text or a call."""
+        """Read the whole response. Texts and calls count only if no event contained one."""
         self._response = response
         self._status = as_text(response.get("status")) or "completed"
-        if not self._assembly.calls and not any(item.has_text for item in self._items.values()):
-            for index, item in enumerate(as_objects(response.get("output"))):
+        is_unread = not self._assembly.calls and not any(item.has_text for item in self._items.values())
+        for index, item in enumerate(as_objects(response.get("output"))):
+            begun = self._items.get(as_text(item.get("id")))
+            if is_unread:
                 self._complete_item(self._find_or_begin_item({"output_index": index}, item), item)
+            elif begun is not None and not begun.whole and begun.call is None:
+                self._complete_item(begun, item)
         return True
 
     def _find_or_begin_item(
@@ -187,9 +191,11 @@ class ResponseReader(StreamReader):
         begun = _OutputItem(as_text(item.get("type")), as_text(item.get("id")))
         if begun.kind == "function_call":
             call = OpenCall(
-                call_id=as_text(item.get("call_id")), name=self._assembly.take_fitting(as_text(item.get("name")))
+                call_id=as_text(item.get("call_id")),
+                name=self._assembly.take_fitting(as_text(item.get("name"))),
+                fields=StreamedFields(_further_fields(item)),
+                fields_format="responses.call",
             )
-            call.fields_format = "responses.call"
             begun.call = call if self._assembly.open_call(call) else None
             return begun
         if begun.kind == "message":

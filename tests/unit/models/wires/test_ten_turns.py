@@ -147,6 +147,13 @@ async def test_a_message_with_a_search_and_no_text_goes_back() -> None:
     assert bodies[1]["messages"][1]["content"] == content
 
 
+async def test_a_whole_message_of_anthropic_goes_back_as_well() -> None:
+    content = anthropic_content(0)
+    whole: dict[str, Any] = {"type": "message", "content": content, "stop_reason": "tool_use", "usage": {}}
+    bodies = await talk("messages", [[whole]])
+    assert bodies[1]["messages"][1]["content"] == content
+
+
 # --- OpenAI's Responses
 
 
@@ -171,9 +178,11 @@ def response_items(turn: int) -> list[dict[str, Any]]:
     ]
 
 
-async def test_responses_get_their_items_back() -> None:
+@pytest.mark.parametrize("left_out", ["nothing", "output_item.done"])
+async def test_responses_get_their_items_back(left_out: str) -> None:
     turns = [response_items(turn) for turn in range(TURNS)]
-    bodies = await talk("responses", [list(response_events(*items)) for items in turns])
+    events = [[each for each in response_events(*items) if left_out not in each["type"]] for items in turns]
+    bodies = await talk("responses", events)
     for body in bodies:
         assert_responses_takes(
             {**body, "input": [item for item in body["input"] if item.get("type") != "mystery_item"]}
