@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from pydantic import Field
+
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.call_settings import NO_SETTINGS, ModelSettings
+from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.past import ForkInput, GoalForkInput
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -15,6 +18,33 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.inputs import INPUT_REQUIRED, AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
+
+
+class LoadedMedia(MediaPart):
+    """A picture or a document together with its bytes, which are never written anywhere but into the store."""
+
+    data: bytes = Field(exclude=True, repr=False)
+
+    def reference(self) -> MediaPart:
+        """Return the part without the bytes. Fields at their default stay unset, to save history."""
+        return MediaPart.model_validate(self.model_dump(exclude_defaults=True))
+
+
+class BlobStore(Protocol):
+    """Keeps the bytes of pictures and documents under their digest. Histories only have references."""
+
+    async def put(self, data: bytes, media_type: str) -> str:
+        """Keep the bytes, and return their digest, `sha256:` and 64 hex characters. The same bytes again are no error.
+
+        Raises:
+            OSError: They cannot be kept.
+        """
+        ...
+
+    async def get(self, digest: str) -> bytes | None:
+        """Return the bytes, or None if the store does not have them, or has others under this digest."""
+        ...
+
 
 Acted = Literal["no", "maybe", "yes"]
 """States if a failed call had its effect."""

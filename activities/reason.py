@@ -17,7 +17,7 @@ from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, SOURCE_CHARS, SummariseRequest
 from orga.workflows.types.messages import Message, Reply, messages_within
-from orga.workflows.types.parts import ResultPart, TextPart, ToolCall, with_placeholders
+from orga.workflows.types.parts import ResultPart, TextPart, ToolCall, media_in_words
 from orga.workflows.types.text import clip, delimited_text, printable_text
 
 MAX_PART_BYTES = 4_000
@@ -35,7 +35,7 @@ def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
 
 def _message_parts(message: Message, salt: str) -> list[str]:
     parts: list[str] = []
-    for part in with_placeholders(message.parts):
+    for part in media_in_words(message.parts):
         if isinstance(part, ToolCall):
             parts.append(
                 _delimited_part(f"call of {part.name} by the assistant", to_json(part.arguments).decode(), salt)

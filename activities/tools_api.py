@@ -1,13 +1,14 @@
-"""The API for modules of tool functions: the `tool` decorator, `ToolContext`, `ToolError`."""
+"""The API for modules of tool functions: the `tool` decorator, `ToolContext`, `ToolError`, `Media`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, overload
 
+from orga.activities.media import Media
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import Effect
 
-__all__ = ["ToolContext", "ToolError", "ToolMarks", "marks_of", "tool"]
+__all__ = ["Media", "ToolContext", "ToolError", "ToolMarks", "marks_of", "tool"]
 
 _ATTRIBUTE = "__orga_tool__"
 _F = TypeVar("_F", bound=Callable[..., Any])

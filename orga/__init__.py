@@ -6,7 +6,7 @@ Nothing else is imported here, because every process imports this file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from orga import runs
-    from orga.activities.tools_api import ToolContext, ToolError, tool
+    from orga.activities.tools_api import Media, ToolContext, ToolError, tool
     from orga.client.connect import connect
     from orga.client.journal.events import LiveActivity
     from orga.client.runs.agents import AgentHandle, start_agent
@@ -34,6 +34,7 @@ __all__ = [
     "JournalEntry",
     "LiveActivity",
     "LoopConfig",
+    "Media",
     "OrgaPlugin",
     "SessionHandle",
     "SessionWorkflow",
@@ -62,6 +63,7 @@ _MODULES = {
     "JournalEntry": "orga.workflows.types.status",
     "LiveActivity": "orga.client.journal.events",
     "LoopConfig": "orga.workflows.types.input",
+    "Media": "orga.activities.tools_api",
     "OrgaPlugin": "orga.client.workers.plugin",
     "SessionHandle": "orga.client.runs.sessions",
     "SessionWorkflow": "orga.workflows.session",

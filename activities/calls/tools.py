@@ -23,8 +23,9 @@ from orga.activities.calls.activity import (
 )
 from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.gate.permits import PermitKeys, check_permit
+from orga.activities.media import with_stored_media
 from orga.activities.models.conversations import Conversations
-from orga.activities.ports import Acted, InputRequired, Tool, ToolContext, ToolError, ToolSource
+from orga.activities.ports import Acted, BlobStore, InputRequired, Tool, ToolContext, ToolError, ToolSource
 from orga.activities.spans import tool_span
 from orga.activities.text.sanitize import MAX_CHARS, sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
@@ -151,13 +152,16 @@ def tool_activities(
     secrets: KnownSecrets = NO_SECRETS,
     permits: PermitKeys | None = None,
     schema_errors: ArgumentErrors | None = None,
+    *,
+    blobs: BlobStore | None = None,
 ) -> list[Callable[..., Any]]:
     """Return one activity for each tool, which hides secrets. Raise ValueError if a tool has a reserved name.
 
     Args:
         schema_errors: Checks the results of tools with an `output_schema`. None: they are refused.
+        blobs: Keeps pictures and documents of results. Without it they become words.
     """
-    worker = _CallServices(conversations, secrets, permits, schema_errors)
+    worker = _CallServices(conversations, secrets, permits, schema_errors, blobs)
     return [_tool_activity(tool, worker) for tool in tools]
 
 
@@ -169,6 +173,7 @@ class _CallServices:
     secrets: KnownSecrets
     permits: PermitKeys | None
     schema_errors: ArgumentErrors | None = None
+    blobs: BlobStore | None = None
 
 
 def _tool_activity(tool: Tool, worker: _CallServices) -> Callable[..., Any]:
@@ -188,9 +193,11 @@ def source_activity(
     secrets: KnownSecrets = NO_SECRETS,
     permits: PermitKeys | None = None,
     schema_errors: ArgumentErrors | None = None,
+    *,
+    blobs: BlobStore | None = None,
 ) -> Callable[..., Any]:
     """Return the activity for every type that this worker does not register: these are the source's tools."""
-    worker = _CallServices(conversations, secrets, permits, schema_errors)
+    worker = _CallServices(conversations, secrets, permits, schema_errors, blobs)
 
     @activity.defn(dynamic=True)
     async def run(given: Sequence[RawValue]) -> ToolOutput:
@@ -231,9 +238,13 @@ async def _execute_call(tool: Tool, request: ToolRequest, worker: _CallServices)
     with tool_span(tool.spec.name, request.call_id), shutdown_as_failure():
         async with heartbeats(progress.details):
             output = await _guarded_call(work, tool.spec, request, secrets, began)
+            output = await with_stored_media(output, worker.blobs, has_value=tool.spec.output_schema is not None)
     content = clip(await _model_safe_text(output.content, secrets), tool.spec.max_result_bytes)
-    worker.conversations.keep_result(current_run_key(), info.activity_id, content)
-    return output.with_content(content)
+    output = output.with_content(content)
+    if output.media:
+        output = output.with_media(tuple(part.with_name(secrets.redact(part.name)) for part in output.media))
+    worker.conversations.keep_result(current_run_key(), info.activity_id, output if output.media else content)
+    return output
 
 
 async def _model_safe_text(content: str, secrets: KnownSecrets) -> str:

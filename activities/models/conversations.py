@@ -20,8 +20,7 @@ from orga.workflows.types.context import (
 from orga.workflows.types.conversation import knowledge_message, messages_as_sent, summary_message
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import clip
-from orga.workflows.types.tool_calls.recovery import tool_message
+from orga.workflows.types.tool_calls.tools import ToolOutput, result_message
 
 V = TypeVar("V")
 
@@ -97,7 +96,7 @@ class Conversations:
         self._history = history
         self._messages: ByteCache[_CachedConversation] = ByteCache(max_bytes * 3 // 4)
         self._setups: ByteCache[Setup] = ByteCache(max_bytes // 8)
-        self._parts: ByteCache[Reply | str] = ByteCache(max_bytes // 8)
+        self._parts: ByteCache[Reply | ToolOutput | str] = ByteCache(max_bytes // 8)
         self.misses = 0
 
     async def resolve(self, run: RunKey, request: ReasonRequest) -> ModelContext:
@@ -119,9 +118,10 @@ class Conversations:
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
         self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
 
-    def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
+    def keep_result(self, run: RunKey, activity_id: str, output: ToolOutput | str) -> None:
         """Remember a tool's result, a summary or recalled knowledge. The next model call refers to it."""
-        self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
+        text = output if isinstance(output, str) else output.model_dump_json()
+        self._parts.put((run, activity_id), output, len(text.encode()) + ENTRY_OVERHEAD)
 
     def _from_cache(self, run: RunKey, request: ReasonRequest) -> _CachedConversation:
         known = self._messages.get(run)
@@ -154,16 +154,17 @@ class Conversations:
         if news.reply is not None:
             return self._reply(run, news.reply).message()
         content = self._parts.get((run, _part_key(news)))
-        if not isinstance(content, str):
+        if not isinstance(content, (str, ToolOutput)):
             raise MissingPart("result")
-        if news.summary is not None:
-            return summary_message(content)
-        if news.recall is not None:
-            return knowledge_message(content)
+        if isinstance(content, str):
+            if news.summary is not None:
+                return summary_message(content)
+            if news.recall is not None:
+                return knowledge_message(content)
+            content = ToolOutput(content=content)
         iteration, _, index = (news.result or "").partition(".")
         call = self._reply(run, int(iteration)).calls[int(index)]
-        spec = setup.tool(call.name)
-        return tool_message(call, clip(content, spec.max_result_bytes) if spec else content, is_error=False)
+        return result_message(call, content, setup.tool(call.name))
 
     def _reply(self, run: RunKey, iteration: int) -> Reply:
         reply = self._parts.get((run, iteration))

@@ -97,6 +97,10 @@ Settings = Annotated[
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the loop, such as max_total_tokens=50000."),
 ]
 
+Attach = Annotated[
+    list[Path] | None,
+    typer.Option("--attach", metavar="FILE", help="A picture or a PDF that belongs to it. Repeat it."),
+]
 TrustedFacts = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on. No model can write it."),

@@ -176,7 +176,7 @@ async def _read_conversation(client: Client, workflow_id: str) -> _ConversationF
 
 
 def _shown(seen: _Seen) -> SeenMessage:
-    message = seen.message.with_placeholders()
+    message = seen.message.for_people()
     return SeenMessage(
         role=message.role,
         text=message.text,

@@ -1,6 +1,6 @@
 """The Python API of agents: start a run, steer it, query it, wait for its result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from orga.client.config.known_input import RequestedNames
     from orga.client.journal.events import LiveActivity
+    from orga.client.runs.attachments import Attachable
     from orga.workflows.types.goals.goal_input import GoalInput
     from orga.workflows.types.sessions.session_input import SessionInput
 
@@ -327,6 +328,7 @@ async def start_agent(
     task_queue: str | None = None,
     again: bool = False,
     search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
+    attachments: "Sequence[Attachable]" = (),
 ) -> AgentHandle:
     """Start a run and return its handle.
 
@@ -338,14 +340,20 @@ async def start_agent(
             `orga.worker`, else `orga`. If no worker polls the queue, the run waits without any message.
         again: Start even if a run with this id has ended. The old history can then be found only by its run id.
         search_attributes: Set from the start. The run adds its own.
+        attachments: Pictures and PDFs that belong to the task: paths, bytes, `orga.Media`, or references. They are put
+            into the folder `blobs` of this machine's state, which the worker has to share.
 
     Raises:
-        InvalidInput: The input is invalid. The text names each bad key, and nothing was started.
+        InvalidInput: The input or an attachment is invalid. The text names it, and nothing was started.
         OrgaError: A run with this id is live, or has ended and `again` is False.
     """
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
     checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
     run_id = run_id_of(workflow_id)
+    if attachments:
+        from orga.client.runs.attachments import kept_attachments
+
+        checked = checked.with_attachments(await kept_attachments((*checked.attachments, *attachments)))
     await start_run(
         client,
         AGENT_WORKFLOW,

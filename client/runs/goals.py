@@ -1,7 +1,7 @@
 """The Python API of goals: start a goal, and override its next step."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
@@ -11,6 +11,9 @@ from orga.client.runs.exchange import sender_fields
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.text import clean_text
+
+if TYPE_CHECKING:
+    from orga.client.runs.attachments import Attachable
 
 
 class GoalHandle(AgentHandle):
@@ -49,6 +52,7 @@ async def start_goal(
     search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
     pipeline: str | None = None,
     inputs: Sequence[str] | None = None,
+    attachments: "Sequence[Attachable]" = (),
 ) -> GoalHandle:
     """Start a goal and return its handle.
 
@@ -61,6 +65,7 @@ async def start_goal(
         search_attributes: As for `start_agent`.
         pipeline: A plan from the worker's configuration. The input's own takes precedence.
         inputs: Inputs for a pipeline that maps. The input's own take precedence.
+        attachments: As for `start_agent`.
 
     Raises:
         InvalidInput: The input is invalid. The text names each bad key, and nothing was started.
@@ -69,6 +74,10 @@ async def start_goal(
     more = {"pipeline": pipeline, "inputs": None if inputs is None else tuple(inputs)}
     checked = _checked_goal(goal, {key: value for key, value in more.items() if value is not None})
     run_id = run_id_of(workflow_id, "goal")
+    if attachments:
+        from orga.client.runs.attachments import kept_attachments
+
+        checked = checked.with_attachments(await kept_attachments((*checked.attachments, *attachments)))
     await start_run(
         client,
         GOAL_WORKFLOW,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uuid_utils
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -30,6 +30,9 @@ from orga.workflows.types.record import parse_record
 from orga.workflows.types.sessions.session_input import SessionInput, SessionMessage, WhenBusy, parse_session
 from orga.workflows.types.sessions.session_result import SessionResult, TurnResult
 from orga.workflows.types.text import clean_text
+
+if TYPE_CHECKING:
+    from orga.client.runs.attachments import Attachable
 
 _POLL_S = 2.0
 """Seconds between two queries, if too many readers wait for a turn by an update."""
@@ -127,7 +130,13 @@ class SessionHandle(TurnWaiter):
     """A session, live or ended: `SessionHandle(client, id)`. It has all methods of an `AgentHandle`."""
 
     async def send(
-        self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None, by: str = ""
+        self,
+        text: str,
+        *,
+        when_busy: WhenBusy = "enqueue",
+        message_id: str | None = None,
+        by: str = "",
+        attachments: "Sequence[Attachable]" = (),
     ) -> TurnResult:
         """Send a message and wait for the result of its turn, however long that takes.
 
@@ -138,8 +147,10 @@ class SessionHandle(TurnWaiter):
             message_id: The message's id. A message whose id was sent before is not taken again, and its turn is
                 awaited.
             by: The name of the person, for the journal.
+            attachments: At most 10, as for `start_agent`. A message that steers has none.
 
         Raises:
+            InvalidInput: An attachment cannot be used.
             SessionBusy: A turn is under way, and `when_busy` is `refuse`.
             QueueFull: Too many messages are waiting.
             SessionClosed: The session is ending.
@@ -148,18 +159,30 @@ class SessionHandle(TurnWaiter):
             NoAnswer: No worker is running that can accept it. Its subclass `NotTakenYet`, which has the `message_id`: a
                 worker was there a moment ago, or the server was lost meanwhile, so the message may still take effect.
         """
-        return await self.result_of(await self.post(text, when_busy=when_busy, message_id=message_id, by=by))
+        turn = await self.post(text, when_busy=when_busy, message_id=message_id, by=by, attachments=attachments)
+        return await self.result_of(turn)
 
     async def post(
-        self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None, by: str = ""
+        self,
+        text: str,
+        *,
+        when_busy: WhenBusy = "enqueue",
+        message_id: str | None = None,
+        by: str = "",
+        attachments: "Sequence[Attachable]" = (),
     ) -> int:
         """Send a message and return the number of its turn without waiting for it. The rest is as for `send`."""
-        message = {
+        message: dict[str, Any] = {
             "text": clean_text(text),
             "when_busy": when_busy,
             "message_id": message_id or str(uuid_utils.uuid7()),
             **sender_fields(by),
         }
+        if attachments:
+            from orga.client.runs.attachments import kept_attachments
+
+            kept = await kept_attachments(attachments)
+            message["attachments"] = [each.model_dump(exclude_defaults=True) for each in kept]
         try:
             parse_record(SessionMessage, message, long=frozenset({"text"}))
         except ValueError as error:

@@ -74,6 +74,11 @@ class Home:
         return self.folder / "knowledge"
 
     @property
+    def blobs(self) -> Path:
+        """Folder of pictures and documents, by digest (`orga.activities.adapters.blob_folder`). Nothing is removed."""
+        return self.folder / "blobs"
+
+    @property
     def edits(self) -> Path:
         """SQLite database of the edits that `edit_file` has made (`orga.activities.adapters.tools.edit_file`)."""
         return self.folder / "edits.db"

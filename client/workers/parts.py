@@ -25,6 +25,7 @@ from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import (
     Agents,
+    BlobStore,
     CodeCritic,
     Notifier,
     PolicyEngine,
@@ -40,6 +41,7 @@ from orga.client.config.policy_settings import policy_settings
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
+from orga.client.runs.attachments import blob_store
 from orga.client.server.home import server_home
 from orga.client.workers.deployment import build_id
 from orga.client.workers.in_code import NO_OWN_PARTS, OwnParts
@@ -153,6 +155,8 @@ class Parts:
     """The name of the policy engine. A run that began under a stronger engine is not judged by a weaker one."""
     check_settings: SettingsCheck | None = None
     """Checks settings that somebody wants to save at run time. None if the configuration cannot be changed so."""
+    blobs: BlobStore | None = None
+    """The store of pictures and documents. None: tools and models have words for them."""
 
 
 def configured_tools(
@@ -199,10 +203,11 @@ def configured_parts(
         ValueError: Something in the configuration is unavailable. The text names it.
     """
     store = own.knowledge or configured_store(config, env, root)
+    blobs = blob_store()
     tools = configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools if stand_ins else ())
     tools = tools if stand_ins is None else stand_ins.applied_to(tools)
     servers = configured_servers(config, tools, env)
-    models: KnownModels = stand_ins.models if stand_ins else _registry(config, env, own)
+    models: KnownModels = stand_ins.models if stand_ins else _registry(config, env, own, blobs)
     default = stand_ins.models.default if stand_ins else default_model(env)
     settings = policy_settings(config.policy, env)
     policy = own.engine or policy_engine(settings)
@@ -275,10 +280,11 @@ def configured_parts(
         root=root,
         engine=engine_name(settings),
         check_settings=check_settings,
+        blobs=blobs,
     )
 
 
-def _registry(config: OrgaConfig, env: Mapping[str, str], own: OwnParts) -> ModelRegistry:
+def _registry(config: OrgaConfig, env: Mapping[str, str], own: OwnParts, blobs: BlobStore) -> ModelRegistry:
     models = config.models
     return ModelRegistry(
         env,
@@ -287,6 +293,7 @@ def _registry(config: OrgaConfig, env: Mapping[str, str], own: OwnParts) -> Mode
         endpoints=models.endpoints,
         in_code=own.models,
         lessons=server_home().lessons,
+        blobs=blobs,
     )
 
 

@@ -73,11 +73,22 @@ def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
         CritiqueActivities(models, conversations, parts.secrets, parts.critics).critique,
         GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
         RecallActivities(parts.knowledge, conversations, parts.secrets, parts.root).recall_context,
-        *tool_activities(parts.tools, conversations, parts.secrets, parts.permits, parts.argument_errors),
+        *tool_activities(
+            parts.tools, conversations, parts.secrets, parts.permits, parts.argument_errors, blobs=parts.blobs
+        ),
         DeliverActivities(parts.deliveries, parts.secrets).deliver,
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
         *(
-            [source_activity(parts.source, conversations, parts.secrets, parts.permits, parts.argument_errors)]
+            [
+                source_activity(
+                    parts.source,
+                    conversations,
+                    parts.secrets,
+                    parts.permits,
+                    parts.argument_errors,
+                    blobs=parts.blobs,
+                )
+            ]
             if parts.source
             else []
         ),

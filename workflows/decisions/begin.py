@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
-from orga.workflows.decisions.conversation import message_json_bytes, with_message
+from orga.workflows.decisions.conversation import attachments_problem, message_json_bytes, with_message
 from orga.workflows.decisions.fork import state_before_past
 from orga.workflows.decisions.review_stages import STAGE_NEEDS
 from orga.workflows.types.control import Clock
@@ -57,7 +57,7 @@ def initial_state(run_input: AgentInput, origin: str, now: datetime) -> AgentSta
         Message.of("user", run_input.task, begins_turn=True)
         if given
         else Message.of("user", run_input.task, pinned=True)
-    )
+    ).with_media(tuple(attachment.part() for attachment in run_input.attachments))
     if not all(message.trusted for message in given):
         taint = tuple(dict.fromkeys((*taint, GIVEN_MESSAGES)))
     return AgentState(
@@ -155,6 +155,9 @@ _MAX_SHOWN_PARTS = 6
 
 def size_problem(state: AgentState, setup: Setup) -> str:
     """Return why the run cannot begin, or "". The text lists each part with its bytes of JSON, and the remedy."""
+    attached = [attachment.part() for attachment in state.input.attachments]
+    if problem := attachments_problem(attached, setup.config.context_token_budget):
+        return problem
     sizes = begin_bytes(state, setup)
     total = sum(sizes.values())
     if total <= BEGIN_BYTES:

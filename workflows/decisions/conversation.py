@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, messages_digest, short_digest
 from orga.workflows.types.conversation import Conversation, Summary, is_dropped_last, latest_turn, summary_message
 from orga.workflows.types.messages import Message, Ranges, shortened_message
-from orga.workflows.types.parts import Part, ResultPart, TextPart, ToolCall
+from orga.workflows.types.parts import MediaPart, Part, ResultPart, TextPart, ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import bytes_in_json
@@ -38,6 +38,8 @@ def _part_size(part: Part) -> int:
             return len(part.call_id) + len(part.name) + len(to_json(part.arguments)) + OVERHEAD_PER_CALL
         case ResultPart():
             return len(part.text.encode("utf-8", "replace")) + len(part.call_id or "") + OVERHEAD_PER_RESULT
+        case MediaPart():
+            return part.text_bytes
         case _:
             return len(to_json(part))
 
@@ -94,6 +96,17 @@ def message_budget(state: AgentState) -> int:
     """Return the estimated tokens for messages: the budget without instructions and tools."""
     whole = int(state.config.context_token_budget / state.calibration)
     return max(whole - state.conversation.frame, 0)
+
+
+def attachments_problem(media: Sequence[MediaPart], token_budget: int) -> str:
+    """Return why these pictures and documents cannot be attached, or ""."""
+    tokens = sum(part.tokens for part in media)
+    if tokens <= token_budget:
+        return ""
+    return (
+        f"attachments: they take about {tokens:,} tokens, over the context_token_budget of {token_budget:,}. Raise it, "
+        "attach less, or let the agent read the files with read_file"
+    )
 
 
 def halved_budget(sent: Conversation) -> int:

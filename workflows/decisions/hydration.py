@@ -15,6 +15,7 @@ from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.conversation import BYTES_PER_TOKEN
 from orga.workflows.types.input import PreHydration
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.recall import CONTEXT_BLOCK
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.state import AgentState
@@ -61,6 +62,11 @@ class Resolved(Record):
     tool: str = ""
     content: str = ""
     """The text, or the reason why there is none."""
+    media: tuple[MediaPart, ...] = ()
+    """Pictures and documents. The content names them."""
+
+    def with_media(self, media: tuple[MediaPart, ...]) -> Self:
+        return replace_fields(self, {"media": media}) if media else self
 
     def with_content(self, content: str) -> Self:
         return replace_fields(self, {"content": content})
@@ -285,7 +291,8 @@ def _resolved_reference(lookup: Lookup, outcomes: Mapping[str, Outcome], late: s
     if outcome is None or outcome.status in _UNFINISHED:
         return Resolved(reference=lookup.reference, status="failed", tool=lookup.call.name, content=late)
     status = "resolved" if outcome.status == "ok" else "failed"
-    return Resolved(reference=lookup.reference, status=status, tool=lookup.call.name, content=outcome.text)
+    resolved = Resolved(reference=lookup.reference, status=status, tool=lookup.call.name, content=outcome.text)
+    return resolved.with_media(outcome.media)
 
 
 def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tokens: int) -> AgentState:
@@ -304,7 +311,18 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
     if not text:
         return state
     block = Message.of("user", text, pinned=True, begins_turn=is_of_turn)
+    block = block.with_media(_fitting_media(kept, max_context_tokens))
     return state.with_dialogue(conversation=with_message(state.conversation, block))
+
+
+def _fitting_media(items: Sequence[Resolved], max_tokens: int) -> tuple[MediaPart, ...]:
+    """Return the pictures and documents that fit. The model can look the others up itself."""
+    fitting, left = list[MediaPart](), max_tokens - total_tokens(items)
+    for part in (part for item in items if item.status == "resolved" for part in item.media):
+        if part.tokens <= left:
+            fitting.append(part)
+            left -= part.tokens
+    return tuple(fitting)
 
 
 def with_lookup_calls(state: AgentState, outcomes: Sequence[Outcome]) -> AgentState:

@@ -22,10 +22,8 @@ from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Happening
-from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.gate import Verdicts
-from orga.workflows.types.tool_calls.recovery import tool_message
-from orga.workflows.types.tool_calls.tools import ToolOutput
+from orga.workflows.types.tool_calls.tools import ToolOutput, result_message
 
 
 class ContextFold:
@@ -38,7 +36,7 @@ class ContextFold:
         self._base = HashedMessages()
         """The base of the current iteration. A model call that is repeated after a pause has the same base."""
         self._replies: dict[int, Reply] = {}
-        self._results: dict[str, str] = {}
+        self._results: dict[str, ToolOutput] = {}
         self._summaries: dict[str, str] = {}
         self._recalled: dict[str, str] = {}
 
@@ -84,7 +82,7 @@ class ContextFold:
                 if text := RecalledContext.model_validate(happening.value).text:
                     self._recalled[happening.key] = text
             case name if name not in names.OWN_ACTIVITIES:
-                self._results[happening.key] = ToolOutput.model_validate(happening.value).content
+                self._results[happening.key] = ToolOutput.model_validate(happening.value)
             case _:
                 pass
 
@@ -113,9 +111,9 @@ class ContextFold:
             return knowledge_message(self._recalled[news.recall])
         iteration, _, index = (news.result or "").partition(".")
         call = self._replies[int(iteration)].calls[int(index)]
-        content = self._results[news.result or ""]
+        output = self._results[news.result or ""]
         spec = self.setup.tool(call.name) if self.setup else None
-        return tool_message(call, clip(content, spec.max_result_bytes) if spec else content, is_error=False)
+        return result_message(call, output, spec)
 
 
 _ALTERNATIVE_SUFFIX = re.compile(r"\.f\d+$")

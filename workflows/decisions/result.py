@@ -272,9 +272,7 @@ def shown_conversation(state: AgentState, page: Page = FIRST_PAGE) -> list[Shown
     shown: list[ShownMessage] = []
     room = MAX_PAGE_BYTES
     for message in [*head, *state.conversation.messages][page.offset :]:
-        fields = {name: getattr(message, name) for name in ShownMessage.model_fields}
-        fields["calls"] = [call.model_dump() for call in message.calls]
-        shown.append(ShownMessage.model_validate(fields))
+        shown.append(ShownMessage.of(message))
         room -= len(shown[-1].model_dump_json().encode())
         if len(shown) == page.limit or room < 0:
             break

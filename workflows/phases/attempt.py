@@ -310,7 +310,7 @@ async def report_completion(
 def _successful_outcome(run: Run, allowed: AllowedCall, identity: CallIdentity, output: ToolOutput) -> Outcome:
     run.result_bytes += len(output.content.encode())
     text = clip(output.content, allowed.spec.max_result_bytes)
-    return Outcome(call=allowed.call, status="ok", text=text, result=identity.activity_id)
+    return Outcome(call=allowed.call, status="ok", text=text, result=identity.activity_id).with_media(output.media)
 
 
 def _failed_call(spec: ToolSpec, error: FailureError) -> FailedCall:

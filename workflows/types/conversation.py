@@ -108,7 +108,6 @@ def messages_as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...],
 
 
 def _message_as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
-    message = message.with_placeholders()
     if message.role == "tool":
         call = calls.get(message.call_id or "") or ToolCall(call_id="", name=message.tool or "tool")
         return message.with_text(delimited_tool_text(message, call_source(call, specs.get(call.name))))

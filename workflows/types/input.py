@@ -27,7 +27,7 @@ from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.knowledge import DEFAULT_RECALLED, DEFAULT_THRESHOLD
 from orga.workflows.types.messages import Message, Role
 from orga.workflows.types.models.call_settings import Effort, ModelSettings
-from orga.workflows.types.parts import ToolCall
+from orga.workflows.types.parts import MAX_MEDIA_NAME_CHARS, MEDIA_DIGEST, MediaPart, MediaType, ToolCall
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, check_input, replace_fields
 from orga.workflows.types.text import LinearPattern
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
@@ -452,6 +452,42 @@ class LoopConfig(ModelSettings):
         return replace_fields(self, {name: value for name, value in limits.items() if own[name] and own[name] < value})
 
 
+MAX_ATTACHMENTS = 20
+"""Pictures and documents of a task."""
+
+
+class Attachment(CheckedInput):
+    """A picture or a document of a task, by reference: the worker's store of blobs holds the bytes.
+
+    `start_agent(attachments=...)` and `orga run --attach` put files into the store and write the references.
+    """
+
+    digest: str = Field(pattern=MEDIA_DIGEST)
+    """`sha256:` and 64 hex characters: the digest of the bytes."""
+    media_type: MediaType
+    """The type of the bytes."""
+    size: int = Field(ge=1, le=10**8)
+    """Bytes."""
+    name: str = Field(default="", max_length=MAX_MEDIA_NAME_CHARS)
+    """The file's name, without its folder."""
+    width: int = Field(default=0, ge=0, le=10**6)
+    """Pixels of a picture. 0: unknown."""
+    height: int = Field(default=0, ge=0, le=10**6)
+    """Pixels of a picture. 0: unknown."""
+    pages: int = Field(default=0, ge=0, le=10**6)
+    """Pages of a document. 0: unknown."""
+
+    @classmethod
+    def of(cls, part: MediaPart) -> "Attachment":
+        """Return the attachment for a stored picture or document."""
+        return cls.model_validate(part.model_dump(exclude={"kind"}, exclude_defaults=True))
+
+    def part(self) -> MediaPart:
+        """Return the part of the task's message."""
+        kind = "document" if self.media_type == "application/pdf" else "image"
+        return MediaPart(kind=kind, **self.model_dump(exclude_defaults=True))
+
+
 class AgentInput(CheckedInput):
     """Input of `AgentWorkflow`. Only `task` is required. Null takes the agent's own setting."""
 
@@ -470,6 +506,8 @@ class AgentInput(CheckedInput):
     """JSON Schema (2020-12) for the final answer. The result holds the answer as `data`."""
     messages: GivenMessages = ()
     """Messages from before the task, oldest first. The run continues from there."""
+    attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_ATTACHMENTS)
+    """Pictures and documents that belong to the task, by reference."""
     tenant: Name | None = None
     lineage: Lineage = Lineage()
     """Set by the run that delegates. It can only narrow what this run may do."""
@@ -488,12 +526,16 @@ class AgentInput(CheckedInput):
             trusted_context: Mapping[str, Any] = ...,
             output_schema: Mapping[str, Any] | None = None,
             messages: Sequence[GivenMessage | Mapping[str, Any]] = (),
+            attachments: Sequence[Attachment | Mapping[str, Any]] = (),
             tenant: str | None = None,
             lineage: Lineage = ...,
         ) -> None: ...
 
     def with_task(self, task: str) -> Self:
         return replace_fields(self, {"task": task})
+
+    def with_attachments(self, attachments: tuple[Attachment, ...]) -> Self:
+        return replace_fields(self, {"attachments": attachments}) if attachments else self
 
     def without_messages(self) -> Self:
         return replace_fields(self, {"messages": ()}) if self.messages else self

@@ -1,13 +1,13 @@
 """The conversation: messages, a model's reply, and ranges of messages that are dropped, masked or cut."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types import parts as of_parts
 from orga.workflows.types.models.tiers import FailedOver
 from orga.workflows.types.models.usage import Usage
-from orga.workflows.types.parts import Block, Parts, ResultPart, ToolCall
+from orga.workflows.types.parts import Block, MediaPart, Parts, ResultPart, ToolCall
 from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clip
 
@@ -41,9 +41,18 @@ class HasParts:
         """The blocks that only their provider reads, in order."""
         return of_parts.blocks_of(self.parts)
 
+    @property
+    def media(self) -> tuple[MediaPart, ...]:
+        """The pictures and documents, in order."""
+        return of_parts.media_of(self.parts)
+
 
 class Message(HasParts, Record):
-    """One message as a model sees it. A `tool` message is one result part, which names the call that it answers."""
+    """One message as a model sees it.
+
+    A `tool` message begins with one result part, which names the call that it answers. Its pictures and documents
+    follow.
+    """
 
     role: Role
     parts: Parts = ()
@@ -140,10 +149,20 @@ class Message(HasParts, Record):
         parts = of_parts.readable_by(self.parts, model)
         return self if parts is self.parts else replace_fields(self, {"parts": parts})
 
-    def with_placeholders(self) -> Self:
-        """Return the message with a line of text in place of each image and document."""
-        parts = of_parts.with_placeholders(self.parts)
+    def with_media(self, media: tuple[MediaPart, ...]) -> Self:
+        return replace_fields(self, {"parts": (*self.parts, *media)}) if media else self
+
+    def without_media(self) -> Self:
+        return replace_fields(self, {"parts": of_parts.without_media(self.parts)}) if self.media else self
+
+    def media_in_words(self, words: Callable[[MediaPart], str] = MediaPart.words) -> Self:
+        """Return the message with a line of text in place of each picture and document."""
+        parts = of_parts.media_in_words(self.parts, words)
         return self if parts is self.parts else replace_fields(self, {"parts": parts})
+
+    def for_people(self) -> Self:
+        """Return the message with a line for each picture and document, with its digest. A reply has them already."""
+        return self.without_media() if self.role == "assistant" else self.media_in_words(of_parts.media_line)
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
         return replace_fields(self, {"parts": (self.result.with_ours(ours), *self.parts[1:])}) if self.result else self
@@ -231,11 +250,13 @@ _MASKED = re.compile(r"\[Result of .* left out: [\d,]+ bytes\]")
 
 def masked_message(message: Message) -> Message:
     """Return the message with a placeholder for a tool's result. A text that is no longer than that stays as it is.
+    Pictures and documents are left out in any case.
 
     A masked message stays as it is too, so that it keeps the size of the original.
     """
     if message.role != "tool" or _MASKED.fullmatch(message.text):
         return message
+    message = message.without_media()
     size = _utf8_size(message.text)
     placeholder = f"[Result of {_tool_line(message.tool)} left out: {size:,} bytes]"
     return message.with_own_text(placeholder) if _utf8_size(placeholder) < size else message

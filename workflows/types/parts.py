@@ -4,12 +4,13 @@ Parts that only their provider reads (thinking with its signature, opaque data) 
 A part of an unknown kind is refused, never dropped.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
+from orga.workflows.types.text import printable_text
 
 BETWEEN_TEXTS = "\n\n"
 """The separator of two texts of one message, if they are read as one."""
@@ -107,25 +108,92 @@ class OpaquePart(Record):
         return replace_fields(self, {"author": author})
 
 
+MEDIA_DIGEST = r"^sha256:[0-9a-f]{64}$"
+
+MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"]
+"""The types of pictures and documents that models read."""
+
+MAX_MEDIA_NAME_CHARS = 100
+
+IMAGE_TOKENS = 1_600
+"""Estimated tokens of a large picture. Providers scale larger ones down."""
+
+PIXELS_PER_TOKEN = 750
+
+PAGE_TOKENS = 2_000
+"""Estimated tokens of one page of a PDF."""
+
+BYTES_PER_PAGE = 100_000
+"""Bytes that count as one page of a PDF whose pages cannot be counted."""
+
+MAX_COUNTED_PAGES = 100
+
+MEDIA_BYTES_PER_TOKEN = 3.3
+
+
 class MediaPart(Record):
-    """Content other than text, as base64 or as an address."""
+    """A picture or a document, by reference to the store of blobs. No history holds its bytes."""
 
+    kind: Literal["image", "document"]
     media_type: str
-    base64: str = ""
-    url: str = ""
+    digest: str = Field(pattern=MEDIA_DIGEST)
+    """`sha256:` and 64 hex characters."""
+    size: int = Field(ge=0)
+    """Bytes."""
     name: str = ""
+    """A file's name, for people and models. No path."""
+    width: int = Field(default=0, ge=0)
+    """Pixels. 0 if unknown, and for a document."""
+    height: int = Field(default=0, ge=0)
+    pages: int = Field(default=0, ge=0)
+    """Pages of a document. 0 if they cannot be counted."""
+
+    @field_validator("name", "media_type")
+    @classmethod
+    def _on_one_line(cls, text: str) -> str:
+        """Strangers choose names, and lines of text contain them."""
+        shown = " ".join(printable_text(text[: 2 * MAX_MEDIA_NAME_CHARS]).replace("[", "(").replace("]", ")").split())
+        return shown[:MAX_MEDIA_NAME_CHARS]
+
+    def with_name(self, name: str) -> Self:
+        return replace_fields(self, {"name": name})
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens that it takes in a request."""
+        if self.kind == "document":
+            pages = self.pages or 1 + self.size // BYTES_PER_PAGE
+            return min(pages, MAX_COUNTED_PAGES) * PAGE_TOKENS
+        pixels = self.width * self.height
+        return min(pixels // PIXELS_PER_TOKEN + 1, IMAGE_TOKENS) if pixels else IMAGE_TOKENS
+
+    @property
+    def text_bytes(self) -> int:
+        """The bytes of text that take as many tokens."""
+        return int(self.tokens * MEDIA_BYTES_PER_TOKEN)
+
+    def line(self, *, with_digest: bool = False) -> str:
+        """Return the line that stands for it in a text: `[image photo.png, 640x480, 120 kB]`."""
+        facts = [
+            f"{self.kind} {self.name}".strip(),
+            f"{self.width}x{self.height}" if self.width and self.height else "",
+            f"{self.pages} page{'' if self.pages == 1 else 's'}" if self.pages else "",
+            size_text(self.size),
+            self.digest if with_digest else "",
+        ]
+        return f"[{', '.join(filter(None, facts))}]"
+
+    def words(self, why: str = "cannot be shown to you") -> str:
+        """Return the line for a model that does not get it."""
+        named = f" {self.name!r}" if self.name else ""
+        return f"[The {self.kind}{named} ({self.media_type}, {size_text(self.size)}) {why}]"
 
 
-class ImagePart(MediaPart):
-    """A picture."""
-
-    kind: Literal["image"]
-
-
-class DocumentPart(MediaPart):
-    """A file to read, such as a PDF."""
-
-    kind: Literal["document"]
+def size_text(size: int) -> str:
+    """Return a size for people: `120 kB`, `3.4 MB`."""
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
 
 
 def _part_kind(part: object) -> str | None:
@@ -138,8 +206,8 @@ Part = Annotated[
     | Annotated[ResultPart, Tag("result")]
     | Annotated[ThinkingPart, Tag("thinking")]
     | Annotated[OpaquePart, Tag("opaque")]
-    | Annotated[ImagePart, Tag("image")]
-    | Annotated[DocumentPart, Tag("document")],
+    | Annotated[MediaPart, Tag("image")]
+    | Annotated[MediaPart, Tag("document")],
     Discriminator(_part_kind),
 ]
 
@@ -213,17 +281,22 @@ def readable_by(parts: Parts, model: str) -> Parts:
     )
 
 
-def with_placeholders(parts: Parts) -> Parts:
-    """Return the parts with a line of text in place of each image and document, because no adapter can send them
-    yet.
-    """
-    if not any(isinstance(part, (ImagePart, DocumentPart)) for part in parts):
+def media_of(parts: Parts) -> tuple[MediaPart, ...]:
+    """Return the pictures and documents, in order."""
+    return tuple(part for part in parts if isinstance(part, MediaPart))
+
+
+def without_media(parts: Parts) -> Parts:
+    return tuple(part for part in parts if not isinstance(part, MediaPart))
+
+
+def media_in_words(parts: Parts, words: Callable[[MediaPart], str] = MediaPart.words) -> Parts:
+    """Return the parts with a line of text in place of each picture and document."""
+    if not media_of(parts):
         return parts
-    return tuple(
-        text_part(_placeholder(part)) if isinstance(part, (ImagePart, DocumentPart)) else part for part in parts
-    )
+    return tuple(text_part(words(part)) if isinstance(part, MediaPart) else part for part in parts)
 
 
-def _placeholder(part: ImagePart | DocumentPart) -> str:
-    words = " ".join(f"{part.media_type[:100]} {part.name[:100]}".split())
-    return f"[The {part.kind} {words!r} cannot be shown to you]"
+def media_line(part: MediaPart) -> str:
+    """Return the line for people, with the digest under which the store has it."""
+    return part.line(with_digest=True)

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.limits import Budgets
-from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.models.tiers import Tier
 from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
 from orga.workflows.types.questions import Item, ShownQuestion
@@ -104,6 +104,12 @@ class ShownMessage(Record):
     call_id: str | None
     tool: str | None
     is_error: bool
+
+    @classmethod
+    def of(cls, message: Message) -> "ShownMessage":
+        shown = message.for_people()
+        fields = {name: getattr(shown, name) for name in cls.model_fields}
+        return cls.model_validate({**fields, "calls": [call.model_dump() for call in shown.calls]})
 
     def with_text(self, text: str) -> Self:
         return replace_fields(self, {"text": text})

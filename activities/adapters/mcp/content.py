@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from base64 import b64decode
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -17,8 +18,11 @@ from mcp_types import (
 )
 from pydantic_core import to_json
 
+from orga.activities.media import MAX_DOCUMENT_BYTES, Media, loaded_media
+from orga.activities.ports import LoadedMedia
 from orga.activities.text.characters import without_invisible, without_sequences
 from orga.workflows.types.text import clean_text, clip
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 MAX_BLOCKS = 1_000
 """Blocks of one result. The rest is only counted."""
@@ -26,28 +30,52 @@ MAX_BLOCKS = 1_000
 EMPTY_RESULT = "(nothing)"
 
 
-def result_text(result: CallToolResult) -> str:
-    """Return the result's blocks, in order, and its structured content unless a block repeats it."""
+def result_output(result: CallToolResult) -> ToolOutput:
+    """Return the result's blocks, in order, and its structured content unless a block repeats it.
+
+    Pictures and PDFs that models read become media of the output.
+    """
     blocks = result.content[:MAX_BLOCKS]
-    parts = [_block_text(block) for block in blocks]
+    media = [_block_media(block) for block in blocks]
+    parts = [_block_text(block) for block, found in zip(blocks, media, strict=True) if found is None]
     if len(result.content) > MAX_BLOCKS:
         parts.append(f"[{len(result.content) - MAX_BLOCKS} more blocks left out]")
     structured: Any = result.structured_content
     if structured is not None and not _repeats_structured(structured, blocks):
         parts.append(to_json(structured).decode())
-    return "\n".join(parts) or EMPTY_RESULT
+    found = tuple(part for part in media if part is not None)
+    output = ToolOutput(content="\n".join(parts) or ("" if found else EMPTY_RESULT))
+    return output.with_media(found) if found else output
 
 
-def value_text(result: CallToolResult) -> str:
+def _block_media(block: ContentBlock) -> LoadedMedia | None:
+    """Return a picture or a PDF by its own bytes, whatever type the server claims."""
+    match block:
+        case ImageContent():
+            data, name = block.data, ""
+        case EmbeddedResource(resource=BlobResourceContents() as resource):
+            data, name = resource.blob, str(resource.uri).rpartition("/")[2]
+        case _:
+            return None
+    if _decoded_size(data) > MAX_DOCUMENT_BYTES:
+        return None
+    try:
+        return loaded_media(Media(b64decode(data, validate=True), name))
+    except ValueError:
+        return None
+
+
+def value_output(result: CallToolResult) -> ToolOutput:
     """Return the result of a tool with an output schema. Its structured content is the last line, as JSON."""
     structured: Any = result.structured_content
     if structured is None:
-        return result_text(result)
+        return result_output(result)
     line, blocks = to_json(structured).decode(), result.content
     is_all = all(isinstance(each, TextContent) for each in blocks) and _repeats_structured(structured, blocks)
     if is_all or not blocks:
-        return line
-    return f"{result_text(result.model_copy(update={'structured_content': None}))}\n{line}"
+        return ToolOutput(content=line)
+    rest = result_output(result.model_copy(update={"structured_content": None}))
+    return rest.with_content("\n".join(filter(None, (rest.content, line))))
 
 
 def _block_text(block: ContentBlock) -> str:

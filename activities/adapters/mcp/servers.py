@@ -9,7 +9,7 @@ from typing import Any
 from mcp_types import CallToolRequestParams
 
 from orga.activities.adapters.mcp.connection import McpConnection
-from orga.activities.adapters.mcp.content import plain_line, result_text, value_text
+from orga.activities.adapters.mcp.content import plain_line, result_output, value_output
 from orga.activities.adapters.mcp.definitions import McpOfferedTool
 from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
 from orga.activities.adapters.mcp.inputs import input_responses
@@ -118,13 +118,15 @@ class McpTool:
         """Carry out one call, if the definition is still the same as the run was offered."""
         async with self._server.for_call(context) as connection:
             try:
-                return ToolOutput(content=await self._call_with_retry(connection, arguments, context))
+                return await self._call_with_retry(connection, arguments, context)
             except InputRequired:
                 raise  # its texts have no secrets
             except ToolError as error:
                 raise connection.settings.secrets.redact_error(error) from None
 
-    async def _call_with_retry(self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext) -> str:
+    async def _call_with_retry(
+        self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext
+    ) -> ToolOutput:
         """Call the tool. Repeat it once if the session was over and the first call was never sent."""
         try:
             return await self._call_once(connection, arguments, context)
@@ -133,7 +135,9 @@ class McpTool:
                 raise
         return await self._call_once(connection, arguments, context)
 
-    async def _call_once(self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext) -> str:
+    async def _call_once(
+        self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext
+    ) -> ToolOutput:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             of = f"/{total:g}" if total else ""
             text = connection.settings.secrets.redact(f"{message or ''} {progress:g}{of}")
@@ -147,10 +151,11 @@ class McpTool:
             request = request.model_copy(update=answers)
         result = await connection.call(request, note)
         has_value = self.spec.output_schema is not None and not result.is_error
-        text = connection.settings.secrets.redact(value_text(result) if has_value else result_text(result))
+        output = value_output(result) if has_value else result_output(result)
+        text = connection.settings.secrets.redact(output.content)
         if result.is_error:
             raise reported_error(text)
-        return text
+        return output.with_content(text)
 
     async def _current_definition(self, connection: McpConnection) -> McpOfferedTool:
         known = await connection.current()

@@ -17,6 +17,7 @@ from orga.activities.adapters.models.kept_fields import (
     parts_with_fields,
     wire_block,
 )
+from orga.activities.adapters.models.media import base64_text, loaded_parts
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, tool_call
 from orga.activities.adapters.models.wire import (
@@ -29,7 +30,7 @@ from orga.activities.adapters.models.wire import (
     wire_name,
     with_results_first,
 )
-from orga.activities.ports import ModelRequest
+from orga.activities.ports import LoadedMedia, ModelRequest
 from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import Block, OpaquePart, Part, TextPart, ThinkingPart, ToolCall
@@ -166,14 +167,22 @@ def _part_blocks(part: Part, fields: dict[str, Any], dialect: Dialect) -> list[d
             return [wire_block(part)]
         case OpaquePart() if dialect.kept_fields and part.format == _BLOCK:
             return [dict(part.data)]
+        case LoadedMedia():
+            return [_media_block(part)]
         case _:
             return []
 
 
+def _media_block(part: LoadedMedia) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": part.media_type, "data": base64_text(part)}
+    titled = {"title": part.name} if part.kind == "document" and part.name else {}
+    return {"type": part.kind, "source": source, **titled}
+
+
 def _tool_result_block(message: Message) -> dict[str, Any]:
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id(message.call_id)}
-    if text := _text_blocks(message.text):
-        result["content"] = text
+    if content := [*_text_blocks(message.text), *map(_media_block, loaded_parts(message))]:
+        result["content"] = content
     return result | {"is_error": True} if message.is_error else result
 
 

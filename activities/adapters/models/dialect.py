@@ -108,6 +108,10 @@ class Dialect:
     """The ways to set how much the model thinks."""
     thinking_levels: tuple[str, ...] = LEVELS
     """The levels of effort that the model has."""
+    images: bool = True
+    """True if pictures are sent. Otherwise words stand for them."""
+    documents: bool = True
+    """True if PDFs are sent. Otherwise words stand for them."""
     encrypted_reasoning: bool = True
     """True if the model can return encrypted reasoning for the next request."""
     response_format: bool = True
@@ -169,6 +173,8 @@ _LACKS: dict[Lack, dict[str, Any]] = {
     "response_format": {"response_format": False},
     "system_role": {"system_role": False},
     "stream_options": {"stream_options": False},
+    "images": {"images": False},
+    "documents": {"documents": False},
 }
 """The changes to a dialect, by what an endpoint lacks."""
 
@@ -187,7 +193,8 @@ def request_bytes(request: ModelRequest) -> int:
     """Return the bytes that are sent to a model: instructions, messages, tools."""
     tools = [(tool.name, tool.description, tool.parameters) for tool in request.tools]
     messages = [message.parts for message in request.messages]
-    return len(to_json((request.system, messages, tools, request.output_schema)))
+    media = sum(part.text_bytes for message in request.messages for part in message.media)
+    return len(to_json((request.system, messages, tools, request.output_schema))) + media
 
 
 def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
@@ -297,6 +304,40 @@ def _roles_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
     return None
 
 
+_MEDIA = re.compile(
+    r"image|picture|vision|multi-?modal|mmproj|\bfiles?\b|\bpdf\b|document|media"
+    r"|must be (?:a )?(?:valid )?string|unknown variant|unsupported content|content.{0,60}\btype\b"
+    r"|invalid message format",
+    re.IGNORECASE,
+)
+"""Refusals of content that is not text, in the words of OpenAI, Mistral, Groq, DeepSeek, vLLM, llama.cpp, Ollama."""
+
+_DOCUMENT = re.compile(r"\bfiles?\b|\bpdf\b|document|input_file", re.IGNORECASE)
+
+_BAD_MEDIA = re.compile(
+    r"could not process|unable to process|corrupt|decod|download|too (?:large|big|many|small)|exceed|dimension|pixel"
+    r"|maximum|at most [1-9]|limit|password|invalid (?:image|pdf|base64|file)",
+    re.IGNORECASE,
+)
+"""Refusals of one picture or document, not of all."""
+
+
+def _media_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    """Send words instead of documents, or of pictures. If the refusal names neither, try without documents first."""
+    if not _MEDIA.search(refusal):
+        return None
+    sent = {part.kind for message in request.messages for part in message.media}
+    is_document = "document" in sent and ("image" not in sent or _DOCUMENT.search(refusal) or "image" not in refusal)
+    return replace(dialect, documents=False) if is_document else replace(dialect, images=False) if sent else None
+
+
+def lasting_lesson(lesson: Dialect, before: Dialect, refusal: Refusal) -> Dialect:
+    """Return the part of a lesson that other requests should follow. A bad picture shows nothing about the model."""
+    if _BAD_MEDIA.search(refusal.error.message):
+        return replace(lesson, images=before.images, documents=before.documents)
+    return lesson
+
+
 def _thinking_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
     return replace(dialect, thinking=False) if dialect.thinking and _STALE_THINKING.search(refusal) else None
 
@@ -326,7 +367,7 @@ _Lesson = Callable[[Dialect, ModelRequest, str], Dialect | None]
 
 _LESSONS: tuple[_Lesson, ...] = (
     *(_tools_lesson, _effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _setting_lesson, _kept_lesson),
-    *(_roles_lesson, _ceiling_lesson),
+    *(_roles_lesson, _ceiling_lesson, _media_lesson),
 )
 
 
@@ -334,6 +375,6 @@ def _lessons(refusal: Refusal) -> tuple[_Lesson, ...]:
     if refusal.kind == "InvalidRequest":
         return _LESSONS
     if refusal.kind == "ModelNotFound":  # OpenRouter has no server with tools for the model
-        return (_tools_lesson,)
+        return (_tools_lesson, _media_lesson)
     # some servers report a failed chat template as a server error
-    return (_tools_lesson, _roles_lesson) if refusal.status >= 500 else ()
+    return (_tools_lesson, _roles_lesson, _media_lesson) if refusal.status >= 500 else ()

@@ -25,7 +25,7 @@ from orga.activities.adapters.models.reply import ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.thinking import ThinkingForm
 from orga.activities.adapters.models.wire import Wire
-from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.ports import BlobStore, ModelError, ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
 
 if TYPE_CHECKING:
@@ -109,18 +109,25 @@ class LibraryWire(Wire):
 class LibraryProvider(StreamingProvider):
     """A provider whose models pydantic-ai asks."""
 
-    def __init__(self, endpoint: ProviderEndpoint, env: Mapping[str, str], lessons: LessonFile | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: ProviderEndpoint,
+        env: Mapping[str, str],
+        lessons: LessonFile | None = None,
+        blobs: BlobStore | None = None,
+    ) -> None:
         """Keep the endpoint.
 
         Args:
             env: The environment, which holds the credentials of AWS.
             lessons: The lessons of all workers of a state folder.
+            blobs: The store of pictures and documents. Without it, models get words.
         """
         if endpoint.settings.extra_body and endpoint.provider != BEDROCK:
             where = f"[models.endpoints.{endpoint.provider}]"
             raise ModelNotConfigured(f"{where} has extra_body, which {endpoint.provider} has no place for: remove it")
         self._profiles: dict[str, Mapping[str, Any]] = {}
-        super().__init__(endpoint, LibraryWire(endpoint.provider, self._profiles), lessons=lessons)
+        super().__init__(endpoint, LibraryWire(endpoint.provider, self._profiles), lessons=lessons, blobs=blobs)
         self._place, self._env = endpoint, env
         self._library: Library | None = None
         self._loading = asyncio.Lock()

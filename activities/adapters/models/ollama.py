@@ -16,7 +16,7 @@ from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.streaming import WINDOW_TIMEOUT_S, LastingValues, StreamingProvider
 from orga.activities.adapters.models.wire import Wire
-from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.ports import BlobStore, ModelError, ModelRequest
 from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import Reply
 
@@ -70,8 +70,9 @@ class OllamaProvider(StreamingProvider):
         *,
         other: Wire | None = None,
         lessons: LessonFile | None = None,
+        blobs: BlobStore | None = None,
     ) -> None:
-        super().__init__(endpoint, wire, transport, other=other, lessons=lessons)
+        super().__init__(endpoint, wire, transport, other=other, lessons=lessons, blobs=blobs)
         self._native = f"{endpoint.base_url.partition('?')[0].removesuffix('/v1')}/api"
         self._provider = endpoint.provider
         self._contexts = LastingValues[str, OllamaContext]()

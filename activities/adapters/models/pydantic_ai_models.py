@@ -34,6 +34,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.kept_fields import block_part
+from orga.activities.adapters.models.media import media_apart
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly
 from orga.activities.adapters.models.wire import (
     CONTINUE_TEXT,
@@ -42,11 +43,11 @@ from orga.activities.adapters.models.wire import (
     wire_name,
     with_results_first,
 )
-from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.ports import LoadedMedia, ModelError, ModelRequest
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.messages import Message
 from orga.workflows.types.models.providers import PROVIDERS
-from orga.workflows.types.parts import OpaquePart, TextPart, ThinkingPart, ToolCall
+from orga.workflows.types.parts import OpaquePart, Parts, TextPart, ThinkingPart, ToolCall
 from orga.workflows.types.text import clean_json
 
 T = TypeVar("T")
@@ -365,7 +366,9 @@ class _Conversation:
         spoken = [message for message in request.messages if message.role != "system"]
         names = {call.call_id: call.name for message in spoken for call in message.calls}
         turns: list[theirs.ModelMessage] = []
-        for is_reply, turn in groupby(with_results_first(spoken), key=lambda message: message.role == "assistant"):
+        for is_reply, turn in groupby(
+            with_results_first(media_apart(spoken)), key=lambda message: message.role == "assistant"
+        ):
             if is_reply:
                 replied = [part for message in turn for part in self._reply_parts(message)]
                 turns += [theirs.ModelResponse(replied, provider_name=self._system)] if replied else []
@@ -416,8 +419,18 @@ def _given_parts(message: Message, names: Mapping[str, str]) -> Iterator[theirs.
             wire_id(message.call_id),
             outcome="failed" if message.is_error else "success",
         )
+    elif message.media:
+        yield theirs.UserPromptPart([*_user_contents(message.parts)])
     elif message.text.strip():
         yield theirs.UserPromptPart(message.text)
+
+
+def _user_contents(parts: Parts) -> Iterator[theirs.UserContent]:
+    for part in parts:
+        if isinstance(part, TextPart) and part.text.strip():
+            yield part.text
+        elif isinstance(part, LoadedMedia):
+            yield theirs.BinaryContent(part.data, media_type=part.media_type)
 
 
 _STATUSES = (

@@ -12,6 +12,7 @@ from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.adapters.models.extra_providers import LibraryProvider, LibraryWire
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.lessons import LessonFile
+from orga.activities.adapters.models.media import TextOnlyProvider
 from orga.activities.adapters.models.model_settings import (
     EMBEDDED_MODEL,
     ModelNotConfigured,
@@ -26,7 +27,7 @@ from orga.activities.adapters.models.pricing import PricedProvider, is_priced, l
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.thinking import chat_thinking
 from orga.activities.adapters.models.wire import Wire
-from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.activities.ports import BlobStore, ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, EndpointSettings, own_endpoints
 from orga.workflows.types.models.providers import CODE, PROVIDERS, Provider, model_name_problem
@@ -54,6 +55,7 @@ class ModelRegistry:
         in_code: Mapping[str, ModelProvider] | None = None,
         endpoints: Mapping[str, EndpointSettings] | None = None,
         lessons: Path | None = None,
+        blobs: BlobStore | None = None,
     ) -> None:
         """Keep the environment and the config.
 
@@ -63,7 +65,9 @@ class ModelRegistry:
             in_code: The application's own models, by the name after `code:`.
             endpoints: Settings by provider, and endpoints of the configuration's own.
             lessons: The file with what models have refused. None: only this process remembers.
+            blobs: The store of pictures and documents. Without it, models get words.
         """
+        self._blobs = blobs
         self._env = env
         self._base_urls = base_urls or {}
         self._transport = transport
@@ -150,9 +154,11 @@ class ModelRegistry:
             place = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
             is_extra = provider in PROVIDERS and PROVIDERS[provider].is_extra
             self._remote[provider] = (
-                LibraryProvider(place, self._env, self._lessons)
+                LibraryProvider(place, self._env, self._lessons, self._blobs)
                 if is_extra
-                else _streaming_provider(place, _wires(place), self._transport, self._lessons)
+                else _streaming_provider(
+                    place, _wires(place), self._transport, lessons=self._lessons, blobs=self._blobs
+                )
             )
         return self._remote[provider]
 
@@ -166,12 +172,12 @@ class ModelRegistry:
         if model not in self._in_code:
             known = ", ".join(f"{CODE}:{name}" for name in self._in_code) or "none"
             raise ModelNotConfigured(f"'{CODE}:{model}' was not given to this worker in code; it was given: {known}")
-        return CodeModel(model, self._in_code[model])
+        return TextOnlyProvider(CodeModel(model, self._in_code[model]))
 
     def _embedded_provider(self, provider: str, model: str) -> ModelProvider:
         name = f"{provider}:{model}"
         if name not in self._embedded:
-            self._embedded[name] = _build_embedded_provider(provider, model)
+            self._embedded[name] = TextOnlyProvider(_build_embedded_provider(provider, model))
         return self._embedded[name]
 
 
@@ -225,11 +231,13 @@ def _streaming_provider(
     place: ProviderEndpoint,
     wires: tuple[Wire, Wire | None],
     transport: http.AsyncBaseTransport | None,
+    *,
     lessons: LessonFile | None,
+    blobs: BlobStore | None,
 ) -> StreamingProvider:
     try:
         kind = OllamaProvider if place.kind == "ollama" else StreamingProvider
-        return kind(place, wires[0], transport, other=wires[1], lessons=lessons)
+        return kind(place, wires[0], transport, other=wires[1], lessons=lessons, blobs=blobs)
     except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
         cause = redacted_text(str(error))
         raise ModelNotConfigured(f"{place.provider} can't be reached through the proxy that is set: {cause}") from error

@@ -11,7 +11,8 @@ from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, request_bytes
 from orga.activities.adapters.models.kept_fields import StreamedFields, opaque_parts
-from orga.activities.ports import ModelRequest, ThinkingListener
+from orga.activities.adapters.models.media import made_image
+from orga.activities.ports import LoadedMedia, ModelRequest, ThinkingListener
 from orga.workflows.types.json_text import has_unique_keys
 from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
@@ -177,7 +178,9 @@ class ReplyAssembly:
         self._thought: object = None
         """The thought of the latest piece of thinking."""
         self._text: list[str] | None = None
-        self._parts: list[OpenCall | list[str] | Callable[[], Iterable[Block]]] = []
+        self._parts: list[OpenCall | list[str] | LoadedMedia | Callable[[], Iterable[Block]]] = []
+        self._images: set[str] = set()
+        """Digests of the pictures."""
         self._half = ""
         self._room = MAX_REPLY_BYTES
 
@@ -223,7 +226,21 @@ class ReplyAssembly:
         """Add here the blocks that `blocks` returns when the reply is complete."""
         self._add(blocks)
 
-    def _add(self, part: OpenCall | list[str] | Callable[[], Iterable[Block]]) -> None:
+    def add_image(self, text: str) -> None:
+        """Add a picture that the model made, from its base64 or data URL. An address is shown as text.
+
+        A server may repeat a picture at the end. Its bytes go to the store, so they take no room.
+        """
+        image = made_image(text, len(self._images) + 1)
+        if image is not None and image.digest not in self._images:
+            self._images.add(image.digest)
+            self.begin_text()
+            self._add(image)
+            self.begin_text()
+        elif text.startswith("https://"):
+            self.add_text(f"[image at {text}]")
+
+    def _add(self, part: OpenCall | list[str] | LoadedMedia | Callable[[], Iterable[Block]]) -> None:
         self.full = self.full or len(self._parts) >= MAX_PARTS
         self._parts.append(part)
 
@@ -254,6 +271,8 @@ class ReplyAssembly:
             if isinstance(part, OpenCall):
                 yield from self._fitting_blocks(opaque_parts(part.fields_format, part.fields.value()))
                 yield next(calls)
+            elif isinstance(part, LoadedMedia):
+                yield part
             elif callable(part):
                 yield from self._fitting_blocks(part())
             else:

@@ -14,11 +14,18 @@ from typing import Any, Generic, TypeVar
 from pydantic_core import to_json
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, dialect_at, learned_dialect
+from orga.activities.adapters.models.dialect import (
+    MAX_LESSONS,
+    Dialect,
+    dialect_at,
+    lasting_lesson,
+    learned_dialect,
+)
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.adapters.models.kept_fields import is_thinking
 from orga.activities.adapters.models.lessons import LESSON_S, LessonFile, lesson_key
+from orga.activities.adapters.models.media import with_loaded_media, with_readable_media, with_stored_media
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
 from orga.activities.adapters.models.text_calls import (
     request_in_text,
@@ -29,7 +36,7 @@ from orga.activities.adapters.models.text_calls import (
 from orga.activities.adapters.models.thinking import replaced_setting_text
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.adapters.models.wire_tools import WireTools
-from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.ports import BlobStore, ModelError, ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER, as_count, as_object, as_objects
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ToolCall, with_text, without_calls
@@ -206,13 +213,16 @@ class StreamingProvider:
         *,
         other: Wire | None = None,
         lessons: LessonFile | None = None,
+        blobs: BlobStore | None = None,
     ) -> None:
         """Keep the endpoint.
 
         Args:
             other: The protocol to change to if the endpoint points to it, or lacks the first one.
             lessons: The lessons of all workers of a state folder.
+            blobs: The store of pictures and documents. Without it, the model gets words.
         """
+        self._blobs = blobs
         self._usual = wire
         self._others = {} if other is None else {wire.path: other, other.path: wire}
         self._settings = endpoint.settings
@@ -237,6 +247,7 @@ class StreamingProvider:
         models that were not asked before.
         """
         wire = self._wires.get(request.model) or self._first_wire(request.model)
+        request = await with_loaded_media(request, self._blobs)
         try:
             reply = await self._complete(wire, request, on_text)
         except Refusal as error:
@@ -254,7 +265,7 @@ class StreamingProvider:
             self._usual = wire = other
         self._remember_wire(request.model, wire)
         self._used.add(wire.path)
-        return reply
+        return await with_stored_media(reply, self._blobs, is_data=request.output_schema is not None)
 
     async def check_reachable(self) -> None:
         """Check that the provider answers and accepts the key, without generating anything. Raise ModelError if not."""
@@ -292,7 +303,7 @@ class StreamingProvider:
         fitting = self._thinking.without_refused(request)
         lessons = 0
         while True:
-            asked = shaped_request(fitting, dialect)
+            asked = shaped_request(with_readable_media(fitting, dialect), dialect)
             tools = WireTools(asked.tools, dialect)
             sent = tools.to_wire(asked)
             self._report_settings(wire, sent, dialect)
@@ -311,9 +322,12 @@ class StreamingProvider:
                 is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
                 if not lesson.thinking:
                     self._thinking.note_refused(fitting)
+                lasting = lasting_lesson(lesson, dialect, error)
+                if lacked := [n for n in ("images", "documents") if getattr(dialect, n) and not getattr(lasting, n)]:
+                    self._report_once(request.model, f"it gets words instead of {lacked[0]}, because it refuses them")
                 dialect = lesson
                 # thinking that only this conversation has wrong is no part of a lesson
-                lasting = lesson if is_for_good else replace(lesson, thinking=True)
+                lasting = lasting if is_for_good else replace(lasting, thinking=True)
                 self._keep_dialect(wire, request.model, lasting)
             else:
                 if dialect.thinking:

@@ -74,7 +74,8 @@ def _instructions(tools: tuple[ToolSpec, ...], *, is_call_wanted: bool) -> str:
 def _message_in_text(message: Message) -> Message:
     if message.role == "tool":
         failed = " (it failed)" if message.is_error else ""
-        return Message.of("user", f"Result of {message.tool or 'the tool'}{failed}:\n{message.text}")
+        shown = Message.of("user", f"Result of {message.tool or 'the tool'}{failed}:\n{message.text}")
+        return shown.with_media(message.media)
     if message.calls:
         return Message.of("assistant", "\n".join(filter(None, [message.text, *map(written_call, message.calls)])))
     return message.without_blocks()

@@ -11,12 +11,13 @@ import signal
 import socket
 import sys
 import threading
+from base64 import b64encode
 from types import FrameType
 from typing import Any
 
 from orga.activities.adapters.tools.function_process import pack_message, receive_message
 from orga.activities.adapters.tools.python_function import load_function, raising_tool_errors
-from orga.activities.ports import ToolContext, ToolError
+from orga.activities.ports import LoadedMedia, ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
 _NOTE_INTERVAL_S = 0.2
@@ -72,7 +73,8 @@ def _answer_message(request: dict[str, Any], line: _WorkerChannel) -> bytes:
     except ToolError as error:
         return _failure_message(error)
     try:
-        return pack_message({"content": output.content})
+        media = [[part.name, b64encode(part.data).decode()] for part in output.media if isinstance(part, LoadedMedia)]
+        return pack_message({"content": output.content, "media": media})
     except ValueError as error:
         message = f"the result of {request['name']} is too large: {error}; have it return less"
         return _failure_message(ToolError(message, kind="InvalidResult", acted="yes"))

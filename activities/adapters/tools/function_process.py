@@ -7,11 +7,13 @@ import signal
 import socket
 import struct
 from asyncio.subprocess import DEVNULL, STDOUT
+from base64 import b64decode
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
 from orga.activities.adapters.process_streams import ProcessChannel, ProcessStreams, end_group, process_channel
+from orga.activities.media import Media, output_with_media
 from orga.activities.ports import ToolContext, ToolError
 from orga.child import held_program
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED, ToolOutput
@@ -126,7 +128,8 @@ def _call_output(answer: dict[str, Any]) -> ToolOutput:
     if "error" in answer:
         error = dict(answer["error"])
         raise ToolError(error.pop("message"), **error)
-    return ToolOutput(content=answer["content"])
+    media = (Media(b64decode(data), name) for name, data in answer["media"])
+    return output_with_media(answer["content"], media)
 
 
 def _exit_text(code: int | None) -> str:

@@ -27,6 +27,10 @@ class UnreadablePdf(ValueError):
     """The text cannot be extracted. The message gives the reason and the remedy."""
 
 
+class PdfWithoutText(UnreadablePdf):
+    """The pages may be pictures."""
+
+
 @dataclass(frozen=True)
 class PdfText:
     pages: tuple[str, ...]
@@ -54,7 +58,7 @@ async def pdf_text(data: bytes) -> PdfText:
     if total < 0:
         raise UnreadablePdf("it is a PDF that needs a password; save it without one")
     if not any(page.strip() for page in pages):
-        raise UnreadablePdf("it is a PDF without text, its pages may be images; use a version with text")
+        raise PdfWithoutText("it is a PDF without text, its pages may be images; use a version with text")
     return PdfText(tuple(pages), total)
 
 

@@ -35,6 +35,7 @@ from orga.activities.adapters.tools.call_threads import OwnThreads
 from orga.activities.adapters.tools.function_process import FunctionProcess
 from orga.activities.adapters.tools.import_path import import_function, import_path_of
 from orga.activities.adapters.tools.parameters import validation_error_text, without_titles
+from orga.activities.media import Media, output_with_media
 from orga.activities.ports import Acted, ToolContext, ToolError
 from orga.activities.tools_api import ToolMarks, marks_of
 from orga.workflows.types.text import clean_text
@@ -99,9 +100,19 @@ async def _collect_results(name: str, results: AsyncIterable[Any]) -> list[Any]:
 
 
 def as_output(name: str, result: Any) -> ToolOutput:
-    """Return a string unchanged, and other values as JSON. Raise ToolError (InvalidResult) if one has no JSON."""
+    """Return a string unchanged, and other values as JSON. Raise ToolError (InvalidResult) if one has no JSON.
+
+    `Media`, alone or in a list or tuple, become pictures and documents of the result. The rest of the list is its text.
+    """
     if isinstance(result, ToolOutput):
         return result
+    if isinstance(result, Media):
+        return output_with_media("", [result])
+    if isinstance(result, (list, tuple)):
+        several = cast("Sequence[Any]", result)
+        if media := [each for each in several if isinstance(each, Media)]:
+            texts = [as_output(name, each).content for each in several if not isinstance(each, Media)]
+            return output_with_media("\n".join(texts), media)
     if isinstance(result, str):
         return ToolOutput(content=result)
     return ToolOutput(content=to_json(_JsonConversion(name).json_value(result)).decode())
@@ -486,10 +497,12 @@ _CONTAINERS = (list, tuple, dict, Sequence, Mapping, Union, UnionType, Annotated
 
 
 def _has_fields(annotation: Any) -> bool:
-    """Return whether it is a model, a dataclass or a TypedDict, or a list or a choice of such."""
+    """Return whether it is a model, a dataclass or a TypedDict, or a list or a choice of such. `Media` are no value."""
     if (origin := get_origin(annotation)) in _CONTAINERS:
         return any(map(_has_fields, get_args(annotation)))
     kind: Any = origin or annotation
+    if kind is Media:
+        return False
     return inspect.isclass(kind) and (issubclass(kind, BaseModel) or is_dataclass(kind) or is_typeddict(kind))
 
 

@@ -8,23 +8,29 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from pydantic import Field
 
 from orga.activities.adapters.tools.call_threads import StopSignal, run_stoppable
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.pdf_text import MAX_PDF_BYTES, PDF_SIGNATURE, PdfText, UnreadablePdf, pdf_text
+from orga.activities.adapters.tools.pdf_text import (
+    MAX_PDF_BYTES,
+    PDF_SIGNATURE,
+    PdfText,
+    PdfWithoutText,
+    UnreadablePdf,
+    pdf_text,
+)
 from orga.activities.adapters.tools.root import FILE_THREADS, FileRoot, path_refusal, printable_name
+from orga.activities.media import MAX_IMAGE_BYTES, Media, UnusableMedia, is_picture, loaded_media
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 SNIFFED_BYTES = 8_192
 
 _SIGNATURES = (
-    (b"\x89PNG", "PNG image"),
-    (b"\xff\xd8\xff", "JPEG image"),
-    (b"GIF8", "GIF image"),
     (b"PK\x03\x04", "ZIP archive or Office document"),
     (b"\x1f\x8b", "gzip archive"),
     (b"\x7fELF", "ELF program"),
@@ -141,7 +147,7 @@ class _ReadParameters(Parameters):
 
 
 class ReadFile:
-    """Returns a window of lines of a text file of any size, or of the text of a PDF."""
+    """Returns a window of lines of a text file of any size, or of the text of a PDF. A picture is returned itself."""
 
     def __init__(self, root: FileRoot, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -153,7 +159,7 @@ class ReadFile:
             name="read_file",
             description=(
                 f"Read a text file or the text of a PDF, each line as `NUMBER<tab>text`; at most {MAX_LINES} lines "
-                f"or {MAX_BYTES:,} bytes a call, the last line then says how to go on."
+                f"or {MAX_BYTES:,} bytes a call, the last line then says how to go on. A picture is shown."
             ),
             parameters=_ReadParameters.json_schema(),
             effect="read_only",
@@ -165,14 +171,17 @@ class ReadFile:
         found = await run_stoppable(FILE_THREADS, self._read, parameters)
         if isinstance(found, bytes):
             found = await self._pdf_window_text(parameters, found)
-        return ToolOutput(content=found)
+        return ToolOutput(content=found) if isinstance(found, str) else _picture_output(parameters.path, found)
 
-    async def _pdf_window_text(self, parameters: _ReadParameters, data: bytes) -> str:
+    async def _pdf_window_text(self, parameters: _ReadParameters, data: bytes) -> str | Media:
+        """Return the lines of the text, or the PDF itself if it has no text."""
         digest = hashlib.sha256(data).digest()
         async with self._pdf_processes:
             if self._last_pdf is None or self._last_pdf[0] != digest:
                 try:
                     self._last_pdf = digest, await pdf_text(data)
+                except PdfWithoutText:
+                    return Media(data, Path(parameters.path).name)
                 except UnreadablePdf as error:
                     raise path_refusal(parameters.path, str(error), "UnreadablePdf") from None
             found = self._last_pdf[1]
@@ -181,14 +190,18 @@ class ReadFile:
             parameters, BytesIO(text.encode(errors="replace")), lambda: False, f", the text of {found.note()}"
         )
 
-    def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str | bytes:
-        """Return the window of a text, or the whole of a PDF."""
+    def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str | bytes | Media:
+        """Return the window of a text, the whole of a PDF, or a picture."""
         if parameters.end_line is not None and parameters.end_line < parameters.start_line:
             raise ToolError("end_line is before start_line; swap them", kind="InvalidArguments")
         with self._root.open_file(parameters.path) as file:
             if file.read(len(PDF_SIGNATURE)) == PDF_SIGNATURE:
                 file.seek(0)
                 return file.read(MAX_PDF_BYTES + 1)
+            file.seek(0)
+            if is_picture(file.read(SNIFFED_BYTES)):
+                file.seek(0)
+                return Media(file.read(MAX_IMAGE_BYTES + 1), Path(parameters.path).name)
             file.seek(0)
             _refuse_binary(parameters.path, file)
             ends = self._clock() + TIME_LIMIT_S
@@ -197,6 +210,14 @@ class ReadFile:
     def _is_over(self, stop: StopSignal, ends: float) -> bool:
         stop.check()
         return self._clock() > ends
+
+
+def _picture_output(path: str, media: Media) -> ToolOutput:
+    try:
+        part = loaded_media(media)
+    except UnusableMedia as error:
+        raise path_refusal(path, str(error), "UnusableMedia") from None
+    return ToolOutput(content=printable_name(path)).with_media((part,))
 
 
 def _window_of(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[[], bool], about: str = "") -> str:

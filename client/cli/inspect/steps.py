@@ -207,7 +207,7 @@ def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
     request = prompt.request
     tools = [tool.name for tool in request.tools]
     messages = [*(Message.of("system", text) for text in request.system), *request.messages]
-    shown = [_shown_message(message) for message in messages]
+    shown = [ShownMessage.of(message) for message in messages]
     facts = {
         "turn": prompt.iteration,
         "kind": prompt.turn,
@@ -227,8 +227,3 @@ def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
         f"tools ({request.tool_choice}): {on_one_line(', '.join(tools) or 'none', 400)}",
     )
     write_result(*separated_blocks(map(message_lines, shown)))
-
-
-def _shown_message(message: Message) -> ShownMessage:
-    fields = {name: getattr(message, name) for name in ShownMessage.model_fields}
-    return ShownMessage.model_validate({**fields, "calls": [call.model_dump() for call in message.calls]})

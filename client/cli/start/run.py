@@ -19,6 +19,7 @@ from orga.client.cli.live.watch import follow
 from orga.client.cli.options import (
     Again,
     AgentName,
+    Attach,
     ConfigFile,
     Detach,
     Instructions,
@@ -33,7 +34,7 @@ from orga.client.cli.options import (
 )
 from orga.client.cli.shown import text
 from orga.client.cli.shown.text import on_one_line, set_quiet, write_json, write_note, write_result, write_warning
-from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, goal_input
+from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
 from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
 from orga.client.config.policy_folder import starter_policy
 from orga.client.config.workplace import recorded_workplace, worker_command
@@ -71,6 +72,7 @@ def run(
     id_: Annotated[str | None, typer.Option("--id", help="The run's id. Default: agent-<uuid7>.")] = None,
     tenant: Annotated[str | None, typer.Option(help="The tenant that the run is for.")] = None,
     trusted: TrustedFacts = None,
+    attach: Attach = None,
     again: Again = False,
     no_worker: NoWorker = False,
     detach: Detach = False,
@@ -85,6 +87,8 @@ def run(
 
     Example: orga run "Which limits does a run have?" --max-iterations 10
 
+    Example: orga run "What is wrong on this page?" --attach screenshot.png
+
     Example: git diff | orga run - --instructions "Review this change." --json
     """
     options = RunOptions(
@@ -94,10 +98,10 @@ def run(
     if again and id_ is None:
         raise UsageError("--again: it needs a run's id. Add --id ID")
     checked = agent_input(options)
-    run_id = run_id_of(id_)
+    run_id, attached = run_id_of(id_), attached_media(attach or ())
 
     async def start(here: CliContext) -> AgentHandle:
-        return await start_agent(here.client, checked, workflow_id=run_id, again=again)
+        return await start_agent(here.client, checked, workflow_id=run_id, again=again, attachments=attached)
 
     return _start(start, checked, config, detach=detach, no_worker=no_worker, as_json=json)
 
@@ -327,6 +331,7 @@ def goal(
     input_: Annotated[
         list[str] | None, typer.Option("--input", help="One input of a pipeline that maps. Repeat it.")
     ] = None,
+    attach: Attach = None,
     again: Again = False,
     no_worker: NoWorker = False,
     detach: Detach = False,
@@ -350,9 +355,9 @@ def goal(
         inputs=input_ or (),
     )
     checked = goal_input(options)
-    run_id = run_id_of(id_, "goal")
+    run_id, attached = run_id_of(id_, "goal"), attached_media(attach or ())
 
     async def start(here: CliContext) -> AgentHandle:
-        return await start_goal(here.client, checked, workflow_id=run_id, again=again)
+        return await start_goal(here.client, checked, workflow_id=run_id, again=again, attachments=attached)
 
     return _start(start, checked, config, detach=detach, no_worker=no_worker, as_json=json)

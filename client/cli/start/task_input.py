@@ -4,8 +4,10 @@ import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from orga.activities.media import Media, UnusableMedia, loaded_media
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import task_text
 from orga.client.config.environment import parse_setting
@@ -37,6 +39,20 @@ def agent_input(given: RunOptions) -> AgentInput:
     """Return a run's checked input. Raise UsageError for an unreadable option, InvalidInput for a bad value."""
     with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
         return parse_input({"task": clean_text(task_text(given.task)), **_raw_agent_input(given)})
+
+
+def attached_media(paths: Sequence[Path]) -> list[Media]:
+    """Return the files of `--attach`. Raise UsageError for one that no model could read."""
+    found = list[Media]()
+    for path in paths:
+        try:
+            found.append(Media.read(path))
+            loaded_media(found[-1])
+        except OSError as error:
+            raise UsageError(f"--attach {str(path)!r}: cannot be read: {error.strerror}. Give a file's path") from None
+        except UnusableMedia as error:
+            raise UsageError(f"--attach {error}") from None
+    return found
 
 
 def session_input(given: RunOptions, idle_timeout_s: float | None) -> SessionInput:

@@ -15,6 +15,7 @@ from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.client.config.sections import OrgaConfig
 from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.orga_command import ROOT, Orga
+from tests.support.values.pictures import a_png
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -38,6 +39,7 @@ def commands() -> list[list[str]]:
 def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
     home = tmp_path_factory.mktemp("home")
     folder = tmp_path_factory.mktemp("project")
+    (folder / "photo.png").write_bytes(a_png(640, 480))
     (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
     for document in (*(ROOT / "examples" / "library").iterdir(), ROOT / "examples" / "tools" / "pets.yaml"):
         shutil.copy(document, folder)

@@ -15,6 +15,7 @@ from orga.activities.ports import HistorySource, ModelRequest, RunKey
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.status import ShownMessage
+from orga.workflows.types.tool_calls.tools import ToolOutput
 from tests.support.hold import Hold
 from tests.support.runs.loop import Loop, Ran, a_loop, a_worker
 
@@ -155,7 +156,7 @@ async def test_a_new_worker_reads_the_history_once(client: Client, monkeypatch: 
 class ForgedResults(Conversations):
     """Remembers another result than the one in the history."""
 
-    def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
+    def keep_result(self, run: RunKey, activity_id: str, output: ToolOutput | str) -> None:
         super().keep_result(run, activity_id, "forged")
 
 
@@ -169,8 +170,8 @@ class ForgedReplies(Conversations):
 class MixedUpRuns(Conversations):
     """Remembers everything under the wrong run."""
 
-    def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
-        super().keep_result(RunKey("x", "x"), activity_id, content)
+    def keep_result(self, run: RunKey, activity_id: str, output: ToolOutput | str) -> None:
+        super().keep_result(RunKey("x", "x"), activity_id, output)
 
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
         super().keep_reply(RunKey("x", "x"), iteration, reply)

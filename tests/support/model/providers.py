@@ -12,7 +12,7 @@ from orga.activities.adapters.models.openai.chat_completions import OpenAIChat
 from orga.activities.adapters.models.openai.responses_api import OpenAIResponses
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.wire import Wire
-from orga.activities.ports import ModelRequest
+from orga.activities.ports import BlobStore, ModelRequest
 from orga.workflows.types.messages import Message, Reply
 
 KEY = "sk-test-0123456789abcdef"
@@ -45,22 +45,24 @@ class Network:
         return json.loads(self.requests[index].content)
 
 
-def provider(kind: str, network: Callable[[http.Request], http.Response]) -> StreamingProvider:
+def provider(
+    kind: str, network: Callable[[http.Request], http.Response], blobs: BlobStore | None = None
+) -> StreamingProvider:
     """Return a provider of protocol `anthropic`, `responses`, or of chat completions under any other name."""
     named: dict[str, Wire] = {"anthropic": AnthropicMessages(), "responses": OpenAIResponses("openai")}
     wire = named.get(kind) or OpenAIChat(kind)
     headers = {"x-api-key": KEY} if kind == "anthropic" else {"authorization": f"Bearer {KEY}"}
     place = ProviderEndpoint(kind, "https://models.test/v1", headers=headers, secret=KEY)
-    return StreamingProvider(place, wire, http.MockTransport(network))
+    return StreamingProvider(place, wire, http.MockTransport(network), blobs=blobs)
 
 
 async def complete_request(
-    kind: str, *answers: Answer, request: ModelRequest | None = None
+    kind: str, *answers: Answer, request: ModelRequest | None = None, blobs: BlobStore | None = None
 ) -> tuple[Reply, str, Network]:
     """Return the reply, the text that was streamed, and the network that saw the requests."""
     network = Network(list(answers))
     pieces: list[str] = []
-    model = provider(kind, network)
+    model = provider(kind, network, blobs)
     try:
         reply = await model.complete(request or a_request(), pieces.append)
     finally:

@@ -18,7 +18,7 @@ from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import ModelProvider, Notifier, PolicyEngine, Tool
+from orga.activities.ports import BlobStore, ModelProvider, Notifier, PolicyEngine, Tool
 from orga.client.history.converter import data_converter
 from orga.client.history.values import values_in
 from orga.client.journal.laws import law_faults
@@ -149,6 +149,7 @@ def a_worker(
     deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
     knowledge: KnowledgeStore | None = None,
     pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
+    blobs: BlobStore | None = None,
     **worker_options: Any,
 ) -> Worker:
     """Return a worker for the loop's task queue. A run may start before it, or with another worker.
@@ -166,6 +167,7 @@ def a_worker(
         deliveries=deliveries,
         knowledge=knowledge,
         pipelines=pipelines,
+        blobs=blobs,
     )
     return build_worker(loop.client, parts, loop.task_queue, **worker_options)
 
@@ -182,6 +184,7 @@ def parts_of(
     pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     listed: Sequence[str] = (),
     knowledge: KnowledgeStore | None = None,
+    blobs: BlobStore | None = None,
 ) -> Parts:
     """Return the parts of a worker of the loop. The default agent lists its tools, and also the tools in `listed`."""
     own: list[Tool] = [] if knowledge is None else [RecallKnowledge(knowledge), StoreKnowledge(knowledge)]
@@ -201,6 +204,7 @@ def parts_of(
         notifier=notifier,
         deliveries=deliveries,
         knowledge=knowledge,
+        blobs=blobs,
     )
 
 

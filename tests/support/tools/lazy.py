@@ -10,7 +10,8 @@ from typing import Any
 
 from temporalio import activity
 
-from orga.activities.tools_api import tool
+from orga.activities.tools_api import Media, tool
+from tests.support.values.pictures import a_png
 
 
 async def write(path: str, text: str = "done") -> str:
@@ -188,3 +189,8 @@ def never_ends(path: str) -> Iterator[int]:
 async def never_ends_async(path: str) -> AsyncIterator[int]:
     for each in never_ends(path):
         yield each
+
+
+def draws(width: int) -> list[object]:
+    """Draw a chart."""
+    return ["drawn", Media(a_png(width), "chart.png"), {"n": 1}]

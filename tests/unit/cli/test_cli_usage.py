@@ -58,6 +58,10 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["run", "x", "--config", "gone.toml"], "gone.toml, which is no file", id="no such file"),
         pytest.param(["run", "x", "--config", "x" * 5_000], "File name too long", id="no file at all"),
         pytest.param(["run", "x", "--id", "x" * 1_001], "id: must not be longer than 1000 bytes", id="an endless id"),
+        pytest.param(
+            ["run", "x", "--attach", "gone.png"], "--attach 'gone.png': cannot be read: No such file", id="no picture"
+        ),
+        pytest.param(["goal", "x", "--attach", __file__], "is no PNG, JPEG, GIF, WebP or PDF", id="no picture at all"),
         pytest.param(["status", ""], "there is no run ''; `orga list`", id="the id of no run"),
         pytest.param(["attach", "é" * 501], "there is no run 'é", id="an id that no run can have"),
         pytest.param(["run", "x", "--set", "recovery=" + "[" * 9_000], "--set recovery=[[[", id="endless JSON"),

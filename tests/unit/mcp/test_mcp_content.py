@@ -1,11 +1,14 @@
 """Results of MCP tools as text."""
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
 from mcp_types import CallToolResult
 
-from orga.activities.adapters.mcp.content import result_text
+from orga.activities.adapters.mcp.content import result_output
+from tests.support.values.pdfs import a_pdf
+from tests.support.values.pictures import a_png
 
 TEXT = {"type": "text", "text": "hello"}
 JSON_TEXT = {"type": "text", "text": '{"n": 1}'}
@@ -56,9 +59,24 @@ JSON_TEXT = {"type": "text", "text": '{"n": 1}'}
 )
 def test_a_result_is_rendered_as_text(content: list[Any], structured: Any, expected: str) -> None:
     result = CallToolResult.model_validate({"content": content, "structuredContent": structured})
-    assert result_text(result) == expected
+    assert result_output(result).content == expected
+
+
+def test_pictures_and_documents_become_media_by_their_own_bytes() -> None:
+    picture, paper = (b64encode(data).decode() for data in (a_png(), a_pdf("x")))
+    content: list[dict[str, Any]] = [
+        TEXT,
+        {"type": "image", "data": picture, "mimeType": "text/plain"},
+        {"type": "resource", "resource": {"uri": "x://a/b/paper.pdf", "blob": paper}},
+        {"type": "resource", "resource": {"uri": "x://a", "mimeType": "image/png", "blob": "aGVsbG8h"}},
+    ]
+    output = result_output(CallToolResult.model_validate({"content": content}))
+    assert output.content == "hello\n[x://a, image/png, 6 bytes; it cannot be shown here]"
+    assert [(part.media_type, part.name) for part in output.media] == [
+        *(("image/png", ""), ("application/pdf", "paper.pdf")),
+    ]
 
 
 def test_blocks_over_the_limit_are_counted() -> None:
-    text = result_text(CallToolResult.model_validate({"content": [{"type": "text", "text": "x"}] * 1_002}))
+    text = result_output(CallToolResult.model_validate({"content": [{"type": "text", "text": "x"}] * 1_002})).content
     assert text.endswith("x\n[2 more blocks left out]")

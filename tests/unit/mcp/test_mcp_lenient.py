@@ -9,7 +9,7 @@ from mcp_types import methods as protocol
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from orga.activities.adapters.mcp.content import MAX_BLOCKS, result_text
+from orga.activities.adapters.mcp.content import MAX_BLOCKS, result_output
 from orga.activities.adapters.mcp.lenient_messages import OMITTED_META, repaired_result
 from tests.support.mcp.sources import a_definition
 from tests.support.values.strategies import LAW, json_values
@@ -50,13 +50,13 @@ def read(method: str, result: dict[str, Any], version: str = LATEST_HANDSHAKE_VE
 )  # fmt: skip
 def test_an_odd_result_keeps_its_text(result: dict[str, Any], expected: str, version: str) -> None:
     found = CallToolResult.model_validate(read("tools/call", result, version), by_name=False)
-    assert (result_text(found), found.is_error) == (expected, False)
+    assert (result_output(found).content, found.is_error) == (expected, False)
 
 
 @pytest.mark.parametrize("structured", [[1, 2], "text", 7])
 def test_structured_content_of_any_type_is_read(structured: Any) -> None:
     found = CallToolResult.model_validate(read("tools/call", {"content": [TEXT], "structuredContent": structured}))
-    assert result_text(found).startswith("hello\n")
+    assert result_output(found).content.startswith("hello\n")
 
 
 def test_a_failure_stays_a_failure() -> None:
@@ -71,7 +71,7 @@ def test_an_invalid_result_stays_invalid(result: dict[str, Any]) -> None:
 
 def test_only_shown_blocks_are_processed() -> None:
     found = read("tools/call", {"content": [{"type": "x"}] * (MAX_BLOCKS + 7)})
-    text = result_text(CallToolResult.model_validate(found, by_name=False))
+    text = result_output(CallToolResult.model_validate(found, by_name=False)).content
     assert text.endswith("\n[7 more blocks left out]")
 
 

@@ -165,7 +165,7 @@ async def test_one_provider_object_serves_all_its_models() -> None:
 
 def test_the_offline_reader_needs_no_configuration() -> None:
     provider, model = ModelRegistry({}).resolve("offline:extractive")
-    assert (type(provider).__name__, model) == ("ExtractiveProvider", "extractive")
+    assert (type(provider).__name__, model) == ("TextOnlyProvider", "extractive")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
 from tests.support.knowledge.commands import Shown, command_json, command_output, own_folder, search_results
 from tests.support.parts.system_packages import require
-from tests.support.tools.calls import failure, result
+from tests.support.tools.calls import CONTEXT, failure, result
 from tests.support.values.pdfs import a_pdf, pdf_of
 
 __all__ = ["own_folder"]
@@ -76,10 +76,8 @@ async def test_a_password_is_needed_only_if_readers_need_it(tool: ReadFile, tmp_
     [
         pytest.param(b"%PDF-1.7\nnothing", "damaged PDF", id="no PDF at all"),
         pytest.param(a_pdf("hello")[:300], "damaged PDF", id="a cut file"),
-        pytest.param(a_pdf(""), "without text", id="no text"),
         pytest.param(pdf_of([b""], kids="2 0 R"), "PDF", id="a page tree in a circle"),
         pytest.param(pdf_of([b"0 " * 60_000_000]), "PDF", id="a bomb"),
-        pytest.param(pdf_of([b"[" * 1_000_000]), "PDF", id="endless nesting"),
         pytest.param(b"%PDF-1.7" + b" " * (16 * 1024 * 1024), "more than 16,384 KiB", id="a large file"),
     ],
 )
@@ -91,6 +89,17 @@ async def test_an_unreadable_document_is_refused_in_time(
     error = await failure(tool, path="f.pdf")
     assert (error.kind, reported in str(error)) == ("UnreadablePdf", True), str(error)
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    "data",
+    [pytest.param(a_pdf(""), id="no text"), pytest.param(pdf_of([b"[" * 1_000_000]), id="endless nesting")],
+)
+async def test_a_document_without_text_is_returned_itself(tool: ReadFile, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "scan.pdf").write_bytes(data)
+    output = await tool.call({"path": "scan.pdf"}, CONTEXT)
+    (part,) = output.media
+    assert (output.content, part.kind, part.name, part.pages) == ("scan.pdf", "document", "scan.pdf", 1)
 
 
 async def test_pages_beyond_the_limits_are_reported_as_missing() -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from orga.activities.adapters.tools.read_file import TIME_LIMIT_S, ReadFile
 from orga.activities.adapters.tools.root import FileRoot
-from tests.support.tools.calls import failure, result
+from orga.activities.media import MAX_IMAGE_BYTES
+from tests.support.tools.calls import CONTEXT, failure, result
 from tests.support.tools.held import PATIENCE_S
+from tests.support.values.pictures import A_GIF, a_png
 
 READ_AT_ONCE = 4
 """The number of reads that a worker runs at once. Further reads wait."""
@@ -174,7 +176,7 @@ async def test_undecodable_bytes_are_replaced_with_a_note(tool: ReadFile, tmp_pa
 @pytest.mark.parametrize(
     ("name", "data", "kind"),
     [
-        pytest.param("a.png", b"\x89PNG\r\n\x1a\n\0\0", "PNG image", id="by its first bytes"),
+        pytest.param("a.zip", b"PK\x03\x04\0\0", "ZIP archive or Office document", id="by its first bytes"),
         pytest.param("a.mp3", b"ID3\0", "audio/mpeg", id="by its name"),
         pytest.param("a", b"ab\0", "unknown kind", id="unknown"),
         pytest.param("a.txt", "hällo".encode("utf-16"), "UTF-16 text", id="UTF-16"),
@@ -187,6 +189,21 @@ async def test_a_binary_file_is_refused_with_its_size_and_kind(
     error = await failure(tool, path=name)
     assert error.kind == "BinaryFile"
     assert f"({len(data)} bytes, {kind})" in str(error)
+
+
+async def test_a_picture_is_returned_itself(tool: ReadFile, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(a_png(640, 480))
+    output = await tool.call({"path": "a.txt"}, CONTEXT)
+    assert (output.content, [part.line() for part in output.media]) == (
+        "a.txt",
+        ["[image a.txt, 640x480, 378 bytes]"],
+    )
+
+
+async def test_a_large_picture_is_refused_with_the_remedy(tool: ReadFile, tmp_path: Path) -> None:
+    (tmp_path / "a.gif").write_bytes(A_GIF + bytes(MAX_IMAGE_BYTES))
+    error = await failure(tool, path="a.gif")
+    assert (error.kind, "the limit is 3.8 MB. Scale it down" in str(error)) == ("UnusableMedia", True)
 
 
 async def test_an_empty_file_is_shown_as_empty(tool: ReadFile, tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ from orga.activities.adapters.tools.python_function import (
     load_function,
 )
 from orga.activities.ports import ToolError
-from tests.support.tools.calls import failure, result
+from orga.own_code import ROOT
+from tests.support.tools.calls import CONTEXT, failure, result
+from tests.support.values.pictures import a_png
 
 PLACES: list[Isolation | None] = [None, "thread", "process"]
 
@@ -33,6 +35,26 @@ PLACES: list[Isolation | None] = [None, "thread", "process"]
 def load(name: str, place: Isolation | None) -> PythonFunction:
     loaded = load_function(f"tests.support.tools.lazy:{name}")
     return loaded.with_isolation(place) if place else loaded
+
+
+async def test_the_guide_shows_a_tool_that_returns_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scans").mkdir()
+    (tmp_path / "scans" / "7.png").write_bytes(a_png())
+    monkeypatch.chdir(tmp_path)
+    guide = (ROOT / "docs" / "your-own-tools.md").read_text().split("## Pictures and documents")[1]
+    namespace: dict[str, Any] = {}
+    exec(guide.split("```python\n")[1].split("```")[0], namespace)
+    output = await PythonFunction(namespace["page"]).call({"number": 7}, CONTEXT)
+    assert (output.content, [part.name for part in output.media]) == ("Page 7:", ["7.png"])
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_picture_is_returned_next_to_text(place: Isolation | None) -> None:
+    output = await load("draws", place).call({"width": 5}, CONTEXT)
+    assert (output.content, [part.line() for part in output.media]) == (
+        'drawn\n{"n":1}',
+        [f"[image chart.png, 5x3, {len(a_png(5))} bytes]"],
+    )
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import MAX_INBOX_BYTES, MAX_INBOX_ITEMS, guidance, with_guidance
+from orga.workflows.decisions.conversation import attachments_problem
 from orga.workflows.decisions.limits import can_ask_for_budget
 from orga.workflows.types.context import text_digest
+from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.sessions.session import QueuedMessage, Session, SessionState, TakenMessage
 from orga.workflows.types.sessions.session_input import InterruptArgument, SessionMessage
@@ -76,6 +78,8 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
         return
     if session.closing or state.is_over or state.aborted is not None:
         raise SessionClosed("the session is ending and takes no more messages; start another one")
+    if problem := attachments_problem(_media(message), state.config.context_token_budget):
+        raise ValueError(problem)
     if not is_busy(session):
         return
     if message.when_busy == "refuse":
@@ -85,7 +89,8 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
         if len(state.inbox) >= MAX_INBOX_ITEMS or size > MAX_INBOX_BYTES:
             raise QueueFull("too much guidance is waiting for the current turn; wait until the turn has read it")
         return
-    size = sum(len(to_json(each.text)) for each in session.queue) + len(to_json(message.text))
+    size = sum(_queued_bytes(each.text, each.media) for each in session.queue)
+    size += _queued_bytes(message.text, _media(message))
     if len(session.queue) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUE_BYTES:
         raise QueueFull(
             f"{len(session.queue)} messages wait already; {MAX_QUEUED_MESSAGES} may, of "
@@ -102,7 +107,7 @@ def with_sent_message(state: SessionState, message: SessionMessage) -> SessionSt
     if message.when_busy == "steer" and (turn := turn_to_guide(state)):
         return _with_remembered_message(with_guidance(state, guidance("steer", message.text)), message, turn)
     cuts = message.when_busy == "interrupt"
-    queued = QueuedMessage(turn=session.accepted + 1, text=message.text, cuts=cuts)
+    queued = QueuedMessage(turn=session.accepted + 1, text=message.text, cuts=cuts).with_media(_media(message))
     queue = _with_queued_message(session.queue, queued)
     state = _with_remembered_message(state.with_session(accepted=queued.turn, queue=queue), message, queued.turn)
     return with_interrupted_turn(state, INTERRUPTED_BY_MESSAGE) if cuts else state
@@ -119,8 +124,17 @@ def _with_remembered_message(state: SessionState, message: SessionMessage, turn:
     return state.with_session(taken=dict(list(taken.items())[-MAX_TAKEN:]))
 
 
+def _media(message: SessionMessage) -> tuple[MediaPart, ...]:
+    return tuple(attachment.part() for attachment in message.attachments)
+
+
+def _queued_bytes(text: str, media: tuple[MediaPart, ...]) -> int:
+    return len(to_json(text)) + (len(to_json(media)) if media else 0)
+
+
 def _message_digest(message: SessionMessage) -> str:
-    return text_digest(message.text)[:DIGEST_CHARS]
+    attached = "".join(attachment.digest for attachment in message.attachments)
+    return text_digest(message.text + attached)[:DIGEST_CHARS]
 
 
 def with_interrupted_turn(state: SessionState, why: str) -> SessionState:

@@ -72,7 +72,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     session = state.session
     head, queue = session.queue[0], session.queue[1:]
     text = head.text if session.last_end is None else _with_elapsed_time(head.text, session.last_end, now)
-    opening = Message.of("user", text, begins_turn=True)
+    opening = Message.of("user", text, begins_turn=True).with_media(head.media)
     state = state.with_task(
         input=state.input.with_task(head.text),
         hydrated=False,

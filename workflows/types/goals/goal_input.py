@@ -1,15 +1,24 @@
 """The input of `GoalWorkflow`, checked once when a goal starts."""
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.goals.pipelines import MAX_INPUTS, PipelineInput, PipelineName
-from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
+from orga.workflows.types.input import (
+    MAX_ATTACHMENTS,
+    AgentInput,
+    Attachment,
+    ContextStrategy,
+    LoopConfig,
+    Name,
+    Task,
+    TrustedContext,
+)
 from orga.workflows.types.limits import CostLimit, SecondsLimit, TokenLimit, ToolCallLimit
 from orga.workflows.types.models.call_settings import ModelSettings
-from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
+from orga.workflows.types.record import CheckedInput, InvalidInput, check_input, replace_fields
 from orga.workflows.types.tool_calls.recovery import Recovery
 
 MAX_GOAL_BYTES = 50_000
@@ -78,6 +87,8 @@ class GoalInput(CheckedInput):
     config: GoalConfig = GoalConfig()
     trusted_context: TrustedContext = {}
     """Facts from whoever starts the goal. No model and no tool can write them."""
+    attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_ATTACHMENTS)
+    """Pictures and documents that belong to the goal, by reference."""
     tenant: Name | None = None
     deliver: Deliver = None
     """Channels of the worker that get the answer. Null takes the default channels."""
@@ -101,6 +112,9 @@ class GoalInput(CheckedInput):
             )
         return self
 
+    def with_attachments(self, attachments: tuple[Attachment, ...]) -> Self:
+        return replace_fields(self, {"attachments": attachments}) if attachments else self
+
     def for_agent(self) -> AgentInput:
         """Return the input for the agent's loop that the goal shares. Raise InvalidInput if it is too large."""
         config, chosen = self.config, self.config.model_fields_set
@@ -115,8 +129,9 @@ class GoalInput(CheckedInput):
             "max_total_tokens": config.max_total_tokens,
         }
         given: dict[str, Any] = {"task": self.goal, "agent": self.agent, "config": limits}
-        facts = self.trusted_context or None
-        optional = {"model": self.model, "tools": self.skills, "tenant": self.tenant, "trusted_context": facts}
+        attached = [each.model_dump(exclude_defaults=True) for each in self.attachments]
+        optional: dict[str, Any] = {"model": self.model, "tools": self.skills, "tenant": self.tenant}
+        optional |= {"trusted_context": self.trusted_context or None, "attachments": attached or None}
         return check_input(AgentInput, given | {name: each for name, each in optional.items() if each is not None})
 
 

@@ -46,7 +46,17 @@ def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
 HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,2000}$")]
 
 
-Lack = Literal["tools", "tool_choice", "effort", "thinking_tokens", "response_format", "system_role", "stream_options"]
+Lack = Literal[
+    "tools",
+    "tool_choice",
+    "effort",
+    "thinking_tokens",
+    "response_format",
+    "system_role",
+    "stream_options",
+    "images",
+    "documents",
+]
 """A part of requests that models may not accept."""
 
 KeyScheme = Literal["bearer", "api-key", "x-api-key"]

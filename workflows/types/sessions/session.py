@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Self, TypedDict, Unpack
 
 from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
+from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.sessions.session_input import MAX_MESSAGE_BYTES
 from orga.workflows.types.sessions.session_result import TurnResult
@@ -18,6 +19,11 @@ class QueuedMessage(Record):
     text: str
     cuts: bool = False
     """True if it interrupts the current turn. Such messages come first in the queue."""
+    media: tuple[MediaPart, ...] = ()
+    """Its pictures and documents."""
+
+    def with_media(self, media: tuple[MediaPart, ...]) -> Self:
+        return replace_fields(self, {"media": media}) if media else self
 
 
 class TakenMessage(Record):

@@ -3,11 +3,19 @@
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import to_json
 
 from orga.workflows.types.control import Sender
-from orga.workflows.types.input import AgentInput, Instructions, LoopConfig, Name, OutputSchema, TrustedContext
+from orga.workflows.types.input import (
+    AgentInput,
+    Attachment,
+    Instructions,
+    LoopConfig,
+    Name,
+    OutputSchema,
+    TrustedContext,
+)
 from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 
 WhenBusy = Literal["enqueue", "steer", "interrupt", "refuse"]
@@ -17,6 +25,8 @@ it and begins the next, or is refused.
 
 MAX_MESSAGE_BYTES = 50_000
 """Bytes of JSON of one message. Longer ones belong in a file that the agent reads."""
+
+MAX_MESSAGE_ATTACHMENTS = 10
 
 MAX_MESSAGE_ID_CHARS = 100
 
@@ -84,10 +94,26 @@ class SessionMessage(CheckedInput):
     """
     when_busy: WhenBusy = "enqueue"
     by: Sender = ""
+    attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_MESSAGE_ATTACHMENTS)
+    """Pictures and documents that belong to the message, by reference. A message that steers has none."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, text: str, message_id: str, when_busy: WhenBusy = "enqueue", by: str = "") -> None: ...
+        def __init__(
+            self,
+            *,
+            text: str,
+            message_id: str,
+            when_busy: WhenBusy = "enqueue",
+            by: str = "",
+            attachments: tuple[Attachment, ...] = (),
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _steers_without_attachments(self) -> "SessionMessage":
+        if self.attachments and self.when_busy == "steer":
+            raise ValueError("attachments: a message that steers has none; enqueue it")
+        return self
 
 
 class AwaitTurnArgument(CheckedInput):

@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 OutcomeStatus = Literal["ok", "failed", "denied", "invalid", "cancelled", "not_run"]
@@ -30,6 +31,8 @@ class Outcome(Record):
     """Characters at the beginning and the end of the text that are ours. None: determined by the status."""
     by: str = ""
     """The tool that was called instead. The text is from it."""
+    media: tuple[MediaPart, ...] = ()
+    """Pictures and documents of a successful call."""
 
     @property
     def was_run(self) -> bool:
@@ -66,12 +69,16 @@ class Outcome(Record):
     def with_going_on(self, goes_on: bool) -> Self:
         return replace_fields(self, {"goes_on": goes_on})
 
+    def with_media(self, media: tuple[MediaPart, ...]) -> Self:
+        return replace_fields(self, {"media": media}) if media else self
+
     def without_result(self) -> Self:
         """Return the outcome as one whose text is no activity's result under the call's id."""
         return replace_fields(self, {"result": None})
 
     def message(self) -> Message:
-        return tool_message(self.call, self.text, is_error=self.status != "ok", ours=self.own_text_lengths)
+        ours = self.own_text_lengths
+        return tool_message(self.call, self.text, is_error=self.status != "ok", ours=ours).with_media(self.media)
 
 
 ERROR_MARKER = "[Error] "

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_serializer, model_validator
+from pydantic import Field, ValidationError, model_serializer, model_validator
 from pydantic_core import to_json
 
-from orga.workflows.types.json_text import as_object, parsed_last_line
+from orga.workflows.types.json_text import as_object, as_objects, parsed_last_line
 from orga.workflows.types.knowledge import Behalf
+from orga.workflows.types.messages import Message
+from orga.workflows.types.parts import MediaPart, ToolCall
 from orga.workflows.types.questions import Completion
 from orga.workflows.types.record import CheckedInput, Record, replace_differing_fields, replace_fields
-from orga.workflows.types.text import clean_text
+from orga.workflows.types.text import clean_text, clip
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.inputs import GivenInputs
-from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.recovery import Recovery, tool_message
 
 Effect = Literal["read_only", "idempotent", "irreversible"]
 """The effect of repeating a call: none, the same again, or harm. It determines whether a call with an unknown outcome
@@ -249,27 +251,53 @@ class ActivityCall(CheckedInput):
 
 
 class ToolOutput(Record):
-    """Result of a tool activity, written as the bare text.
+    """Result of a tool activity, written as the bare text unless it has pictures or documents.
 
     Another maker's worker may return any JSON: a string is the content, other values become text.
     """
 
     content: str = ""
+    media: tuple[MediaPart, ...] = ()
+    """Pictures and documents for the model, by reference. The content has a line for each."""
 
     @model_serializer
     def _bare(self) -> Any:
-        return self.content
+        if not self.media:
+            return self.content
+        return {"content": self.content, "media": [part.model_dump(exclude_defaults=True) for part in self.media]}
 
     def with_content(self, content: str) -> Self:
         return replace_fields(self, {"content": content})
+
+    def with_media(self, media: tuple[MediaPart, ...]) -> Self:
+        return replace_fields(self, {"media": media})
 
     @model_validator(mode="before")
     @classmethod
     def _from_any_json(cls, value: Any) -> Any:
         if isinstance(value, ToolOutput):
             return value
-        content = as_object(value).get("content")
-        return {"content": clean_text(content if isinstance(content, str) else _result_text(value))}
+        content, media = as_object(value).get("content"), as_objects(as_object(value).get("media"))
+        text = clean_text(content if isinstance(content, str) else _result_text(value))
+        return {"content": text, "media": _valid_media(media)} if media else {"content": text}
+
+
+def _valid_media(media: list[dict[str, Any]]) -> tuple[MediaPart, ...]:
+    """Return the references, or none of them if another maker's worker means something else by `media`."""
+    try:
+        return tuple(map(MediaPart.model_validate, media[:MAX_RESULT_MEDIA]))
+    except ValidationError:
+        return ()
+
+
+MAX_RESULT_MEDIA = 10
+"""Pictures and documents of one result."""
+
+
+def result_message(call: ToolCall, output: ToolOutput, spec: ToolSpec | None) -> Message:
+    """Return the message of a result that an activity has recorded."""
+    text = clip(output.content, spec.max_result_bytes) if spec else output.content
+    return tool_message(call, text, is_error=False).with_media(output.media)
 
 
 def _result_text(value: Any) -> str:

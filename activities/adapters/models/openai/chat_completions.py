@@ -1,7 +1,7 @@
 """Requests of the Chat Completions protocol, for OpenAI, OpenRouter, Ollama and all compatible servers."""
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import merged_fields
 from orga.activities.adapters.models.kept_fields import further_call_fields, message_fields, parts_with_fields
+from orga.activities.adapters.models.media import data_url, file_name, media_apart
 from orga.activities.adapters.models.openai.chat_reply import ChatReader
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.thinking import CHAT_THINKING, ThinkingWire
@@ -22,10 +23,10 @@ from orga.activities.adapters.models.wire import (
     wire_name,
     with_results_first,
 )
-from orga.activities.ports import ModelRequest
+from orga.activities.ports import LoadedMedia, ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.parts import BETWEEN_TEXTS
+from orga.workflows.types.parts import BETWEEN_TEXTS, TextPart
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _TOOL_CHOICE = {"any": "required", "none": "none"}
@@ -84,7 +85,7 @@ def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> l
     text = system_text(request)
     system: list[dict[str, Any]] = [{"role": "system", "content": text}] if text else []
     spoken = (message for message in request.messages if message.role != "system")
-    rest = [wire for message in with_results_first(spoken) for wire in _message(message, dialect)]
+    rest = [wire for message in with_results_first(media_apart(spoken)) for wire in _message(message, dialect)]
     if system and not dialect.system_role:
         rest, system = [{"role": "user", "content": text}, *rest], []
     if dialect.alternating or not dialect.system_role:
@@ -114,9 +115,35 @@ def _alternating_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]
 def _merged_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return consecutive messages of one role as one."""
     joined = {key: value for turn in turns for key, value in turn.items()}
-    joined["content"] = BETWEEN_TEXTS.join(filter(None, (turn["content"] for turn in turns))) or None
+    joined["content"] = _merged_content([turn["content"] for turn in turns if turn["content"]])
     calls = [call for turn in turns for call in turn.get("tool_calls", ())]
     return [joined | {"tool_calls": calls} if calls else joined]
+
+
+def _merged_content(contents: Sequence[str | list[dict[str, Any]]]) -> str | list[dict[str, Any]] | None:
+    texts = [content for content in contents if isinstance(content, str)]
+    if len(texts) == len(contents):
+        return BETWEEN_TEXTS.join(texts) or None
+    return [part for content in contents for part in ([_text(content)] if isinstance(content, str) else content)]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    """Return the text, or the parts if there are pictures or documents."""
+    if not message.media:
+        return message.text
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, TextPart) and part.text:
+            content.append(_text(part.text))
+        elif isinstance(part, LoadedMedia) and part.kind == "image":
+            content.append({"type": "image_url", "image_url": {"url": data_url(part)}})
+        elif isinstance(part, LoadedMedia):
+            content.append({"type": "file", "file": {"filename": file_name(part), "file_data": data_url(part)}})
+    return content
 
 
 def _message(message: Message, dialect: Dialect) -> Iterable[dict[str, Any]]:
@@ -124,7 +151,7 @@ def _message(message: Message, dialect: Dialect) -> Iterable[dict[str, Any]]:
     if message.role == "tool":
         yield {"role": "tool", "tool_call_id": wire_id(message.call_id), "content": message.text}
     elif message.role != "assistant":
-        yield {"role": message.role, "content": message.text}
+        yield {"role": message.role, "content": _content(message)}
     elif message.text or message.calls:
         is_whole = dialect.thinking and dialect.kept_fields
         yield _assistant_message(message if is_whole else message.without_blocks())
@@ -163,9 +190,11 @@ def function_definition(spec: ToolSpec) -> dict[str, Any]:
 def _mark_cache(last: list[dict[str, Any]], ttl: str | None) -> None:
     """Set a prompt-cache breakpoint on the text of the last message, if it has any."""
     for wire in last:
-        if wire["content"]:
-            part = {"type": "text", "text": wire["content"], "cache_control": cache_control(ttl)}
-            wire["content"] = [part]
+        if content := wire["content"]:
+            parts = [_text(content)] if isinstance(content, str) else content
+            marked = next((part for part in reversed(parts) if part["type"] == "text"), parts[-1])
+            marked["cache_control"] = cache_control(ttl)
+            wire["content"] = parts
 
 
 _REASONING_MODELS = re.compile(r"o\d|gpt-[5-9]")

@@ -205,6 +205,9 @@ class ChatReader(StreamReader):
         self._keep_fields(further_fields(delta))
         self._assembly.show_thinking(_thinking_piece(delta), "")
         self._assembly.add_text(_content(delta.get("content")))
+        for image in (*as_objects(delta.get("images")), *as_objects(delta.get("content"))):
+            if url := as_text(as_object(image.get("image_url")).get("url")):
+                self._assembly.add_image(url)
         for call in as_objects(delta.get("tool_calls")):
             if self._assembly.full:
                 break

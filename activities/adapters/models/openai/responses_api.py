@@ -20,15 +20,16 @@ from orga.activities.adapters.models.kept_fields import (
     parts_with_fields,
     wire_block,
 )
+from orga.activities.adapters.models.media import data_url, file_name
 from orga.activities.adapters.models.openai.chat_completions import function_definition, system_text, tool_choice_fields
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.wire import StreamReader, Wire, wire_id, wire_name, with_results_first
-from orga.activities.ports import ModelRequest
+from orga.activities.ports import LoadedMedia, ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER, as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import FinishReason, Message, Reply
-from orga.workflows.types.parts import Block, OpaquePart, TextPart, ToolCall
+from orga.workflows.types.parts import Block, OpaquePart, ResultPart, TextPart, ToolCall
 
 REASONING = "reasoning"
 """The format of a part with an item of reasoning."""
@@ -46,9 +47,9 @@ def _input_items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     if message.role == "system":
         return []
     if message.role == "tool":
-        return [{"type": "function_call_output", "call_id": wire_id(message.call_id), "output": message.text}]
+        return [{"type": "function_call_output", "call_id": wire_id(message.call_id), "output": _content(message)}]
     if message.role == "user":
-        return [{"role": "user", "content": message.text}]
+        return [{"role": "user", "content": _content(message)}]
     items: list[dict[str, Any]] = []
     for part, fields in parts_with_fields(message.parts, "responses"):
         more = fields if dialect.kept_fields else {}
@@ -68,6 +69,21 @@ def _input_items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     while items and items[-1].get("type") == REASONING and not message.calls:
         items.pop()
     return items
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    """Return the text, or the parts if there are pictures or documents."""
+    if not message.media:
+        return message.text
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, (TextPart, ResultPart)) and part.text:
+            content.append({"type": "input_text", "text": part.text})
+        elif isinstance(part, LoadedMedia) and part.kind == "image":
+            content.append({"type": "input_image", "image_url": data_url(part), "detail": "auto"})
+        elif isinstance(part, LoadedMedia):
+            content.append({"type": "input_file", "filename": file_name(part), "file_data": data_url(part)})
+    return content
 
 
 @dataclass
@@ -206,7 +222,9 @@ class ResponseReader(StreamReader):
 
     def _complete_item(self, begun: _OutputItem, item: dict[str, Any]) -> None:
         """Read the complete item, which contains what its events may have left out."""
-        if begun.call is not None:
+        if item.get("type") == "image_generation_call":
+            self._assembly.add_image(as_text(item.get("result")))
+        elif begun.call is not None:
             call, arguments = begun.call, as_text(item.get("arguments"))
             call.call_id = as_text(item.get("call_id")) or call.call_id
             call.fields = StreamedFields(_further_fields(item))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from orga.activities.adapters.blob_folder import BlobFolder
 from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry
+from orga.activities.media import Media, keep_media
 from orga.activities.ports import ModelError, ModelProvider
 from orga.client.cli.main import run_command
 from orga.client.config.known_input import model_problem
@@ -44,6 +47,8 @@ from tests.support.model.cloud_server import (
     thought_block,
 )
 from tests.support.model.providers import a_request
+from tests.support.values.pdfs import a_pdf
+from tests.support.values.pictures import a_png
 
 GUIDE = Path(__file__).parents[4] / "docs" / "models.md"
 CLAUDE, NOVA = "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "us.amazon.nova-lite-v1:0"
@@ -82,15 +87,16 @@ async def asked(
         await registry.close()
 
 
-SHARED: list[tuple[CloudServer, ModelRegistry]] = []
+SHARED: list[tuple[CloudServer, ModelRegistry, BlobFolder]] = []
 """The server and the clients of most tests, because a client of boto3 takes long to make."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-async def shared_clients() -> AsyncGenerator[None]:
+async def shared_clients(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[None]:
+    blobs = BlobFolder(tmp_path_factory.mktemp("state") / "blobs")
     async with cloud_server() as served:
-        registry = ModelRegistry(ENVIRONMENT, dict.fromkeys(MODELS, served.url))
-        SHARED.append((served, registry))
+        registry = ModelRegistry(ENVIRONMENT, dict.fromkeys(MODELS, served.url), blobs=blobs)
+        SHARED.append((served, registry, blobs))
         yield
         SHARED.clear()
         await registry.close()
@@ -100,7 +106,7 @@ async def replied(
     provider: str, *answers: Scripted, model: str | None = None, **fields: Any
 ) -> tuple[Reply, CloudServer, str]:
     seen: list[str] = []
-    served, registry = SHARED[0]
+    served, registry, _ = SHARED[0]
     served.begin(answers)
     found, name = registry.resolve(f"{provider}:{model or MODELS[provider]}")
     reply = await found.complete(a_request(model=name, **fields), seen.append)
@@ -123,6 +129,23 @@ def greeting(provider: str) -> Scripted:
 
 
 # What is sent
+
+
+@pytest.mark.parametrize(("provider", "data"), [("bedrock", "bytes"), ("gemini", "data")])
+async def test_pictures_and_documents_are_sent_also_after_results(provider: str, data: str) -> None:
+    store = SHARED[0][2]
+    picture, paper = [await keep_media(Media(each), store) for each in (a_png(), a_pdf("x"))]
+    messages = (
+        Message.of("user", "compare").with_media((paper,)),
+        Message.of("assistant", "", (ToolCall(call_id="c1", name="search"), ToolCall(call_id="c2", name="search"))),
+        Message.of_result("shown", "c1", "search").with_media((picture,)),
+        Message.of_result("ok", "c2", "search"),
+    )
+    _, served, _ = await replied(provider, greeting(provider), messages=messages, tools=(SEARCH,))
+    body = json.dumps(served.bodies[-1])
+    sent = [found for found in re.findall(rf'"{data}": "([A-Za-z0-9+/=_-]+)"', body) if len(found) > 60]
+    assert [urlsafe_b64decode(each.replace("+", "-").replace("/", "_")) for each in sent] == [a_pdf("x"), a_png()]
+    assert body.index("shown") < body.index('"ok"') < body.index("From the result of search above")
 
 
 async def test_bedrock_gets_the_conversation_with_its_tools_and_settings() -> None:
@@ -731,7 +754,7 @@ async def test_an_unreachable_server_is_a_failure_to_repeat(provider: str) -> No
 @pytest.mark.parametrize("provider", MODELS)
 @pytest.mark.parametrize(("status", "reason"), [(404, ""), (403, ""), (503, "answered 503")])
 async def test_a_check_shows_if_the_server_answers(provider: str, status: int, reason: str) -> None:
-    served, registry = SHARED[0]
+    served, registry, _ = SHARED[0]
     served.begin([Scripted(status=status)])
     found = await registry.unreachable_reason(f"{provider}:{MODELS[provider]}")
     assert reason in found

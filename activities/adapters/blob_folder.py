@@ -1,0 +1,74 @@
+"""A folder of blobs: each file is named after the digest of its bytes. Nothing is ever removed."""
+
+import asyncio
+import os
+import re
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from orga.activities.media import MAX_DOCUMENT_BYTES, digest_of
+from orga.workflows.types.parts import MEDIA_DIGEST
+
+_DIGEST = re.compile(MEDIA_DIGEST.removesuffix("$"))
+
+
+class BlobFolder:
+    """A `BlobStore`. Several processes may share the folder, also on other machines.
+
+    Files are private to the user. A file that is used gets the time of its use, so that unused ones can be found by
+    their age.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, digest: str) -> Path:
+        """Return the place of a blob, whether it exists or not. Raise ValueError for what is no digest."""
+        if not _DIGEST.fullmatch(digest):
+            raise ValueError(f"{digest[:100]!r}: is no digest. Write sha256: and 64 hex characters")
+        return self._folder / digest.replace(":", "-")
+
+    async def put(self, data: bytes, media_type: str) -> str:
+        """Write the file, unless it is there already."""
+        digest = digest_of(data)
+        if await self.get(digest) is None:
+            await asyncio.to_thread(self._write, self.path(digest), data)
+        return digest
+
+    async def get(self, digest: str) -> bytes | None:
+        """Return the bytes if they still have the digest."""
+        data = await asyncio.to_thread(_read, self.path(digest))
+        return None if data is None or await asyncio.to_thread(digest_of, data) != digest else data
+
+    def _write(self, path: Path, data: bytes) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, draft = tempfile.mkstemp(prefix=".", suffix=".part", dir=self._folder)  # only its owner reads it
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(draft).replace(path)
+        finally:
+            with suppress(OSError):
+                Path(draft).unlink()
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the content of a regular file. A link is not followed, because somebody else may have put it there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        try:
+            data = file.read(MAX_DOCUMENT_BYTES + 1)
+        except OSError:
+            return None
+        with suppress(OSError):
+            os.utime(descriptor)
+    return data if len(data) <= MAX_DOCUMENT_BYTES else None

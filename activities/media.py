@@ -1,0 +1,228 @@
+"""Pictures and PDFs as tools, starters and models give them: their types and limits, and how they are kept.
+
+Their own bytes decide about the type, never a name or a claim. Every check is linear in the bytes, and nothing is
+decoded.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from orga.activities.ports import BlobStore, LoadedMedia
+from orga.workflows.types.parts import MAX_COUNTED_PAGES, MediaPart, MediaType, Parts, size_text, text_part
+from orga.workflows.types.tool_calls.tools import MAX_RESULT_MEDIA, ToolOutput
+
+MAX_IMAGE_BYTES = 3_750_000
+"""Bytes of one picture. As base64 they are 5 MB, the limit of the strictest provider."""
+
+MAX_DOCUMENT_BYTES = 20_000_000
+"""Bytes of one PDF. As base64 they fit into every provider's request."""
+
+MAX_SIDE = 8_000
+"""Pixels. Providers refuse longer sides."""
+
+
+class UnusableMedia(ValueError):
+    """The bytes are no picture or PDF that models read, or over a limit. The text gives the reason and the remedy."""
+
+
+@dataclass(frozen=True)
+class Media:
+    """A picture (PNG, JPEG, GIF, WebP) or a PDF, to be returned by a tool or attached to a task."""
+
+    data: bytes
+    name: str = ""
+    """A name for people and models, such as `chart.png`."""
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Media":
+        """Return the file's content under its name.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        with Path(path).open("rb") as file:  # one byte more than the limit is enough for the error
+            return cls(file.read(MAX_DOCUMENT_BYTES + 1), Path(path).name)
+
+
+class _Facts(NamedTuple):
+    media_type: MediaType
+    width: int = 0
+    height: int = 0
+
+
+def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
+    """Return the part with its bytes.
+
+    Args:
+        is_made: A model made it. Only what is sent to models has to be small.
+
+    Raises:
+        UnusableMedia: The text names it, the limit and the remedy.
+    """
+    data, shown = media.data, repr(media.name) if media.name else "the content"
+    facts = _facts_of(data)
+    if facts is None:
+        raise UnusableMedia(f"{shown}: is no PNG, JPEG, GIF, WebP or PDF. Convert it to one of these")
+    is_document = facts.media_type == "application/pdf"
+    limit = MAX_DOCUMENT_BYTES if is_document or is_made else MAX_IMAGE_BYTES
+    if len(data) > limit:
+        size = f"more than {size_text(limit)}" if is_document else size_text(len(data))
+        remedy = "Split it" if is_document else "Scale it down"
+        raise UnusableMedia(f"{shown}: has {size}, and the limit is {size_text(limit)}. {remedy}")
+    if max(facts.width, facts.height) > MAX_SIDE:
+        raise UnusableMedia(
+            f"{shown}: has {facts.width}x{facts.height} pixels, and the limit of a side is {MAX_SIDE}. Scale it down"
+        )
+    return LoadedMedia(
+        kind="document" if is_document else "image",
+        media_type=facts.media_type,
+        digest=digest_of(data),
+        size=len(data),
+        name=media.name,
+        width=facts.width,
+        height=facts.height,
+        pages=_pages(data) if is_document else 0,
+        data=data,
+    )
+
+
+def is_picture(head: bytes) -> bool:
+    """Return whether a file that starts with `head` is a picture that models read."""
+    facts = _facts_of(head)
+    return facts is not None and facts.media_type != "application/pdf"
+
+
+def digest_of(data: bytes) -> str:
+    return f"sha256:{sha256(data).hexdigest()}"
+
+
+def _facts_of(data: bytes) -> _Facts | None:
+    """Return the type by the signature, with the size in pixels if the header states it."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return _Facts("image/png", int.from_bytes(data[16:20]), int.from_bytes(data[20:24]))
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return _Facts("image/gif", int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little"))
+    if data.startswith(b"\xff\xd8\xff"):
+        return _Facts("image/jpeg", *_jpeg_size(data))
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return _Facts("image/webp", *_webp_size(data))
+    return _Facts("application/pdf") if data.startswith(b"%PDF-") else None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    """Return the size in the first frame header. Each segment before it states its length."""
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xFF:
+            at += 1
+        elif 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
+            return int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
+        else:
+            at += 2 + max(int.from_bytes(data[at + 2 : at + 4]), 2)
+    return 0, 0
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if kind == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
+
+
+_PAGE = re.compile(rb"/Type\s?/Page(?![a-zA-Z])")
+
+
+def _pages(data: bytes) -> int:
+    """Return the pages that the PDF shows without being decompressed, or 0."""
+    found = 0
+    for _ in _PAGE.finditer(data):
+        found += 1
+        if found == MAX_COUNTED_PAGES:
+            break
+    return found
+
+
+async def keep_media(media: Media, store: BlobStore) -> MediaPart:
+    """Keep a picture or a document, and return its reference.
+
+    Raises:
+        UnusableMedia: See `loaded_media`.
+        OSError: The store cannot keep it.
+    """
+    loaded = loaded_media(media)
+    await store.put(loaded.data, loaded.media_type)
+    return loaded.reference()
+
+
+async def with_stored_media(output: ToolOutput, store: BlobStore | None, *, has_value: bool = False) -> ToolOutput:
+    """Return a tool's output with its pictures and documents by reference, and a line of text for each.
+
+    One that cannot be kept becomes words, because the tool has had its effect.
+
+    Args:
+        has_value: The last line of the text is a value, so it stays the last one.
+    """
+    if not output.media:
+        return output
+    kept, lines = list[MediaPart](), list[str]()
+    for part in output.media[:MAX_RESULT_MEDIA]:
+        stored = await _stored_part(part, store)
+        lines.append(stored if isinstance(stored, str) else stored.line())
+        kept += [] if isinstance(stored, str) else [stored]
+    if left_out := len(output.media) - MAX_RESULT_MEDIA:
+        lines += [f"[{left_out} more left out: a result has at most {MAX_RESULT_MEDIA}]"] if left_out > 0 else []
+    texts = [*lines, output.content] if has_value else [output.content, *lines]
+    content = "\n".join(filter(None, texts))
+    return output.with_content(content).with_media(tuple(kept))
+
+
+async def with_stored_parts(parts: Parts, store: BlobStore | None, line: Callable[[MediaPart], str] | None) -> Parts:
+    """Return a reply's parts with its pictures by reference, each followed by its line of text.
+
+    Args:
+        line: Returns the text. None adds none, because the reply's text is data.
+    """
+    found: Parts = ()
+    for part in parts:
+        if not isinstance(part, LoadedMedia):
+            found = (*found, part)
+            continue
+        stored = await _stored_part(part, store)
+        if isinstance(stored, str):
+            found = (*found, text_part(stored))
+        else:
+            found = (*found, stored, *([text_part(line(stored))] if line else []))
+    return found
+
+
+async def _stored_part(part: MediaPart, store: BlobStore | None) -> MediaPart | str:
+    """Return the reference, or the words if it cannot be kept."""
+    if not isinstance(part, LoadedMedia):
+        return part
+    if store is None:
+        return part.words("could not be kept: this worker has no store")
+    try:
+        await store.put(part.data, part.media_type)
+    except OSError as error:
+        return part.words(f"could not be kept: {error.strerror or type(error).__name__}")
+    return part.reference()
+
+
+def output_with_media(content: str, media: Iterable[Media]) -> ToolOutput:
+    """Return a tool's output. Content that no model reads becomes a line of text."""
+    parts, lines = list[MediaPart](), [content] if content else []
+    for each in media:
+        try:
+            parts.append(loaded_media(each))
+        except UnusableMedia as error:
+            lines.append(f"[{error}]")
+    output = ToolOutput(content="\n".join(lines))
+    return output.with_media(tuple(parts)) if parts else output
