@@ -74,7 +74,7 @@ def value_output(result: CallToolResult) -> ToolOutput:
     is_all = all(isinstance(each, TextContent) for each in blocks) and _repeats_structured(structured, blocks)
     if is_all or not blocks:
         return ToolOutput(content=line)
-    rest = result_output(result.model_copy(update={"structured_content": None}))
+    rest = result_output(CallToolResult(content=blocks))
     return rest.with_content("\n".join(filter(None, (rest.content, line))))
 
 

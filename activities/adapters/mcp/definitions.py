@@ -181,10 +181,17 @@ def _tool_spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
     return spec.with_takes_caller(bool(settings.by_caller)).with_output_schema(_output_schema(listed))
 
 
+_WRAPPED_PLAIN_VALUES = [[("result", kind)] for kind in ("integer", "number", "boolean")]
+"""The fields of an object that is only the SDK's form of a plain value."""
+
+
 def _output_schema(listed: Listed) -> dict[str, Any] | None:
-    """Return the schema of the tool's values. None for one that cannot be used, or for a text in an object."""
+    """Return the schema of the tool's values. None for one that cannot be used, or for a plain value in an object."""
     given = listed.output_schema
-    if given is None or [as_object(each).get("type") for each in inner_values(given.get("properties"))] == ["string"]:
+    if given is None:
+        return None
+    fields = [(name, as_object(each).get("type")) for name, each in as_object(given.get("properties")).items()]
+    if fields in _WRAPPED_PLAIN_VALUES or [kind for _, kind in fields] == ["string"]:
         return None
     try:
         return usable_schema(given)

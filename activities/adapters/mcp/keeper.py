@@ -5,14 +5,15 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from importlib.metadata import version
 from typing import Any, cast
 
 import anyio
 from mcp import Client, ClientSession, MCPError
 from mcp.client.session import ClientRequestContext, MessageHandlerFnT
-from mcp_types import ElicitRequestParams, ElicitResult, Implementation
+from mcp_types import ClientCapabilities, ElicitRequestParams, ElicitResult, Implementation
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from orga.activities.adapters.mcp.failures import unavailable_error
 from orga.activities.adapters.mcp.http_server import http_streams
@@ -51,11 +52,22 @@ _CLIENT_INFO = Implementation(name="orga", version=version("orga"))
 
 
 async def _cancel_question(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-    """Answer a question in the middle of a call, as older protocols have it: no activity waits for a person.
-
-    That there is a callback shows servers of the newer protocol that people can be asked.
-    """
+    """Answer a question in the middle of a call: no activity waits for a person."""
     return ElicitResult(action="cancel")
+
+
+class _AskableClient(Client):
+    """Shows servers that people can be asked, unless their protocol asks in the middle of a call."""
+
+    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
+        session = await super()._build_session(exit_stack)
+        build = session._build_capabilities
+
+        def capabilities(version: str) -> ClientCapabilities:
+            return build(version) if version in MODERN_PROTOCOL_VERSIONS else ClientCapabilities()
+
+        session._build_capabilities = capabilities
+        return session
 
 
 class SessionKeeper:
@@ -179,7 +191,7 @@ class SessionKeeper:
         was_open = False
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as self._scope:
             try:
-                async with Client(
+                async with _AskableClient(
                     self._transport(),
                     cache=None,
                     client_info=_CLIENT_INFO,

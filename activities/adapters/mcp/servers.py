@@ -145,10 +145,14 @@ class McpTool:
 
         offered = await self._current_definition(connection)
         self.spec, own_name = offered.spec, offered.own_name
-        request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
-        if (given := context.given) is not None:
-            answers = {"input_responses": input_responses(given) or None, "request_state": given.state}
-            request = request.model_copy(update=answers)
+        given = context.given
+        request = CallToolRequestParams(
+            name=own_name,
+            arguments=arguments,
+            input_responses=input_responses(given) if given and given.answers else None,
+            request_state=given.state if given else None,
+            _meta={KEY_META: context.idempotency_key},
+        )
         result = await connection.call(request, note)
         has_value = self.spec.output_schema is not None and not result.is_error
         output = value_output(result) if has_value else result_output(result)
