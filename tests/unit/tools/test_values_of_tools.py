@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from orga.activities.adapters.manifests.build import manifest_spec
 from orga.activities.adapters.manifests.manifest import Manifest
-from orga.activities.adapters.mcp.content import value_text
+from orga.activities.adapters.mcp.content import value_output
 from orga.activities.adapters.mcp.definitions import usable_definitions
 from orga.activities.adapters.schemas.arguments import argument_errors, find_argument_errors
 from orga.activities.adapters.tools.activity_tool import ActivityTool
@@ -218,7 +218,7 @@ STRUCTURED = {"total": 4, "items": ["a"]}
 )  # fmt: skip
 def test_the_value_of_a_server_is_the_last_line_once(texts: list[str], structured: Any, shown: str) -> None:
     result = CallToolResult(content=[TextContent(text=each) for each in texts], structured_content=structured)
-    assert value_text(result) == shown
+    assert value_output(result).content == shown
 
 
 def test_other_content_of_a_server_stays_before_the_value() -> None:
@@ -226,7 +226,7 @@ def test_other_content_of_a_server_stays_before_the_value() -> None:
         TextContent(text='{"total":4,"items":["a"]}'),
         ImageContent(data="aaaa", mime_type="image/png"),
     ]
-    *others, line = value_text(CallToolResult(content=content, structured_content=STRUCTURED)).split("\n")
+    *others, line = value_output(CallToolResult(content=content, structured_content=STRUCTURED)).content.split("\n")
     assert "image/png" in others[-1]
     assert line == '{"total":4,"items":["a"]}'
 
