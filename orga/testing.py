@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         policy_folder,
         transient,
     )
-    from orga.client.testing.journals import NoHistory, journal_of
     from orga.client.testing.part_checks import (
         check_critic,
         check_knowledge_store,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
         check_policy,
         check_summarizer,
     )
-    from orga.client.testing.replay import ReplayDiffers, replay
+    from orga.client.testing.replay import NoHistory, ReplayDiffers, journal_of, replay
     from orga.client.testing.script import ScriptedModel, ScriptExhausted, answers, calls, scripted, together
     from orga.workflows.types.models.usage import Usage
 

@@ -19,7 +19,7 @@ from temporalio.testing import WorkflowEnvironment
 from bench.rivals.killed import Killed, killed
 from bench.rivals.sides import SIDES, Side
 from bench.sides.rig import SERVER_ARGUMENTS
-from orga.client.server.locate import locate
+from orga.client.server.obtain import locate
 from orga.client.server.search_attributes import KEYS
 
 SHORT, LONG = 1, 51

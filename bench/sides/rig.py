@@ -18,7 +18,7 @@ from bench.sides.ours import our_input, our_worker
 from bench.sides.script import RESULT, Script
 from orga.client.history.converter import data_converter
 from orga.client.runners.workflows import our_runner
-from orga.client.server.locate import locate
+from orga.client.server.obtain import locate
 from orga.client.server.search_attributes import KEYS
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.names import TASK_QUEUE

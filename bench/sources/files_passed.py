@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from orga.client.history.converter import data_converter
-from orga.client.runners.wrapped import REPLAY_BUILD
+from orga.client.runners.workflows import REPLAY_BUILD
 from orga.workflows.agent import AgentWorkflow
 
 ROOT = Path(__file__).parents[2]

@@ -121,12 +121,12 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "conversation",
-            "orga.client.cli.inspect.conversation:conversation",
+            "orga.client.cli.inspect.steps:conversation",
             "Show what the model would see now: instructions, task, calls and results. No worker is needed.",
         ),
         CommandEntry(
             "open",
-            "orga.client.cli.inspect.conversation:open_run",
+            "orga.client.cli.inspect.steps:open_run",
             "Open a run in the Temporal UI in your browser, and print the address.",
         ),
         CommandEntry(
@@ -180,7 +180,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "fork",
-            "orga.client.cli.steer.fork:fork",
+            "orga.client.cli.steer.rewind:fork",
             "Start a run that shares another's past up to an iteration, print its id, and exit. The other run is "
             "unchanged.",
         ),
@@ -218,7 +218,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "complete",
-            "orga.client.cli.steer.complete:complete",
+            "orga.client.cli.steer.resolve:complete",
             "Give a call that waits for its result the result, or an error. CALL may be omitted if only one waits.",
         ),
         CommandEntry(

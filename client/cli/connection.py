@@ -16,8 +16,7 @@ from orga.client.config.worker_order import WorkerOrder
 from orga.client.config.workplace import is_earlier_queue, recorded_workplace
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.named import NamedRun, newest_run, run_by_name
-from orga.client.runs.newest import visibility_literal
+from orga.client.runs.named import NamedRun, newest_run, run_by_name, visibility_literal
 from orga.client.server.resolve import names_server
 from orga.client.telemetry.core_logs import forward_core_logs
 from orga.workflows.types.text import full_field_text

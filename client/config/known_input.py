@@ -110,7 +110,7 @@ def refuse_unknown(wanted: RequestedNames, config: OrgaConfig) -> None:
 def _refuse_deliveries(wanted: RequestedNames, config: OrgaConfig) -> None:
     if not wanted.deliver:
         return
-    from orga.workflows.decisions.goals.deliveries import unknown_deliveries
+    from orga.workflows.decisions.goals.endings import unknown_deliveries
 
     if problem := unknown_deliveries(tuple(wanted.deliver), tuple(config.goals.deliveries)):
         raise InvalidInput(problem)

@@ -29,7 +29,7 @@ from orga.client.runs.listing import (
     listed_run,
     read_task,
 )
-from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
+from orga.client.runs.named import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
 from orga.workflows.types.control import StopReason

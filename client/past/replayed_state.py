@@ -23,8 +23,7 @@ from orga.client.errors import PastRefused
 from orga.client.history.chain import RunChain, histories, run_chain
 from orga.client.history.events import happenings
 from orga.client.history.values import RunValues, values_of
-from orga.client.runners.workflows import WORKFLOWS
-from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner
+from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner
 from orga.workflows.decisions.result import shown_conversation
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Page, ShownMessage

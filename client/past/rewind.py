@@ -28,9 +28,16 @@ from orga.client.history.chain import (
     run_chain,
 )
 from orga.client.history.values import RunValues, values_of
-from orga.client.past import delegates
-from orga.client.past.aftermath import Effect, SentIntervention, effects_after, events_after, interventions_after
-from orga.client.past.delegates import LiveDelegate
+from orga.client.past.aftermath import (
+    Effect,
+    LiveDelegate,
+    SentIntervention,
+    abort_delegates,
+    effects_after,
+    events_after,
+    interventions_after,
+    live_delegates,
+)
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.exchange import check_length
 from orga.client.runs.ids import kind_of
@@ -248,7 +255,7 @@ async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> Re
     runs, boundary, is_at_the_answer = await _locate_boundary(client, workflow_id, to_iteration)
     interventions = await interventions_after(client, runs, boundary)
     effects = await effects_after(client, runs, boundary)
-    left = await delegates.live_delegates(client, events_after(runs, boundary))
+    left = await live_delegates(client, events_after(runs, boundary))
     return RewindPlan(boundary, interventions, effects, left, is_at_the_answer)
 
 
@@ -350,15 +357,13 @@ async def _without_delegates(client: Client, boundary: Boundary) -> AsyncGenerat
         return
     async with frozen_run(client, boundary.workflow_id):
         while left := await _delegates_left_behind(client, boundary):
-            await delegates.abort_delegates(
-                client, left, f"the run that delegated is rewound to iteration {boundary.iteration}"
-            )
+            await abort_delegates(client, left, f"the run that delegated is rewound to iteration {boundary.iteration}")
         yield
 
 
 async def _delegates_left_behind(client: Client, boundary: Boundary) -> tuple[LiveDelegate, ...]:
     runs, _, _ = await _locate_boundary(client, boundary.workflow_id, boundary.iteration)
-    return await delegates.live_delegates(client, events_after(runs, boundary))
+    return await live_delegates(client, events_after(runs, boundary))
 
 
 async def _answer_boundary(client: Client, workflow_id: str, run: RunHistory, iteration: int) -> Boundary | None:

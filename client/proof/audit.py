@@ -15,10 +15,9 @@ from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
-from orga.client.proof.gate_law import breaches
-from orga.client.proof.gate_record import GATE, AnsweredRequest, GateRecord
+from orga.client.proof.gate_record import GATE, AnsweredRequest, GateRecord, breaches
 from orga.client.proof.replay import progress_observer, replay_history
-from orga.client.runners.wrapped import Observer
+from orga.client.runners.workflows import Observer
 from orga.client.server.endpoint import Report
 from orga.workflows.types.tool_calls.delegation import child_id
 from orga.workflows.types.tool_calls.gate import Decision, GateRequest, Purpose, Verdict

@@ -16,8 +16,7 @@ from temporalio.worker import Replayer
 
 from orga.client.history.chain import RunHistory
 from orga.client.history.values import RunValues
-from orga.client.runners.workflows import WORKFLOWS, our_runner
-from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner, Observer
+from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner, Observer, our_runner
 from orga.client.server.endpoint import Report
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.control import NOTES_MEMO

@@ -19,8 +19,7 @@ from orga.client.journal.file import JournalFile, export_check
 from orga.client.journal.head import SealedHead, head_check
 from orga.client.journal.laws import Check, Verification, has_ended, law_faults
 from orga.client.journal.reading import past_missing, read_journal
-from orga.client.proof.gate_law import breaches
-from orga.client.proof.gate_record import AnsweredRequest, GateFact, GateRecord, StartedCall, started_calls
+from orga.client.proof.gate_record import AnsweredRequest, GateFact, GateRecord, StartedCall, breaches, started_calls
 from orga.client.proof.replay import (
     DecisionRecord,
     PlanRecord,
@@ -33,7 +32,7 @@ from orga.client.proof.replay import (
     recorded_ending,
     replay_history,
 )
-from orga.client.runners.wrapped import Observer
+from orga.client.runners.workflows import Observer
 from orga.client.server.endpoint import Report
 from orga.workflows.decisions.journal.entries import first_break
 from orga.workflows.decisions.journal.fold import JournalFold

@@ -16,7 +16,7 @@ from orga.client.history.chain import read_start
 from orga.client.history.values import RunValues, decode_payloads
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
+from orga.client.runs.named import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known

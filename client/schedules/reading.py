@@ -20,9 +20,8 @@ from temporalio.service import RPCError
 from orga.client.errors import RunNotFound
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.listing import state_of
-from orga.client.schedules.create import SUMMARY_MEMO
+from orga.client.schedules.create import SUMMARY_MEMO, display_zone
 from orga.client.schedules.handle import schedule_error
-from orga.client.schedules.timing import display_zone
 from orga.workflows.types.input import WORKPLACE_MEMO, workplace_of
 from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from orga.client.errors import OrgaError
-from orga.client.server.drafts import write_atomically
 from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.shared_files import write_atomically
 from orga.client.user_path import user_path
 
 
@@ -50,7 +50,7 @@ class Home:
 
     @property
     def blocked_loops(self) -> Path:
-        """Blocked event loops of workers (`orga.client.workers.registered`)."""
+        """Blocked event loops of workers (`orga.client.workers.application`)."""
         return self.folder / "holds.json"
 
     @property

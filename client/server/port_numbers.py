@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.locks import try_lock
+from orga.client.server.shared_files import try_lock
 
 HOST = "127.0.0.1"
 """The address that embedded servers listen on. Only this machine reaches them."""

@@ -16,7 +16,7 @@ from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import CodeCritic, PolicyEngine, Summarizer
 from orga.client.config.sections import OrgaConfig
 from orga.client.history.converter import data_converter
-from orga.client.server.locate import locate
+from orga.client.server.obtain import locate
 from orga.client.server.search_attributes import register_missing
 from orga.client.testing.at_work import AtWork, Ran
 from orga.client.testing.fake_tools import FakeTool

@@ -1,19 +1,110 @@
-"""Checks that an application's own workflows, activities and converter fit next to ours in one worker."""
+"""Everything a worker registers with Temporal, and checks that an application's own parts fit next to ours."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import os
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, cast
+from datetime import timedelta
+from typing import Any, NamedTuple, cast
 
 from temporalio import activity, workflow
 from temporalio.client import Client, Plugin
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultPayloadConverter
-from temporalio.worker import WorkerConfig
+from temporalio.worker import Interceptor, WorkerConfig
 
+from orga.activities.adapters.repaired_json import repaired_json
+from orga.activities.calls.tools import source_activity, tool_activities
+from orga.activities.check_settings import SettingsActivities
+from orga.activities.circuits import GuardedModels, ToolCircuits
+from orga.activities.critique import CritiqueActivities
+from orga.activities.deliver import DeliverActivities, NotifyActivities
+from orga.activities.gate.gate import GateActivities
+from orga.activities.goals import GoalActivities
+from orga.activities.knowledge.recall import RecallActivities
+from orga.activities.models.conversations import Conversations
+from orga.activities.prepare import PastActivities, PrepareActivities
+from orga.activities.reason import ReasonActivities, SummariseActivities
+from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.errors import ConfigError
 from orga.client.history.converter import FrugalPayloadConverter
-from orga.client.workers.registered import Registrations
+from orga.client.history.events import WorkflowHistory
+from orga.client.past.fork import RunPasts
+from orga.client.runners.workflows import WORKFLOWS
+from orga.client.server.pollers import remember_blocked_loop
+from orga.client.workers.parts import Parts
 from orga.workflows.types.names import OWN_ACTIVITIES
+
+HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
+"""The age that a model's live text may reach, and the delay until an abort takes effect."""
+
+WORKFLOW_TASKS = max(8, 2 * (os.cpu_count() or 1))
+"""Workflow tasks at a time. The server keeps the others. They share this process's processor, so each of a hundred
+would take a hundred times as long, and a task that takes ten seconds is given to another worker and repeated. The
+minimum is eight, because a task that waits for a local tool keeps its place."""
+
+
+class _Registrations(NamedTuple):
+    workflows: list[type[Any]]
+    activities: list[Callable[..., Any]]
+    interceptors: list[Interceptor]
+
+
+def registrations(client: Client, parts: Parts) -> _Registrations:
+    """Raise ValueError if a tool has the name of one of our activities."""
+    circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
+    return _Registrations(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
+
+
+@asynccontextmanager
+async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
+    """Run what a worker needs besides: its source of tools, its store, and the watchdog of its event loop."""
+    try:
+        async with Watchdog(report=remember_blocked_loop).watch(), parts.source or nullcontext():
+            yield
+    finally:
+        if parts.knowledge is not None:
+            await parts.knowledge.close()
+
+
+def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
+    conversations = Conversations(WorkflowHistory(client))
+    models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
+    return [
+        PastActivities(RunPasts(client)).read_past,
+        PrepareActivities(parts.agents, conversations).prepare,
+        SettingsActivities(parts.check_settings).check_settings,
+        ReasonActivities(models, conversations, parts.secrets).reason,
+        *_goal_turns(GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)),
+        SummariseActivities(models, conversations, parts.secrets, parts.summarizer).summarise,
+        CritiqueActivities(models, conversations, parts.secrets, parts.critics).critique,
+        GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
+        RecallActivities(parts.knowledge, conversations, parts.secrets, parts.root).recall_context,
+        *tool_activities(
+            parts.tools, conversations, parts.secrets, parts.permits, parts.argument_errors, blobs=parts.blobs
+        ),
+        DeliverActivities(parts.deliveries, parts.secrets).deliver,
+        *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
+        *(
+            [
+                source_activity(
+                    parts.source,
+                    conversations,
+                    parts.secrets,
+                    parts.permits,
+                    parts.argument_errors,
+                    blobs=parts.blobs,
+                )
+            ]
+            if parts.source
+            else []
+        ),
+    ]
+
+
+def _goal_turns(goal: GoalActivities) -> list[Callable[..., Any]]:
+    return [goal.plan, goal.prepare_calls, goal.evaluate, goal.decide, goal.compress, goal.summarise]
+
 
 _PLAIN_CONVERTERS = (DefaultPayloadConverter, PydanticPayloadConverter)
 """Converters whose values ours can also read and write."""
@@ -29,7 +120,7 @@ def with_our_converter(converter: DataConverter) -> DataConverter:
     if own not in _PLAIN_CONVERTERS and not _is_plain(own):
         raise ConfigError(
             f"the client's payload converter {own.__qualname__} is not orga's, which its runs need; derive yours from "
-            "orga.client.history.converter.FrugalPayloadConverter, or do what it does in a payload codec"
+            "orga.client.history.values.FrugalPayloadConverter, or do what it does in a payload codec"
         )
     return replace(converter, payload_converter_class=FrugalPayloadConverter)
 
@@ -62,7 +153,7 @@ def worker_client(config: WorkerConfig, plugin: Plugin) -> Client:
 def refuse_shared_names(
     workflows: Sequence[type[Any]],
     activities: Sequence[Callable[..., Any]],
-    ours: Registrations,
+    ours: _Registrations,
     in_code: Collection[str],
 ) -> None:
     """Refuse workflows and activities that have one of our names, since one would hide the other.
@@ -92,7 +183,7 @@ def refuse_shared_names(
 
 
 def _shared_activities(
-    activities: Sequence[Callable[..., Any]], ours: Registrations, in_code: Collection[str]
+    activities: Sequence[Callable[..., Any]], ours: _Registrations, in_code: Collection[str]
 ) -> Iterator[str]:
     taken = {_activity_name(each) for each in ours.activities}
     for each in activities:

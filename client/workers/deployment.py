@@ -17,7 +17,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import WorkerDeploymentConfig, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
-from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
+from orga.client.runners.workflows import WrappedInstance, WrappedRunner
 from orga.client.workers.routing import deployment_name
 from orga.own_code import sources
 from orga.workflows.types.names import SETTINGS_WORKFLOW

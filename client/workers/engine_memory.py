@@ -16,7 +16,7 @@ from orga.client.config.workplace import recorded_policy
 from orga.client.errors import ConfigError
 from orga.client.history.values import values_of
 from orga.client.past.aftermath import recorded_setup
-from orga.client.runs.newest import newest_runs, visibility_literal
+from orga.client.runs.named import newest_runs, visibility_literal
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import read_table, server_home, write_table
 from orga.client.server.pollers import identity_policy, poller_identities, short_policy

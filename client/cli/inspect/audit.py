@@ -15,11 +15,11 @@ from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
 from orga.client.cli.commands import LastRunCommand
 from orga.client.cli.connection import cli_context, run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.inspect import keys
+from orga.client.cli.inspect.journal import keygen
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_policy_settings
+from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.policy_settings import policy_settings
@@ -152,7 +152,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.command(RUNS_COMMAND, cls=LastRunCommand)(audit)
-app.command("keygen")(keys.keygen)
+app.command("keygen")(keygen)
 
 
 class RunSelection:

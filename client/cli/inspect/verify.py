@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from orga.activities.gate.permits import PermitKeys, permit_keys
 from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.inspect.journal import read_export
-from orga.client.cli.inspect.keys import Key, trusted_keys
+from orga.client.cli.inspect.journal import Key, read_export, trusted_keys
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json

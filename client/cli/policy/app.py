@@ -1,10 +1,213 @@
-"""The `orga policy` commands: check, test and explain policies. Only commands that need an engine import it."""
+"""The `orga policy` commands: check, test and explain policies. Only commands that need an engine import it.
+
+`check` compiles the policies, and looks up the names that they use among tools and agents.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orga.activities.adapters.problem import FileProblem
 from orga.client.cli.commands import LastRunCommand
-from orga.client.cli.policy import check, explain
-from orga.client.cli.shown.text import write_document
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.policy import explain
+from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
+from orga.client.cli.shown.text import count_text, write_document, write_json, write_note, write_result
+from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.tool_calls.loop_tools import loop_tool, tool_needing
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
+    from orga.activities.adapters.policy.cedar_policy import CedarPolicy
+
+
+def check(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DIR", help="A folder of *.cedar files. Default: that of orga.toml.", show_default=False
+        ),
+    ] = None,
+    *,
+    surface: Surface = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Parse and validate policies, and show every problem with file, line and remedy. Exit code 2 means there is one.
+
+    A worker refuses to start with such a set, and denies everything if a problem appears later. Names of tools, agents,
+    tags and arguments must exist in this configuration or, with DIR, in its tests. Without --surface all surfaces are
+    checked.
+
+    Example: orga policy check policies
+    """
+    from orga.activities.adapters.policy.ladder import engine_name
+
+    settings = chosen_policy_settings(folder, surface, config, dict(os.environ))
+    if engine_name(settings) != "cedar" or settings.folder is None:
+        build_policy_engine(settings)
+        write_note(
+            "OPA decides here. `opa check` finds problems of its rules; `orga policy test` runs test cases with it"
+        )
+        write_note("whether Rego names only existing tools, agents and arguments cannot be checked")
+        return 0
+    surfaces = [settings.surface] if settings.surface else [None, *_surfaces(settings.folder)]
+    policies, problems, version = _read_surfaces(settings.folder, surfaces)
+    strange = _unknown_name_problems(policies, _vocabulary(config, folder))
+    if json:
+        write_json(
+            {
+                "ok": not problems and not strange,
+                "version": version,
+                "policies": [_policy_json(p) for p in policies],
+                "problems": [asdict(problem) for problem in (*problems, *strange)],
+            }
+        )
+    else:
+        faulty = {problem.place for problem in strange}
+        good = [policy for policy in policies if not faulty & _places(policy)]
+        lines = [*map(_policy_line, good), *chain.from_iterable(map(_problem_lines, (*problems, *strange)))]
+        write_result(*(lines or ["no policies: everything is denied"]))
+    write_note(_summary(policies, problems, strange, version))
+    if strange and folder is None:
+        by_folder = f"orga policy check {quote(str(settings.folder))}"
+        write_note(
+            f"tools and agents that exist only in code are known if *.test.toml files describe them: {by_folder}"
+        )
+    return ExitCode.USAGE if problems or strange else 0
+
+
+def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":
+    """Return the names that policies may use. Raise UsageError if a tool of the configuration cannot be loaded."""
+    config = load_config(config_file).config
+    try:
+        known = asyncio.run(_policy_vocabulary(config, os.environ, write_note))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return known if folder is None else _with_tests(known, folder)
+
+
+def _unknown_name_problems(policies: "Sequence[CedarPolicy]", known: "PolicyVocabulary") -> "list[FileProblem]":
+    from orga.activities.adapters.policy.cedar_names import unknown_name_problems
+
+    return [problem for policy in policies for problem in unknown_name_problems(policy, known)]
+
+
+def _places(policy: "CedarPolicy") -> set[str]:
+    lines = range(policy.statement.text.count("\n") + 1)
+    return {f"{policy.statement.file}:{policy.statement.line + line}" for line in lines}
+
+
+def _surfaces(folder: Path) -> list[str]:
+    return sorted(there.name for there in folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
+
+
+def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[FileProblem], str]":
+    """Return the policies of all surfaces (each once), their problems, and the version of the first set."""
+    from orga.activities.adapters.policy.cedar import read_policies
+    from orga.activities.adapters.policy.cedar_files import files_version, policy_files
+    from orga.activities.adapters.problem import BrokenPolicies
+
+    policies: dict[str, CedarPolicy] = {}
+    problems: dict[FileProblem, None] = {}
+    version = ""
+    for surface in surfaces:
+        try:
+            files = policy_files(folder, surface)
+        except BrokenPolicies as error:
+            problems |= dict.fromkeys(error.problems)
+            continue
+        found, wrong = read_policies(files)
+        policies |= {policy.statement.place: policy for policy in found}
+        problems |= dict.fromkeys(wrong)
+        version = version or files_version(files)
+    return list(policies.values()), list(problems), version
+
+
+def _policy_json(policy: "CedarPolicy") -> dict[str, object]:
+    approval = policy.annotations.approval
+    return {
+        "id": policy.policy_id,
+        "place": policy.statement.place,
+        "effect": "forbid" if policy.is_forbid else "permit",
+        "approval": approval.model_dump() if approval else None,
+    }
+
+
+def _policy_line(policy: "CedarPolicy") -> str:
+    approval = policy.annotations.approval
+    asks = f", with the approval of {' or '.join(approval.approvers) or 'anyone'}" if approval else ""
+    effect = "unless approved forbid" if policy.is_forbid and approval else "forbid" if policy.is_forbid else "permit"
+    return f"✓ {policy.policy_id}: {effect}{asks} ({policy.statement.place})"
+
+
+def _problem_lines(problem: "FileProblem") -> list[str]:
+    return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]
+
+
+def _summary(
+    policies: "Sequence[CedarPolicy]",
+    problems: "Sequence[FileProblem]",
+    strange: "Sequence[FileProblem]",
+    version: str,
+) -> str:
+    if problems:
+        return f"{len(problems)} to fix: until then the whole set is refused and everything is denied"
+    if strange:
+        return f"{len(strange)} to fix: a worker accepts such policies, but they protect nothing"
+    return f"{count_text(len(policies), 'policy', 'policies')}, version {version}"
+
+
+async def _policy_vocabulary(
+    config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]
+) -> "PolicyVocabulary":
+    """Return a configuration's names, MCP tools included. Raise ValueError if one of its tools is unavailable."""
+    from orga.activities.adapters.agents.agents import with_default_agent
+    from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_tool
+    from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
+    from orga.client.workers.tool_sources import available_tools
+
+    root = (config.tools.files.root or Path.cwd()).resolve()
+    async with available_tools(config, root, env, say) as tools:
+        specs = [each.tool.spec for each in tools]
+    names = [spec.name for spec in specs]
+    unseen = (f"{name}_*" for name in config.mcp.servers)
+    agents = with_default_agent(config.agents)
+    decide = [ToolSpec(name=tool_needing("decisions"))] if any(agent.decisions for agent in agents.values()) else []
+    return PolicyVocabulary(
+        tools={spec.name: spec for spec in (*specs, delegate_tool(()), *LISTED_TOOLS, *decide)},
+        agents=frozenset(agents),
+        unseen=tuple(glob for glob in unseen if not any(name.startswith(glob[:-1]) for name in names)),
+    )
+
+
+def _with_tests(known: "PolicyVocabulary", folder: Path) -> "PolicyVocabulary":
+    """Return the names with those in a folder's tests. Raise ConfigError if a file of tests cannot be used."""
+    from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
+    from orga.client.policies.cases import case_files, read_cases
+
+    files = [read_cases(path) for path in case_files(folder)] if any(folder.glob("**/*.test.toml")) else []
+    tools = {name: tool for file in files for name, tool in file.tools.items()}
+    cases = [case for file in files for case in file.test]
+    runs = [case for case in cases if case.tool and loop_tool(case.tool).is_run]
+    delegates = {name for case in runs if isinstance(name := case.arguments.get("agent"), str)}
+    described = {
+        name: ToolSpec(name=name, parameters=tool.parameters, options=ToolOptions(tags=tool.tags))
+        for name, tool in tools.items()
+    }
+    agents = known.agents | delegates | {case.agent for case in cases}
+    return PolicyVocabulary({**described, **known.tools}, agents, known.unseen)
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,7 +227,7 @@ def schema() -> int:
     return 0
 
 
-app.command("check")(check.check)
+app.command("check")(check)
 app.command("test")(explain.run_tests)
 app.command("explain", cls=LastRunCommand)(explain.explain)
 app.command("schema")(schema)

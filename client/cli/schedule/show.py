@@ -12,6 +12,7 @@ from orga.client.cli.connection import cli_context
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
+from orga.client.schedules.create import NO_TIME, OVERLAPS, display_zone
 from orga.client.schedules.handle import ScheduleHandle
 from orga.client.schedules.reading import (
     GONE,
@@ -22,7 +23,6 @@ from orga.client.schedules.reading import (
     schedule_json,
     schedule_summary,
 )
-from orga.client.schedules.timing import NO_TIME, OVERLAPS, display_zone
 from orga.workflows.types.text import full_field_text
 
 COLUMNS = 80

@@ -15,8 +15,8 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId, login_name
 from orga.client.cli.shown.text import write_json, write_note, write_result
-from orga.client.cli.steer.fork import input_changes
 from orga.client.cli.steer.intervene import missing_worker_text
+from orga.client.cli.steer.rewind import input_changes
 from orga.client.errors import OrgaError
 from orga.client.past.requeue import UndeliveredAnswer, read_ended_run, requeue_in_fork, undelivered_answers
 from orga.client.runs.agents import AgentHandle

@@ -129,7 +129,7 @@ def _unlisted_verdict(request: _ToolCallRequest) -> Verdict:
 
 def _build_engine(here: LocalTools) -> Any:
     from orga.activities.adapters.policy.ladder import engine_name
-    from orga.client.cli.policy.options import build_policy_engine
+    from orga.client.cli.policy.explain import build_policy_engine
     from orga.client.config.policy_settings import policy_settings
 
     try:

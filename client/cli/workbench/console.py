@@ -17,7 +17,7 @@ import typer
 
 from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.inspect.keys import signing_key_file
+from orga.client.cli.inspect.journal import signing_key_file
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import write_json, write_note, write_result
@@ -25,8 +25,8 @@ from orga.client.config.file import NO_FILE
 from orga.client.config.known_input import refuse_unknown, requested_names
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
-from orga.client.server.drafts import write_atomically
 from orga.client.server.home import server_home
+from orga.client.server.shared_files import write_atomically
 from orga.client.workers.at_hand import keep_worker
 from orga.client.workers.process import WorkerFailed
 

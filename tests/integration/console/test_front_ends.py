@@ -24,7 +24,7 @@ from orga.activities.ports import ModelRequest, ThinkingListener
 from orga.client.config.workplace import set_client_home
 from orga.client.console.doors import ROLES, Doors, Limits, Visitor
 from orga.client.frontends.agui import agui_adapter
-from orga.client.frontends.mcp_mount import mcp_adapter
+from orga.client.frontends.mounted import mcp_adapter
 from orga.client.frontends.responses import responses_adapter
 from orga.client.frontends.threads import own_id
 from orga.client.journal.reading import read_journal

@@ -10,8 +10,7 @@ from temporalio.client import Client, WorkflowHistory
 
 from orga.client.history.converter import data_converter
 from orga.client.history.values import values_in
-from orga.client.proof.gate_law import breaches
-from orga.client.proof.gate_record import AnsweredRequest, GateRecord
+from orga.client.proof.gate_record import AnsweredRequest, GateRecord, breaches
 from orga.client.proof.replay import replay_history
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls

@@ -8,7 +8,7 @@ from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryDirectory
 
-from orga.client.server.locate import locate
+from orga.client.server.obtain import locate
 
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4_000_000_000

@@ -23,10 +23,8 @@ from orga.client.history.converter import data_converter
 from orga.client.history.values import values_in
 from orga.client.journal.laws import law_faults
 from orga.client.journal.reading import read_journal
-from orga.client.proof.gate_law import breaches
-from orga.client.proof.gate_record import GateRecord
-from orga.client.runners.workflows import WORKFLOWS
-from orga.client.runners.wrapped import ObservedRunner
+from orga.client.proof.gate_record import GateRecord, breaches
+from orga.client.runners.workflows import WORKFLOWS, ObservedRunner
 from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
 from orga.testing import ScriptedModel

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orga.client.cli.main import run_command
-from orga.client.cli.steer.fork import input_changes
+from orga.client.cli.steer.rewind import input_changes
 
 
 @pytest.fixture(autouse=True)

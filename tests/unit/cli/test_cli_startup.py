@@ -60,7 +60,7 @@ def test_a_status_loads_the_type_of_a_goal_only_for_a_goal() -> None:
 
 
 def test_guidance_loads_no_input_type_of_goals_and_sessions() -> None:
-    inputs = {"orga.workflows.types.goals.goal_input", "orga.workflows.types.sessions.session_input"}
+    inputs = {"orga.workflows.types.goals.goal_input", "orga.workflows.types.sessions.session"}
     assert not inputs & modules_of(SHOW, "steer")
 
 

@@ -12,13 +12,7 @@ from orga.activities.ports import OtherPlace
 from orga.activities.prepare import PrepareActivities
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig, TemporalConfig
-from orga.client.config.workplace import (
-    folder_queue,
-    is_earlier_queue,
-    own_queue,
-    worker_command,
-    workplace,
-)
+from orga.client.config.workplace import folder_queue, is_earlier_queue, own_queue, worker_command, workplace
 from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
 from orga.workflows.types.input import Workplace, workplace_of
 from orga.workflows.types.models.providers import PROVIDERS

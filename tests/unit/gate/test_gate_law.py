@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.proof.gate_law import unlicensed_calls
-from orga.client.proof.gate_record import AnsweredRequest, GateFact, StartedCall
+from orga.client.proof.gate_record import AnsweredRequest, GateFact, StartedCall, unlicensed_calls
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.gate import Decision, GateRequest, Purpose, Verdict
 from tests.support.values.core import a_call

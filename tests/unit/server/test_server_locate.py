@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.server import locate as locate_module
 from orga.client.server import obtain
 from orga.client.server.endpoint import Report, ServerUnavailable
-from orga.client.server.locate import locate
-from orga.client.server.obtain import ObtainFailed, build_release
+from orga.client.server.obtain import ObtainFailed, build_release, locate
 
 MAKES_A_FILE = 'echo "$@" >> "$COUNT"; echo "#!/bin/sh" > "$GOBIN/temporal"'
 FAILS = "echo go: downloading >&2; echo 'no such host' >&2; exit 1"
@@ -24,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def no_download(target: Path, report: Report) -> None:
         raise ObtainFailed("its download failed: no network")
 
-    monkeypatch.setattr(locate_module, "download_release", no_download)
+    monkeypatch.setattr(obtain, "download_release", no_download)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("COUNT", str(tmp_path / "count"))

@@ -12,8 +12,7 @@ from typing import NoReturn
 import pytest
 
 from orga.client.server import obtain
-from orga.client.server.locate import locate
-from orga.client.server.obtain import ObtainFailed, download_release
+from orga.client.server.obtain import ObtainFailed, download_release, locate
 from tests.support.web.raw import answer, raw_http
 
 COMMAND = b"#!/bin/sh\necho temporal\n"

@@ -1,22 +1,31 @@
-"""The public views of a goal, and the answer of a goal that ends early."""
+"""The public views of a goal, the answer of a goal that ends early, and what is delivered at its end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import sha256
 
 from orga.workflows.decisions.goals.pipelines.course import best_draft_answer
 from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
 from orga.workflows.decisions.goals.pursue import goal_confidence
 from orga.workflows.decisions.goals.review import with_end_withdrawn
 from orga.workflows.decisions.limits import LIMIT_REASONS, stop_reason
+from orga.workflows.decisions.recall import call_behalf
 from orga.workflows.decisions.result import agent_result, agent_status, with_all_keys
 from orga.workflows.decisions.result import agent_run_details as run_details
 from orga.workflows.types.control import Stop
+from orga.workflows.types.goals.deliveries import (
+    MAX_ANSWER_BYTES,
+    Channel,
+    Delivered,
+    DeliveryRequest,
+    full_answer_location,
+)
 from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus, ShownPlan, ShownStep
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep
 from orga.workflows.types.knowledge import StepOutput
-from orga.workflows.types.text import clip, markdown_code, one_line
+from orga.workflows.types.text import clip, clip_json, known_names_hint, markdown_code, one_line
 
 FINDING_BYTES = 2_000
 """Bytes of each result in an ending without a model."""
@@ -183,3 +192,65 @@ def goal_status(state: GoalState, now: datetime) -> GoalStatus:
         "confidence": goal_confidence(state),
     }
     return with_all_keys(GoalStatus.model_validate(known))
+
+
+_GOAL_CHARS = 200
+DETAIL_CHARS = 300
+_EMPTY_ANSWER_TEXT = "(nothing was found)"
+
+
+def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -> str:
+    unknown = [name for name in wanted or () if name not in known]
+    if not unknown:
+        return ""
+    hint = known_names_hint(unknown[0], known) if known else "none is configured, see [goals.deliveries] of orga.toml"
+    return f"deliver: there is no delivery {', '.join(map(repr, unknown))}; {hint}"
+
+
+_CHANNELS_UNKNOWN = "the goal ended before its worker had reported its channels; nothing was sent"
+
+
+def undelivered_without_setup(state: GoalState) -> tuple[Delivered, ...]:
+    """Return failed deliveries for the named channels if the goal has no setup. Default channels are unknown then."""
+    names = state.deliver if state.setup is None else None
+    return tuple(Delivered(name=name, kind="unknown", status="failed", error=_CHANNELS_UNKNOWN) for name in names or ())
+
+
+def chosen_channels(state: GoalState, *, is_in_vain: bool = False) -> tuple[Channel, ...]:
+    """Return the channels that the starter named, or the default ones if none were named.
+
+    A goal without results is not stored as knowledge.
+    """
+    known = state.setup.deliveries if state.setup else ()
+    known = tuple(channel for channel in known if channel.kind != "memory" or not is_in_vain)
+    if state.deliver is None:
+        return tuple(channel for channel in known if channel.default)
+    return tuple(channel for channel in known if channel.name in state.deliver)
+
+
+def delivery_request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str) -> DeliveryRequest:
+    ending = ended.termination
+    text = ended.output or _EMPTY_ANSWER_TEXT
+    given = DeliveryRequest(
+        name=channel.name,
+        key=_delivery_key(state.origin, ending.reason, text, channel.name),
+        agent=state.name,
+        goal=one_line(state.input.task, _GOAL_CHARS),
+        reason=ending.reason,
+        detail=one_line(ending.detail, DETAIL_CHARS),
+        confidence=ended.confidence,
+        text=clip_json(text, MAX_ANSWER_BYTES, full_answer_location(goal_id)),
+        size=len(text),
+    )
+    return given.with_behalf(call_behalf(state)) if channel.kind == "memory" else given
+
+
+def _delivery_key(origin: str, reason: str, text: str, name: str) -> str:
+    """Return the key of a delivery, made from the goal, its ending, its answer and the channel."""
+    parts = (origin, reason, sha256(text.encode("utf-8", "replace")).hexdigest(), name)
+    return f"goal_{sha256('/'.join(parts).encode()).hexdigest()[:32]}"
+
+
+def with_delivery(state: GoalState, delivered: Delivered) -> GoalState:
+    event = "Delivered" if delivered.status == "delivered" else "DeliveryFailed"
+    return state.with_note(event, **delivered.model_dump(exclude={"status"}, exclude_defaults=True))

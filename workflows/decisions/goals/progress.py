@@ -1,4 +1,7 @@
-"""Progress of a goal: quality from scores, their trend, streaks, and decisions without a model."""
+"""Progress of a goal: quality from scores, their trend, streaks, and decisions without a model.
+
+It also changes the goal's state where several decisions do the same: a new plan, an unusable reply, an ending.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,23 @@ from typing import Literal, NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.plans import ready_steps
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.goals.plans import (
+    available_agents,
+    available_skills,
+    parsed_plan,
+    ready_steps,
+    valued_skills,
+)
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.decisions.tool_calls.repeated_calls import similarity
 from orga.workflows.types.context import text_digest
+from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.goal_input import GoalConfig
-from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Quality
-from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, GoalState, PlanStep, Pursuit, Quality
+from orga.workflows.types.messages import UNUSABLE_MARKER, Message, ToolCall
+from orga.workflows.types.setup import Setup
+from orga.workflows.types.text import one_line
 
 MIN_GOOD_SCORE, MIN_PARTIAL_SCORE = 3.5, 2.0
 """The lowest mean scores of a good and of a partly useful step."""
@@ -144,3 +157,51 @@ def result_confidence(steps: Sequence[PlanStep], own: float | None = None) -> fl
     worth = [(step.scores.mean - 1) / 4 for step in steps if step.state == "done" and step.scores is not None]
     measured = sum(worth) / len(steps)
     return round(measured if own is None else min(measured, own), 3)
+
+
+MAX_PROBLEM_CHARS = 300
+"""Characters of the last reply's problem in the reason of an ending."""
+
+
+def with_message_to_model(state: GoalState, text: str) -> GoalState:
+    return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
+
+
+def without_plan(state: GoalState) -> GoalState:
+    """Return the state without open steps, except those that a person has added."""
+    finished = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
+    return state.with_pursuit(steps=(*finished, *state.pursuit.open_steps_of_people), due=())
+
+
+def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
+    """Replace all open steps, except those of a person. Raise UnusableReply with all problems of the new steps."""
+    rest = without_plan(state)
+    most = state.goal_config.max_plan_steps
+    before, skills = rest.pursuit.steps, available_skills(setup)
+    steps = parsed_plan(listed, skills, most, before, agents=available_agents(setup), valued=valued_skills(setup))
+    longest = max(state.pursuit.longest, len(steps) + len(rest.pursuit.open_steps))
+    return rest.with_pursuit(steps=(*before, *steps), longest=longest)
+
+
+def with_unusable_reply(state: GoalState, problem: str) -> GoalState:
+    """Tell the model what was wrong with its reply. Too many in a row end the goal."""
+    after = state.with_pursuit(unusable=state.pursuit.unusable + 1)
+    after = with_message_to_model(after, f"{UNUSABLE_MARKER}{problem}")
+    return with_ending_if_stuck(after, problem)
+
+
+def with_ending_if_stuck(state: GoalState, problem: str = "") -> GoalState:
+    """End the goal if it makes no progress. `problem` is what was wrong with the last reply."""
+    why = stuck_reason(state.pursuit, state.goal_config, one_line(problem, MAX_PROBLEM_CHARS))
+    return with_ending(state, ("stuck", why)) if why else state
+
+
+def with_ending(state: GoalState, ending: Stop) -> GoalState:
+    return state.with_pursuit(ending=ending, stage="summarise")
+
+
+def steps_data(steps: Sequence[PlanStep]) -> list[dict[str, object]]:
+    return [
+        {"id": step.id, "skill": step.skill, "goal": step.goal[:120], "depends_on": list(step.depends_on)}
+        for step in steps
+    ]

@@ -6,15 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.goals.change import (
-    steps_data,
-    with_ending,
-    with_ending_if_stuck,
-    with_message_to_model,
-    with_steps,
-    with_unusable_reply,
-    without_plan,
-)
 from orga.workflows.decisions.goals.plans import due_step_calls, ready_steps
 from orga.workflows.decisions.goals.progress import (
     MAX_ADJUSTS,
@@ -25,6 +16,13 @@ from orga.workflows.decisions.goals.progress import (
     quality_from_mean,
     result_confidence,
     round_signature,
+    steps_data,
+    with_ending,
+    with_ending_if_stuck,
+    with_message_to_model,
+    with_steps,
+    with_unusable_reply,
+    without_plan,
 )
 from orga.workflows.decisions.goals.prompts import person_answer_text
 from orga.workflows.decisions.goals.references import with_values

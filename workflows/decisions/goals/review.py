@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.change import (
+from orga.workflows.decisions.goals.progress import (
     steps_data,
     with_ending,
     with_message_to_model,

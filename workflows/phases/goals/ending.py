@@ -10,7 +10,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.goals import deliveries, prompts, pursue
+from orga.workflows.decisions.goals import endings, prompts, pursue
 from orga.workflows.decisions.goals.endings import (
     best_effort_answer,
     can_be_summarised,
@@ -134,9 +134,9 @@ CUT_SHORT_TEXT = "the goal was aborted while it was delivered"
 
 async def deliver_answer(run: GoalRun, ended: GoalResult) -> GoalResult:
     """Return the result with the outcomes of its deliveries. An abort meanwhile cuts them short."""
-    channels = deliveries.chosen_channels(run.goal, is_in_vain=not has_done_step(ended))
+    channels = endings.chosen_channels(run.goal, is_in_vain=not has_done_step(ended))
     if not channels:
-        return _with_deliveries(run, ended, deliveries.undelivered_without_setup(run.goal))
+        return _with_deliveries(run, ended, endings.undelivered_without_setup(run.goal))
     was_aborted = run.state.aborted is not None
     within_s = ABORTED_DELIVERY_TIMEOUT_S if was_aborted else DELIVERY_TIMEOUT_S
     tasks = [asyncio.create_task(_deliver_to_channel(run, ended, channel, within_s)) for channel in channels]
@@ -148,7 +148,7 @@ def _with_deliveries(run: GoalRun, ended: GoalResult, delivered: tuple[Delivered
     if not delivered:
         return ended
     for each in delivered:
-        run.change_goal(deliveries.with_delivery, each)
+        run.change_goal(endings.with_delivery, each)
     if failed := sum(each.status == "failed" for each in delivered):
         show_dead_letters(run, failed)
     return with_all_keys(ended.with_deliveries(delivered))
@@ -168,7 +168,7 @@ async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel,
         attempts = await run.wait_for_event(
             workflow.execute_activity(
                 DELIVER,
-                deliveries.delivery_request(run.goal, ended, channel, workflow.info().workflow_id),
+                endings.delivery_request(run.goal, ended, channel, workflow.info().workflow_id),
                 result_type=int,
                 activity_id=f"deliver-{channel.name}",
                 start_to_close_timeout=timedelta(seconds=ATTEMPT_S),

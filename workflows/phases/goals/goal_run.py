@@ -9,11 +9,10 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.goals.change import with_message_to_model
-from orga.workflows.decisions.goals.deliveries import unknown_deliveries
-from orga.workflows.decisions.goals.endings import goal_details, goal_stop, step_outputs
+from orga.workflows.decisions.goals.endings import goal_details, goal_stop, step_outputs, unknown_deliveries
 from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
 from orga.workflows.decisions.goals.planners import planner_for
+from orga.workflows.decisions.goals.progress import with_message_to_model
 from orga.workflows.decisions.goals.pursue import with_counted_reply, with_guidance_seen
 from orga.workflows.decisions.goals.templates import TemplateProblem
 from orga.workflows.decisions.limits import can_retry_model_call

@@ -9,7 +9,6 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.conversation import fair_shares
 from orga.workflows.decisions.critique import weighted_score
-from orga.workflows.decisions.goals.change import steps_data
 from orga.workflows.decisions.goals.pipelines.plans import (
     REDUCE,
     configured_step,
@@ -22,6 +21,7 @@ from orga.workflows.decisions.goals.pipelines.plans import (
     step_role,
 )
 from orga.workflows.decisions.goals.plans import delegate_step_call, ready_steps, step_call
+from orga.workflows.decisions.goals.progress import steps_data
 from orga.workflows.decisions.goals.pursue import goal_confidence, with_ending
 from orga.workflows.decisions.goals.replies import UnusableReply, bounded_line, parsed_number
 from orga.workflows.decisions.goals.review import with_plan_to_review

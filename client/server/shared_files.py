@@ -1,11 +1,16 @@
-"""Locks on files (flock). The kernel releases them however their holder dies, so no lock can be stale.
+"""Files that several processes use: locks (flock), and writing so that a reader never sees a part of a file.
 
-A lock belongs to the open file. A child that inherits the descriptor holds it too, while it lives.
+The kernel releases a lock however its holder dies, so no lock can be stale.
 """
 
 import fcntl
 import os
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 
 def open_lock_file(path: Path) -> int:
@@ -46,3 +51,34 @@ def is_locked(path: Path) -> bool:
         return True
     os.close(descriptor)
     return False
+
+
+@dataclass(frozen=True)
+class Draft:
+    file: BinaryIO
+    path: Path
+
+    def move_to(self, target: Path) -> None:
+        """Replace that file, or a link, once the whole draft is on disk."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.path.replace(target)
+
+
+@contextmanager
+def draft_next_to(path: Path) -> Generator[Draft]:
+    """Yield a draft in the folder of `path`, removed unless it becomes a file. Raise OSError if that is impossible."""
+    descriptor, name = tempfile.mkstemp(prefix=".orga-", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield Draft(file, Path(name))
+    finally:
+        with suppress(OSError):
+            Path(name).unlink()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a whole file. After an OSError the previous one is unchanged."""
+    with draft_next_to(path) as draft:
+        draft.file.write(content)
+        draft.move_to(path)
