@@ -4,10 +4,10 @@ import asyncio
 import os
 import re
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from orga.activities.adapters.private_file import write_private
 from orga.activities.media import MAX_DOCUMENT_BYTES, digest_of
 from orga.workflows.types.parts import MEDIA_DIGEST
 
@@ -34,26 +34,13 @@ class BlobFolder:
         """Write the file, unless it is there already."""
         digest = digest_of(data)
         if await self.get(digest) is None:
-            await asyncio.to_thread(self._write, self.path(digest), data)
+            await asyncio.to_thread(write_private, self.path(digest), data)
         return digest
 
     async def get(self, digest: str) -> bytes | None:
         """Return the bytes if they still have the digest."""
         data = await asyncio.to_thread(_read, self.path(digest))
         return None if data is None or await asyncio.to_thread(digest_of, data) != digest else data
-
-    def _write(self, path: Path, data: bytes) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, draft = tempfile.mkstemp(prefix=".", suffix=".part", dir=self._folder)  # only its owner reads it
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(draft).replace(path)
-        finally:
-            with suppress(OSError):
-                Path(draft).unlink()
 
 
 def _read(path: Path) -> bytes | None:

@@ -56,6 +56,7 @@ COMMANDS_WITHOUT_SERVER = frozenset(
         *("knowledge add", "knowledge search", "knowledge show", "knowledge forget", "knowledge import"),
         *("knowledge import-conventions", "knowledge export", "knowledge stats", "knowledge reindex"),
         *("tools list", "tools new", "tools import-openapi", "tools check", "tools call", "tools pin"),
+        "tools login",
         *("policy check", "policy test", "policy schema", "audit keygen"),
     }
 )
@@ -107,6 +108,7 @@ COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
     "policy test": {ExitCode.FAILED: "a case has another verdict than expected"},
     "policy check": {ExitCode.USAGE: "a policy is wrong, or names something that does not exist"},
     "audit runs": {ExitCode.FAILED: "a verdict would change, or a call could not be judged again"},
+    "tools login": {ExitCode.FAILED: "nobody logged in in time, or a server refused"},
     "tools check": {ExitCode.FAULTY: "a manifest is wrong"},
     "tools call": {
         ExitCode.USAGE: "the arguments do not fit the tool",

@@ -49,6 +49,11 @@ class Home:
         return self.folder / "lessons.json"
 
     @property
+    def logins(self) -> Path:
+        """Folder of people's logins at MCP servers (`orga.activities.adapters.mcp.login`)."""
+        return self.folder / "logins"
+
+    @property
     def blocked_loops(self) -> Path:
         """Blocked event loops of workers (`orga.client.workers.application`)."""
         return self.folder / "holds.json"

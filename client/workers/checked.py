@@ -25,6 +25,7 @@ from orga.client.config.known_input import price_check
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
+from orga.client.server.home import server_home
 from orga.client.workers.knowledge_store import configured_store
 from orga.client.workers.parts import configured_deliveries, configured_parts
 from orga.client.workers.tool_sources import worker_tools
@@ -82,7 +83,7 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     with problems.collecting("policy", "correct [policy] in orga.toml"):
         policy = _policy_text(policy_settings(config.policy, env))
     with problems.collecting("mcp", "correct [mcp] in orga.toml, or the environment"):
-        server_settings(config.mcp.servers, config.tools.options, env)
+        server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
     with problems.collecting("notify", "correct [notify] in orga.toml, or the environment"):
         notify_settings(config.notify, env)
     with problems.collecting("goals", "correct [goals.deliveries] in orga.toml, or the environment"):

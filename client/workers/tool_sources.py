@@ -45,7 +45,7 @@ def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[st
         return None
     from orga.activities.adapters.mcp.servers import McpServers  # this import takes a second
 
-    settings = server_settings(config.mcp.servers, config.tools.options, env)
+    settings = server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
     return McpServers(settings, {*tools, *RESERVED_NAMES, *OWN_ACTIVITIES})
 
 

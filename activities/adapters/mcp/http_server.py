@@ -13,6 +13,7 @@ from typing import Any, cast
 import httpx2
 from mcp import MCPError
 from mcp.client._transport import TransportStreams
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
@@ -31,6 +32,7 @@ from orga.activities.adapters.mcp.lenient_messages import (
     parse_message,
     read_message,
 )
+from orga.activities.adapters.mcp.login import EncryptedOnly, StoredLogin
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings, key_algorithm
 from orga.workflows.types.json_text import as_object, has_more_parts
 
@@ -66,7 +68,7 @@ async def http_streams(settings: ServerSettings, on_end: Callable[[str], None]) 
     url = settings.server.url or ""
     timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
     headers = {"accept-encoding": "identity"} | dict(settings.headers)
-    auth = _oauth_provider(settings) if settings.server.oauth else None
+    auth = EncryptedOnly(_oauth_provider(settings), settings) if settings.server.oauth else None
     client = _BoundedClient(on_end, auth=auth, headers=headers, timeout=timeout, trust_env=not is_loopback(url))
     async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MAX_BODY_BYTES) as streams:
         yield streams
@@ -93,11 +95,13 @@ class _MemoryTokens:
         """Ignore it, because the client is configured."""
 
 
-def _oauth_provider(settings: ServerSettings) -> httpx2.Auth:
+def _oauth_provider(settings: ServerSettings) -> OAuthClientProvider:
     """Return what adds tokens to requests. The client's credential is only sent to the configured issuer."""
     oauth, tokens = settings.server.oauth, _MemoryTokens(settings)
     assert oauth is not None
-    url, client, credential = settings.server.url or "", oauth.client_id, settings.client_credential
+    if oauth.login:
+        return StoredLogin(settings)
+    url, client, credential = settings.server.url or "", oauth.client_id or "", settings.client_credential
     if oauth.secret_from:
         return ClientCredentialsOAuthProvider(url, tokens, client, credential, issuer=oauth.issuer)
     signed = SignedJWTParameters(
@@ -124,6 +128,8 @@ class _BoundedClient(httpx2.AsyncClient):
             request.extensions["timeout"] = httpx2.Timeout(NOTICE_S).as_dict()
         try:
             response = await _bounded_response(request, await super().send(request, **options), self)
+        except OAuthFlowError as error:
+            return _error_response(request, NOT_SENT, str(error))
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             return _error_response(request, NOT_SENT, f"no connection: {error}")
         except (httpx2.TransportError, httpx2.DecodingError) as error:

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -45,6 +47,8 @@ class ServerSettings:
     """The secret or the private key of the OAuth client."""
     tokens: deque[str] = field(default_factory=lambda: deque[str](maxlen=MAX_TOKENS), repr=False, compare=False)
     """The last tokens that the OAuth client got."""
+    login_file: Path = Path()
+    """The login of a person at this URL (`orga.activities.adapters.mcp.login`)."""
 
     @property
     def secrets(self) -> KnownSecrets:
@@ -82,16 +86,23 @@ class CallerHeader(NamedTuple):
 
 
 def server_settings(
-    servers: Mapping[str, McpServer], options: Mapping[str, ToolOptions], env: Mapping[str, str]
+    servers: Mapping[str, McpServer], options: Mapping[str, ToolOptions], env: Mapping[str, str], logins: Path
 ) -> list[ServerSettings]:
     """Return the settings of all servers.
+
+    Args:
+        logins: The folder of the logins of people.
 
     Raises:
         ValueError: A variable is not set, a secret would be sent unencrypted, or an option does not apply to a
             server's tool.
     """
     return [
-        _one_server_settings(name, server, _options_of_server(name, options), env) for name, server in servers.items()
+        replace(
+            _one_server_settings(name, server, _options_of_server(name, options), env),
+            login_file=logins / f"{name}-{sha256((server.url or '').encode()).hexdigest()[:16]}.json",
+        )
+        for name, server in servers.items()
     ]
 
 
@@ -125,8 +136,10 @@ def _one_server_settings(
 
 
 def _client_credential(section: str, oauth: McpOAuth, env: Mapping[str, str]) -> str:
-    if urlsplit(oauth.issuer).scheme != "https" and not is_loopback(oauth.issuer):
+    if oauth.issuer and urlsplit(oauth.issuer).scheme != "https" and not is_loopback(oauth.issuer):
         raise ValueError(f"{section}.issuer: has to begin with https://, because secrets are sent there")
+    if oauth.login:
+        return ""
     if oauth.secret_from:
         return _required_value(f"{section}.secret_from", oauth.secret_from, env)
     key = _required_value(f"{section}.key_from", oauth.key_from or "", env)

@@ -7,7 +7,6 @@ conversation. Without a readable file that only its owner can write, each worker
 import json
 import os
 import stat
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.private_file import write_private
 from orga.workflows.types.json_text import as_object
 
 LESSON_S = 6 * 3_600.0
@@ -57,15 +57,7 @@ class LessonFile:
         newest = sorted(others, key=lambda name: _until(others[name]))[1 - MAX_KEPT_LESSONS :]
         lessons = {name: others[name] for name in newest} | {key: {"until": now + LESSON_S, "dialect": _plain(dialect)}}
         with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, draft = tempfile.mkstemp(prefix=".orga-", suffix=".part", dir=self._path.parent)
-            try:
-                with os.fdopen(descriptor, "w") as file:
-                    json.dump(lessons, file)
-                Path(draft).replace(self._path)
-            except BaseException:
-                Path(draft).unlink()
-                raise
+            write_private(self._path, json.dumps(lessons).encode())
 
     def _read(self) -> dict[str, Any]:
         """Return what the file has now. It is read again only if it has changed."""

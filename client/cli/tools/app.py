@@ -1,4 +1,4 @@
-"""The `orga tools` commands: list, declare, check and try the tools of a worker. `new` writes a first manifest."""
+"""The `orga tools` commands: list, declare, check and try a worker's tools, and log in to MCP servers."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile
 from orga.client.cli.shown.text import hanging_lines, write_note, write_result
-from orga.client.cli.tools import call, listing, openapi
+from orga.client.cli.tools import call, listing, login, openapi
 from orga.client.config.file import load_config
 
 _COMMAND_MANIFEST = """\
@@ -142,3 +142,4 @@ app.command("import-openapi")(openapi.import_openapi)
 app.command("check")(listing.check)
 app.command("call")(call.call)
 app.command("pin")(listing.pin)
+app.command("login")(login.log_in_to_server)

@@ -111,7 +111,8 @@ def _tool_json(each: "WorkerTool") -> dict[str, Any]:
 
 def pin(
     server: Annotated[
-        str, typer.Argument(metavar="SERVER", help="The server's name, as in [mcp.servers.SERVER].", show_default=False)
+        str,
+        typer.Argument(metavar="SERVER", help="The server's name, as in \\[mcp.servers.SERVER].", show_default=False),
     ],
     *,
     json: Json = False,

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.support.mcp import modern as mcp_modern
 from tests.support.mcp import per_user as mcp_per_user
 from tests.support.mcp import with_clients as mcp_with_clients
+from tests.support.mcp import with_logins as mcp_with_logins
 from tests.support.parts.free_port import free_port
 from tests.support.parts.mcp_servers import node_program
 
@@ -59,6 +60,15 @@ def with_clients(folder: Path, **facts: object) -> Generator[HttpServer]:
     port = free_port()
     (folder / "facts.json").write_text(json.dumps(facts))
     with _running([sys.executable, mcp_with_clients.__file__, str(port), str(folder)], port, {}) as server:
+        yield server
+
+
+@contextmanager
+def with_logins(folder: Path, **facts: object) -> Generator[HttpServer]:
+    """Run a server with an authorization server at which people log in. `facts` change its behaviour."""
+    port = free_port()
+    (folder / "facts.json").write_text(json.dumps(facts))
+    with _running([sys.executable, mcp_with_logins.__file__, str(port), str(folder)], port, {}) as server:
         yield server
 
 

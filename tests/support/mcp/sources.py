@@ -10,6 +10,7 @@ from typing import Any
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings, server_settings
 from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.ports import ToolContext
+from orga.client.server.home import server_home
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.mcp import hostile as mcp_hostile
@@ -22,12 +23,12 @@ def settings_of(
     env: Mapping[str, str] = os.environ, options: Mapping[str, ToolOptions] = NO_OPTIONS, **servers: McpServer
 ) -> list[ServerSettings]:
     """Return the settings of servers by name."""
-    return server_settings(servers, options, env)
+    return server_settings(servers, options, env, server_home().logins)
 
 
 def source_of(env: Mapping[str, str] = os.environ, **servers: McpServer) -> McpServers:
     """Return servers by name, not yet entered."""
-    return McpServers(server_settings(servers, NO_OPTIONS, env), TAKEN)
+    return McpServers(settings_of(env, NO_OPTIONS, **servers), TAKEN)
 
 
 def hostile(folder: Path, *modes: str, tools: list[Any] | None = None, **fields: Any) -> McpServer:

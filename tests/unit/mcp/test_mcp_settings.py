@@ -182,6 +182,11 @@ def test_an_unusable_client_is_refused(fields: dict[str, Any], problem: str) -> 
         ({"oauth": {"key_from": "K"}}, "either secret_from or key_from"),
         ({"oauth": {"secret_from": None}}, "either secret_from or key_from"),
         ({"oauth": {"issuer": "auth.example.org"}}, "oauth.issuer"),
+        ({"oauth": {"issuer": None}}, "need issuer and client_id"),
+        ({"oauth": {"client_id": None}}, "need issuer and client_id"),
+        ({"oauth": {"scope": "read"}}, "scope goes with login"),
+        ({"oauth": {"login": True}}, "remove secret_from and key_from"),
+        ({"oauth": {"login": True, "secret_from": None, "scope": "a  b"}}, "oauth.scope"),
         ({"bearer_from": "TOKEN"}, "oauth sets Authorization itself"),
         ({"headers_from": {"authorization": "TOKEN"}}, "oauth sets Authorization itself"),
         ({"url": None, "command": "x"}, "oauth go with a url"),
@@ -191,6 +196,14 @@ def test_a_client_that_contradicts_its_server_is_refused(fields: dict[str, Any],
     given = a_client().model_dump(exclude_unset=True)
     with pytest.raises(ValidationError, match=problem):
         McpServer.model_validate({**given, **fields, "oauth": {**given["oauth"], **fields.get("oauth", {})}})
+
+
+def test_each_address_of_a_server_has_its_own_login() -> None:
+    login = McpOAuth(login=True)
+    servers = [McpServer(url=url, oauth=login) for url in ("https://h/a", "https://h/b")]
+    files = {settings_of(ENV, s=each)[0].login_file for each in servers}
+    assert len(files) == 2
+    assert {path.parent.name for path in files} == {"logins"}
 
 
 def test_the_variable_of_a_client_holds_a_secret() -> None:

@@ -23,12 +23,16 @@ HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
 class McpOAuth(CheckedInput):
-    """`[mcp.servers.NAME.oauth]`: the worker requests tokens as a client of its own (client credentials)."""
+    """`[mcp.servers.NAME.oauth]`: the worker's own client (client credentials), or the login of a person."""
 
-    issuer: str = Field(pattern=r"^https?://[^\s/?#]+[^\s?#]*$")
-    """The authorization server that knows the client. No other one gets its secret."""
-    client_id: str = Field(min_length=1, max_length=1_000)
-    """The name under which the worker is registered there."""
+    login: bool = False
+    """A person logs in with `orga tools login NAME`. The worker then acts with that person's rights."""
+    issuer: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]+[^\s?#]*$")
+    """The only authorization server that is used. A login without it uses the one that the MCP server names."""
+    client_id: str | None = Field(default=None, min_length=1, max_length=1_000)
+    """The name under which the client is registered there. A login without it registers a client."""
+    scope: str | None = Field(default=None, pattern=r"^[!-~]+( [!-~]+)*$", max_length=2_000)
+    """What a login requests, separated by spaces. Null: what the server asks for."""
     secret_from: Variable | None = None
     """The variable that holds the client's secret."""
     key_from: Variable | None = None
@@ -36,8 +40,16 @@ class McpOAuth(CheckedInput):
 
     @model_validator(mode="after")
     def _one_credential(self) -> "McpOAuth":
+        if self.login:
+            if self.secret_from or self.key_from:
+                raise ValueError("login uses no credential of the worker; remove secret_from and key_from, or login")
+            return self
         if (self.secret_from is None) == (self.key_from is None):
-            raise ValueError("needs either secret_from or key_from")
+            raise ValueError("needs either secret_from or key_from, or login = true")
+        if self.issuer is None or self.client_id is None:
+            raise ValueError("secret_from and key_from need issuer and client_id")
+        if self.scope is not None:
+            raise ValueError("scope goes with login = true; remove it")
         return self
 
 
@@ -61,7 +73,7 @@ class McpServer(CheckedInput):
     bearer_from: SecretReference | None = None
     """The variable that holds the token of `Authorization: Bearer`, or `VARIABLE[tenant]` and the like."""
     oauth: McpOAuth | None = None
-    """The worker's own client at the server's authorization server. Null: none."""
+    """The worker's client at the server's authorization server, or a person's login. Null: none."""
     resources: bool = False
     """Offer the tools `NAME_list_resources` and `NAME_read_resource`."""
     prompts: bool = False

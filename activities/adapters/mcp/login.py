@@ -1,0 +1,319 @@
+"""Logins of people at MCP servers. Each has a private file, which `orga tools login` writes and all workers share.
+
+A server may accept each refresh token only once. So a worker refreshes a login under the lock of its file, after it has
+read the file again.
+"""
+
+import asyncio
+import fcntl
+import os
+import stat
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import issuers_match
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp_types import LATEST_PROTOCOL_VERSION
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+from orga.activities.adapters.http import is_loopback
+from orga.activities.adapters.mcp.mcp_settings import ServerSettings
+from orga.activities.adapters.private_file import write_private
+
+REQUEST_S = 30.0
+"""Seconds for one request to an authorization server."""
+
+LOCK_PAUSE_S = 0.05
+MAX_BYTES = 1_000_000
+
+
+class Login(BaseModel):
+    """A person's login at one server."""
+
+    tokens: OAuthToken
+    expires_at: float | None
+    """Seconds since 1970 until which the access token is valid. None: the server does not limit it."""
+    client: OAuthClientInformationFull
+    server: OAuthMetadata | None
+    resource: ProtectedResourceMetadata | None
+
+
+class LoginFile:
+    """The file of one login."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._login: Login | None = None
+
+    def read(self) -> Login | None:
+        """Return the login, or None without a valid file that is private to its owner. It reads only a changed file."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
+                found = os.fstat(descriptor)
+                is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+                if (found.st_ino, found.st_mtime_ns) != self._stamp:
+                    text = file.read(MAX_BYTES) if is_ours else b""
+                    self._login = Login.model_validate_json(text)
+                    self._stamp = found.st_ino, found.st_mtime_ns
+        except (OSError, ValidationError):
+            self._stamp = self._login = None
+        return self._login
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncGenerator[None]:
+        """Keep all other processes, and all other tasks, from changing the file."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(LOCK_PAUSE_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    async def write(self, login: Login) -> None:
+        """Replace the file. Call it under the lock."""
+        await asyncio.to_thread(write_private, self._path, login.model_dump_json(exclude_none=True).encode())
+
+
+class EncryptedOnly(httpx2.Auth):
+    """Stops a provider from using unencrypted addresses, because the MCP server names them. Limits its requests."""
+
+    def __init__(self, provider: OAuthClientProvider, settings: ServerSettings) -> None:
+        self._provider = provider
+        self._settings = settings
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        flow = self._provider.async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                if outgoing is not request:
+                    check_encrypted(str(outgoing.url), self._settings)
+                    outgoing.extensions["timeout"] = httpx2.Timeout(REQUEST_S).as_dict()
+                response = yield outgoing
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+
+
+def check_encrypted(address: str, settings: ServerSettings) -> None:
+    """Raise OAuthFlowError for an address without TLS, unless it is on this machine, as the server or issuer is."""
+    oauth = settings.server.oauth
+    known = (settings.server.url or "", (oauth and oauth.issuer) or "")
+    if not address.startswith("https://") and not (is_loopback(address) and any(map(is_loopback, known))):
+        raise OAuthFlowError(f"the server names an address without https:// ({address[:200]!r})")
+
+
+class _LoginProvider(OAuthClientProvider):
+    """The SDK's provider. It is its own storage, because all parts of a login are stored together."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        client: OAuthClientMetadata,
+        redirect: Callable[[str], Awaitable[None]] | None = None,
+        callback: Callable[[], Awaitable[AuthorizationCodeResult]] | None = None,
+    ) -> None:
+        assert settings.server.oauth
+        super().__init__(settings.server.url or "", client, self, redirect, callback)
+        self.oauth = settings.server.oauth
+        self.settings = settings
+        self.file = LoginFile(settings.login_file)
+        self.login: Login | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return None
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Ignore it. It is stored with the tokens."""
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        context, client = self.context, self.context.client_info
+        assert client
+        self.mark_secret(tokens)
+        self.login = Login(
+            tokens=tokens,
+            expires_at=context.token_expiry_time,
+            client=client,
+            server=context.oauth_metadata,
+            resource=context.protected_resource_metadata,
+        )
+        await self.file.write(self.login)
+
+    def mark_secret(self, tokens: OAuthToken) -> None:
+        marked = self.settings.tokens
+        marked.extend(each for each in (tokens.access_token, tokens.refresh_token) if each and each not in marked)
+
+    def login_needed(self, why: str) -> OAuthFlowError:
+        return OAuthFlowError(f"{why}. Run: orga tools login {self.settings.name}")
+
+
+class StoredLogin(_LoginProvider):
+    """Adds the token of the stored login to requests, and refreshes it. It never begins a login."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        super().__init__(settings, OAuthClientMetadata(redirect_uris=None))
+        self.context.protocol_version = LATEST_PROTOCOL_VERSION
+
+    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        await self._authorize(request)
+        response = yield request
+        if response.status_code == 401:
+            await self._authorize(request, refused=request.headers["Authorization"].removeprefix("Bearer "))
+            response = yield request
+        if response.status_code == 401:
+            raise self.login_needed("the server refuses the token of the stored login")
+
+    async def _authorize(self, request: httpx2.Request, refused: str = "") -> None:
+        if not self._is_usable(refused):
+            # a refresh token is spent even if the request that needs it is cancelled
+            await asyncio.shield(asyncio.create_task(self._refresh(refused)))
+        self._add_auth_header(request)
+
+    def _is_usable(self, refused: str) -> bool:
+        """Take the login from the file, and return whether its access token can be used."""
+        login, context = self.file.read(), self.context
+        if login is None:
+            raise self.login_needed("there is no login at this server")
+        if login is not self.login:
+            issuer = login.server and str(login.server.issuer)
+            fits_issuer = self.oauth.issuer is None or issuers_match(issuer or "", self.oauth.issuer)
+            if not fits_issuer or self.oauth.client_id not in (None, login.client.client_id):
+                raise self.login_needed("the login was made with another client_id or issuer")
+            self.login = login
+            context.current_tokens, context.token_expiry_time = login.tokens, login.expires_at
+            context.client_info, context.oauth_metadata = login.client, login.server
+            context.protected_resource_metadata = login.resource
+            self.mark_secret(login.tokens)
+        return context.is_token_valid() and login.tokens.access_token != refused
+
+    async def _refresh(self, refused: str) -> None:
+        async with self.file.locked():
+            if self._is_usable(refused):
+                return  # another worker has refreshed it
+            if not self.context.can_refresh_token():
+                raise self.login_needed("the login has ended")
+            request = await self._refresh_token()
+            try:
+                trust_env = not is_loopback(str(request.url))
+                async with httpx2.AsyncClient(timeout=REQUEST_S, trust_env=trust_env) as client:
+                    response = await client.send(request)
+            except httpx2.HTTPError as error:
+                raise OAuthFlowError(f"the login cannot be refreshed now: {type(error).__name__}") from None
+            await self._store_refreshed(response)
+
+    async def _store_refreshed(self, response: httpx2.Response) -> None:
+        status = response.status_code
+        if status in (400, 401) and self.login:
+            tokens = self.login.tokens.model_copy(update={"refresh_token": None})  # nobody sends it again
+            ended = self.login.model_copy(update={"tokens": tokens, "expires_at": time.time()})
+            await self.file.write(ended)
+            raise self.login_needed("the login has ended")
+        try:  # checked before the SDK does, because the SDK would log the answer with parts of the token
+            OAuthToken.model_validate_json(response.content if status == 200 else b"")
+        except ValidationError:
+            raise OAuthFlowError(f"the login cannot be refreshed now: HTTP status {status} without a token") from None
+        await self._handle_refresh_response(response)
+
+
+class _FixedScope(OAuthClientMetadata):
+    """Metadata with the configured scope. The SDK would replace it by what the server asks for."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "scope":
+            super().__setattr__(name, value)
+
+
+class _NewLogin(_LoginProvider):
+    """Lets a person log in, and stores the login."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        redirect_uri: str,
+        show: Callable[[str], Awaitable[None]],
+        answer: Callable[[], Awaitable[AuthorizationCodeResult]],
+    ) -> None:
+        scope = settings.server.oauth and settings.server.oauth.scope
+        kind = _FixedScope if scope else OAuthClientMetadata
+        client = kind(redirect_uris=[AnyUrl(redirect_uri)], client_name="orga", scope=scope)
+        super().__init__(settings, client, show, answer)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        client_id = self.oauth.client_id
+        return OAuthClientInformationFull(client_id=client_id, token_endpoint_auth_method="none") if client_id else None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        async with self.file.locked():
+            await super().set_tokens(tokens)
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        issuer = self.oauth.issuer
+        found = [each for each in advertised if issuer is None or issuers_match(each, issuer)]
+        if not found:
+            raise OAuthFlowError(f"the server names another authorization server than issuer: {advertised[0]}")
+        return found[0]
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        issuer, metadata = self.oauth.issuer, self.context.oauth_metadata
+        if metadata:
+            check_encrypted(str(metadata.authorization_endpoint), self.settings)
+        if issuer and not (metadata and issuers_match(str(metadata.issuer), issuer)):
+            raise OAuthFlowError(f"the server does not lead to the issuer {issuer}")
+        return await super()._perform_authorization()
+
+
+async def log_in(
+    settings: ServerSettings,
+    redirect_uri: str,
+    show: Callable[[str], Awaitable[None]],
+    answer: Callable[[], Awaitable[AuthorizationCodeResult]],
+) -> Login:
+    """Let a person log in, store the login, and return it.
+
+    Args:
+        show: Shows the person the address at which to log in.
+        answer: Waits for what the authorization server sends to `redirect_uri`.
+
+    Raises:
+        OAuthFlowError: There is no login, and the text has the reason.
+        httpx2.HTTPError: A server cannot be reached.
+    """
+    url, provider = settings.server.url or "", _NewLogin(settings, redirect_uri, show, answer)
+    headers = {**settings.headers, "accept": "application/json, text/event-stream"}
+    headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    auth = EncryptedOnly(provider, settings)
+    async with (
+        httpx2.AsyncClient(auth=auth, timeout=REQUEST_S, trust_env=not is_loopback(url)) as client,
+        client.stream("POST", url, json=ping, headers=headers) as response,
+    ):
+        status = response.status_code
+    if provider.login is None:
+        raise OAuthFlowError(f"the server did not ask for a login: it answered with HTTP status {status}")
+    if status == 401:
+        raise OAuthFlowError("the server refuses the token of the new login")
+    return provider.login

@@ -1,0 +1,270 @@
+"""Servers at which a person logs in: the command stores the login, and all workers use and refresh it."""
+
+import asyncio
+import json
+import signal
+import stat
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from mcp.client.auth import OAuthFlowError
+from mcp.shared.auth import AuthorizationCodeResult
+from temporalio.client import Client
+
+from orga.activities.adapters.mcp.failures import UNAVAILABLE
+from orga.activities.adapters.mcp.login import Login, check_encrypted, log_in
+from orga.activities.ports import ToolError
+from orga.client.cli.exit_codes import ExitCode
+from orga.client.cli.tools import login as login_command
+from orga.testing import answers, calls
+from orga.workflows.types.tool_calls.mcp import McpOAuth, McpServer
+from tests.support.mcp.http_servers import HttpServer, with_logins
+from tests.support.mcp.loop import an_mcp_loop
+from tests.support.mcp.sources import call_tool_of, settings_of, source_of
+from tests.support.mcp.with_logins import KNOWN_CLIENT
+from tests.support.programs.inline_command import an_inline_orga
+from tests.support.programs.orga_command import Orga
+from tests.support.runs.questions import tool_results_in
+
+LEAKED = "Bearer [redacted]"
+NEEDED = "Run: orga tools login crm"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the state folder."""
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Generator[HttpServer]:
+    with with_logins(tmp_path) as server:
+        yield server
+
+
+def a_server(served: HttpServer, **oauth: Any) -> McpServer:
+    return McpServer(url=served.url, oauth=McpOAuth(login=True, **oauth), connect_timeout_s=10)
+
+
+async def logged_in(server: McpServer, state: str | None = None) -> Login:
+    """Log in as a browser would. `state` replaces the right one."""
+    (settings,) = settings_of({}, crm=server)
+    sent: list[AuthorizationCodeResult] = []
+
+    async def show(address: str) -> None:
+        async with httpx2.AsyncClient(trust_env=False) as browser:
+            location = (await browser.get(address)).headers["location"]
+        query = {name: values[0] for name, values in parse_qs(urlsplit(location).query).items()}
+        sent.append(AuthorizationCodeResult.model_validate(query | ({"state": state} if state else {})))
+
+    async def answer() -> AuthorizationCodeResult:
+        return sent[0]
+
+    return await log_in(settings, "http://127.0.0.1:1/callback", show, answer)
+
+
+def issued(folder: Path) -> list[str]:
+    """Return why the server was asked for each token."""
+    return [json.loads(line)["why"] for line in (folder / "issued").read_text().splitlines()]
+
+
+def login_file(home: Path) -> Path:
+    (path,) = (home / "logins").glob("crm-*.json")
+    return path
+
+
+def let_expire(home: Path) -> None:
+    """Let the stored access token be over."""
+    path = login_file(home)
+    login = json.loads(path.read_text())
+    path.write_text(json.dumps(login | {"expires_at": time.time() - 1}))
+
+
+@pytest.fixture
+def orga(served: HttpServer, home: Path, tmp_path: Path) -> Orga:
+    """Return a command line with a configuration of the server."""
+    (tmp_path / "orga.toml").write_text(f'[mcp.servers.crm]\nurl = "{served.url}"\noauth = {{ login = true }}\n')
+    return an_inline_orga(tmp_path, home)
+
+
+def test_the_command_logs_in_for_the_workers(orga: Orga, home: Path) -> None:
+    before = orga("tools", "list")
+    assert NEEDED in before.err
+    with orga.started("tools", "login", "crm", "--no-browser") as command:
+        address = command.line(r"^(http://127\.0\.0\.1:\S+/authorize\?\S+)$")[1]
+        assert "code_challenge_method=S256" in address
+        page = httpx2.get(address, follow_redirects=True, trust_env=False)
+        assert (page.status_code, page.text.startswith("orga has received the answer")) == (200, True)
+        assert command.code() == 0
+    path = login_file(home)
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
+    assert "crm_leak" in orga("tools", "list").out
+    orga("tools", "login", "crm", "--logout")
+    assert not path.exists()
+
+
+def test_ctrl_c_ends_the_command(orga: Orga, home: Path) -> None:
+    with orga.started("tools", "login", "crm", "--no-browser") as command:
+        command.line(r"/authorize\?")
+        command.send(signal.SIGINT)
+        assert command.code() == 130
+    assert not (home / "logins").exists()
+
+
+def test_the_command_shows_why_the_server_refuses(orga: Orga, home: Path) -> None:
+    with orga.started("tools", "login", "crm", "--no-browser") as command:
+        address = command.line(r"/authorize\?(\S+)$")[1]
+        redirect = parse_qs(address)["redirect_uri"][0]
+        assert httpx2.get(redirect.replace("callback", "favicon.ico"), trust_env=False).status_code == 404
+        assert httpx2.get(redirect, params={"error": "access_denied"}, trust_env=False).status_code == 200
+        command.line("mcp.servers.crm: login failed: the authorization server answered: access_denied")
+        assert command.code() == ExitCode.FAILED
+    assert not (home / "logins").exists()
+
+
+def test_the_command_waits_for_a_limited_time(orga: Orga, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_command, "LOGIN_S", 1.2)
+    done = orga("tools", "login", "crm", "--no-browser")
+    assert (done.code, "nobody logged in within 0.02 minutes" in done.err) == (ExitCode.FAILED, True)
+
+
+async def test_a_worker_uses_the_login_and_no_history_has_it(client: Client, served: HttpServer, home: Path) -> None:
+    server = a_server(served)
+    tokens = (await logged_in(server)).tokens
+    async with an_mcp_loop(client, [calls("crm_leak"), answers()], {"crm": server}, listed=["crm_*"], env={}) as loop:
+        ran = await loop.run()
+    assert tool_results_in(loop) == [LEAKED]
+    written = b"".join(event.SerializeToString() for each in ran.histories for event in each.events)
+    assert tokens.access_token.encode() not in written
+
+
+async def test_after_a_restart_an_expired_token_is_refreshed(served: HttpServer, home: Path, tmp_path: Path) -> None:
+    server = a_server(served)
+    old = await logged_in(server)
+    let_expire(home)
+    async with source_of({}, crm=server) as source:
+        assert await call_tool_of(source, "crm_leak") == LEAKED
+    new = Login.model_validate_json(login_file(home).read_text())
+    assert issued(tmp_path) == ["login", "refresh"]
+    assert (new.tokens.refresh_token == old.tokens.refresh_token, (new.expires_at or 0) > time.time()) == (False, True)
+
+
+async def test_workers_spend_a_refresh_token_once(served: HttpServer, home: Path, tmp_path: Path) -> None:
+    server = a_server(served)
+    await logged_in(server)
+    let_expire(home)
+    async with source_of({}, crm=server) as one, source_of({}, crm=server) as other:
+        found = await asyncio.gather(*(call_tool_of(each, "crm_leak") for each in (one, other) * 3))
+        assert found == [LEAKED] * 6
+        assert issued(tmp_path) == ["login", "refresh"]
+        let_expire(home)
+        await asyncio.gather(*(call_tool_of(each, "crm_leak") for each in (one, other) * 3))
+    assert issued(tmp_path) == ["login", "refresh", "refresh"]
+
+
+async def test_a_token_that_the_server_revoked_is_refreshed(served: HttpServer, home: Path, tmp_path: Path) -> None:
+    server = a_server(served)
+    await logged_in(server)
+    path = login_file(home)
+    login = Login.model_validate_json(path.read_text())
+    login.tokens.access_token = "tok-revoked"
+    path.write_text(login.model_dump_json(exclude_none=True))
+    async with source_of({}, crm=server) as source:
+        assert await call_tool_of(source, "crm_leak") == LEAKED
+    assert issued(tmp_path) == ["login", "refresh"]
+
+
+async def test_a_login_that_cannot_be_refreshed_is_needed_again(served: HttpServer, home: Path, tmp_path: Path) -> None:
+    server = a_server(served)
+    await logged_in(server)
+    let_expire(home)
+    (tmp_path / "facts.json").write_text(json.dumps({"over": True}))
+    async with source_of({}, crm=server) as source:
+        absent = source.absent_tool("crm_leak")
+        assert absent
+        assert (absent.for_now, NEEDED in absent.why) == (True, True)
+        with pytest.raises(ToolError, match=NEEDED) as raised:
+            await call_tool_of(source, "crm_leak")
+        assert raised.value.kind == UNAVAILABLE
+        assert issued(tmp_path) == ["login", "refused"], "the refused token was sent once"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({}, id="nobody has logged in"),
+        pytest.param({"client_id": "another"}, id="another client"),
+        pytest.param({"issuer": "https://auth.example.org"}, id="another issuer"),
+        pytest.param({"mode": 0o644}, id="a file that others can read"),
+    ],
+)
+async def test_without_a_usable_login_the_error_names_the_command(
+    served: HttpServer, home: Path, change: dict[str, Any]
+) -> None:
+    if change:
+        await logged_in(a_server(served))
+    if mode := change.get("mode"):
+        login_file(home).chmod(mode)
+    oauth = {key: value for key, value in change.items() if key != "mode"}
+    async with source_of({}, crm=a_server(served, **oauth)) as source:
+        with pytest.raises(ToolError, match=NEEDED) as raised:
+            await call_tool_of(source, "crm_leak")
+    assert (raised.value.kind, raised.value.acted) == (UNAVAILABLE, "no")
+
+
+async def test_a_worker_takes_a_login_that_came_later(served: HttpServer) -> None:
+    server = a_server(served)
+    async with source_of({}, crm=server) as source:
+        with pytest.raises(ToolError, match=NEEDED):
+            await call_tool_of(source, "crm_leak")
+        await logged_in(server)
+        async with asyncio.timeout(20):
+            while not await source.specs(["crm_leak"]):
+                await asyncio.sleep(0.2)
+        assert await call_tool_of(source, "crm_leak") == LEAKED
+
+
+async def test_the_login_uses_the_configured_client_and_scope(served: HttpServer, tmp_path: Path) -> None:
+    known = await logged_in(a_server(served, client_id=KNOWN_CLIENT, issuer=served.url.removesuffix("/mcp")))
+    registered = await logged_in(a_server(served, scope="write"))
+    assert known.client.client_id == KNOWN_CLIENT
+    assert (registered.client.client_id == KNOWN_CLIENT, registered.tokens.scope) == (False, "write")
+
+
+@pytest.mark.parametrize(
+    ("oauth", "state", "problem"),
+    [
+        pytest.param({}, "forged", "State parameter mismatch", id="an answer to another request"),
+        pytest.param({"issuer": "https://auth.example.org"}, None, "another authorization server", id="another issuer"),
+    ],
+)
+async def test_a_login_that_is_led_astray_stores_nothing(
+    served: HttpServer, home: Path, oauth: dict[str, Any], state: str | None, problem: str
+) -> None:
+    with pytest.raises(OAuthFlowError, match=problem):
+        await logged_in(a_server(served, **oauth), state)
+    assert not (home / "logins").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "is_good"),
+    [
+        ("https://crm.example.org/mcp", "https://auth.example.org/token", True),
+        ("https://crm.example.org/mcp", "http://auth.example.org/token", False),
+        ("https://crm.example.org/mcp", "http://127.0.0.1:8080/token", False),
+        ("http://127.0.0.1:9000/mcp", "http://127.0.0.1:8080/token", True),
+    ],
+)
+def test_addresses_that_a_server_names_are_encrypted(url: str, address: str, *, is_good: bool) -> None:
+    (settings,) = settings_of({}, crm=McpServer(url=url, oauth=McpOAuth(login=True)))
+    if is_good:
+        check_encrypted(address, settings)
+    else:
+        with pytest.raises(OAuthFlowError, match="without https"):
+            check_encrypted(address, settings)
