@@ -9,7 +9,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
 from orga.activities.adapters.models.dialect import Dialect, dialect_at
 from orga.activities.adapters.models.errors import redacted_text
-from orga.activities.adapters.models.extra_providers import LibraryProvider, LibraryWire
+from orga.activities.adapters.models.extra.providers import LibraryProvider, LibraryWire
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.media import TextOnlyProvider

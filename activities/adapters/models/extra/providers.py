@@ -29,7 +29,7 @@ from orga.activities.ports import BlobStore, ModelError, ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
 
 if TYPE_CHECKING:
-    from orga.activities.adapters.models.pydantic_ai_models import Library
+    from orga.activities.adapters.models.extra.pydantic_ai_models import Library
 
 BEDROCK = "bedrock"
 
@@ -38,7 +38,7 @@ _FORMS: tuple[ThinkingForm, ...] = ("effort", "tokens")
 _MIN_THINKING_TOKENS = 1_024
 """The fewest that Claude accepts."""
 
-_LIBRARY = "orga.activities.adapters.models.pydantic_ai_models"
+_LIBRARY = "orga.activities.adapters.models.extra.pydantic_ai_models"
 
 _BEDROCK_FIELDS = "bedrock_additional_model_requests_fields"
 
