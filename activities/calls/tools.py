@@ -23,10 +23,10 @@ from orga.activities.calls.activity import (
 )
 from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.gate.permits import PermitKeys, check_permit
+from orga.activities.instruments import tool_span
 from orga.activities.media import with_stored_media
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Acted, BlobStore, InputRequired, Tool, ToolContext, ToolError, ToolSource
-from orga.activities.spans import tool_span
 from orga.activities.text.sanitize import MAX_CHARS, sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.json_text import parsed_answer_json, parsed_last_line

@@ -11,8 +11,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.calls.activity import heartbeats, retry_backoff_s
+from orga.activities.instruments import model_span
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
-from orga.activities.spans import model_span
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
 from orga.workflows.types.messages import Reply

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
 from orga.activities.adapters.deliveries.targets import (
+    EmailDelivery,
     FileDelivery,
+    MailSettings,
     MemoryDelivery,
     PostedDelivery,
     discord_form,
@@ -14,8 +15,7 @@ from orga.activities.adapters.deliveries.targets import (
 )
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.webhook.post import SigningKey, WebhookPost
-from orga.activities.adapters.webhook.sender import WebhookSettings
+from orga.activities.adapters.webhook.post import SigningKey, WebhookPost, WebhookSettings
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.client.config.sections import DeliveryConfig, NotifyConfig

@@ -119,7 +119,7 @@ def _refuse_deliveries(wanted: RequestedNames, config: OrgaConfig) -> None:
 def _refuse_pipeline(wanted: RequestedNames, config: OrgaConfig) -> None:
     if wanted.pipeline is None:
         return
-    from orga.activities.adapters.agents.pipelines import require_pipeline
+    from orga.activities.adapters.agents.agents import require_pipeline
     from orga.workflows.decisions.goals.pipelines.plans import inputs_problem
 
     pipeline = require_pipeline(wanted.pipeline, wanted.agent, config.pipelines)

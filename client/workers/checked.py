@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orga.activities.adapters.agents.agent_problems import agent_problems, cost_refusal
-from orga.activities.adapters.agents.agents import with_default_agent
-from orga.activities.adapters.agents.pipelines import pipeline_problems
+from orga.activities.adapters.agents.agents import pipeline_problems, with_default_agent
 from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.mcp.mcp_settings import server_settings
 from orga.activities.adapters.mcp.names import is_server_tool

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.mcp.names import is_server_tool
-from orga.activities.adapters.tools.activity_tool import ActivityTool
-from orga.activities.adapters.tools.deferred_tool import DeferredTool
+from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import CodeCritic, ModelProvider, PolicyEngine, Summarizer, Tool

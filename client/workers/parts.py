@@ -15,7 +15,7 @@ from orga.activities.adapters.policy.ladder import engine_name, gate_execution, 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.webhook.sender import RunLink, WebhookNotifier, no_link
+from orga.activities.adapters.webhook.post import RunLink, WebhookNotifier, no_link
 from orga.activities.check_settings import SettingsCheck
 from orga.activities.circuits import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel

@@ -12,9 +12,8 @@ from orga.activities.adapters.mcp.mcp_settings import own_options, server_settin
 from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.schemas.arguments import schema_problem
-from orga.activities.adapters.tools.activity_tool import ActivityTool
+from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
 from orga.activities.adapters.tools.catalog import RESERVED_NAMES, ToolCatalog, builtin_tools, with_options
-from orga.activities.adapters.tools.deferred_tool import DeferredTool
 from orga.activities.adapters.tools.github import GitHubSettings
 from orga.activities.adapters.tools.python_function import load_function
 from orga.activities.knowledge.ports import KnowledgeStore

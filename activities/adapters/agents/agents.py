@@ -1,7 +1,10 @@
-"""Builds a run's setup from the configuration of its agent: model, instructions, tools, limits and output schema."""
+"""Builds a run's setup from the configuration of its agent: model, instructions, tools, limits and output schema.
+
+It also checks configured pipelines: that their steps are agents, and that their goals can delegate to them.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -15,11 +18,11 @@ from orga.activities.adapters.agents.agent_problems import (
     thinking_refusal,
 )
 from orga.activities.adapters.agents.named_tools import acting_lookup_faults, config_tools, unknown_tool_lines
-from orga.activities.adapters.agents.offered_tools import offered_tools
-from orga.activities.adapters.agents.pipelines import NO_PIPELINES, ConfiguredPipelines, pipeline_problems
+from orga.activities.adapters.agents.offered_tools import OfferedTools, offered_tools
 from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS, NO_TIER_SETTINGS, NO_TIERS, ModelChoice
 from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING
 from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
+from orga.activities.adapters.problem import FileProblem
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.ports import AbsentTool, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
@@ -34,7 +37,58 @@ from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.gate import is_same_policy, policy_text
+from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 from orga.workflows.types.tool_calls.tools import ToolSpec
+
+NO_PIPELINES: Mapping[str, Pipeline] = {}
+
+
+def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, AgentConfig]) -> Iterator[FileProblem]:
+    """Yield a problem for each step without an existing agent. `agents` includes `default`."""
+    for name, pipeline in pipelines.items():
+        for key, step in pipeline.parts.items():
+            if step.agent not in agents:
+                place = f"pipelines.{name}.{key}"
+                yield FileProblem(place, f"no such agent: {step.agent}", known_names_hint(step.agent, agents))
+
+
+def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -> Pipeline:
+    """Return the pipeline. Raise InvalidInput if there is none, or if one of its steps is the goal's own agent."""
+    pipeline = pipelines.get(name)
+    if pipeline is None:
+        known = known_names_hint(name, pipelines) if pipelines else "there are none: [pipelines]"
+        raise InvalidInput(f"pipeline: there is no pipeline {name!r}; {known}")
+    for key, step in pipeline.parts.items():
+        if step.agent == agent:
+            raise InvalidInput(
+                f"pipeline: {name}.{key} is done by {agent!r}, the goal's own agent, which cannot delegate to itself; "
+                "start the goal with another agent"
+            )
+    return pipeline
+
+
+class _ConfiguredPipelines:
+    def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
+        self._pipelines = pipelines
+
+    def requested_pipeline(self, request: PrepareRequest) -> Pipeline | None:
+        """Return the pipeline that a goal names, or None. Raise InvalidInput as `require_pipeline` does."""
+        return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
+
+    def require_delegation(self, pipeline: Pipeline | None, offered: OfferedTools) -> None:
+        """Raise InvalidInput if a goal with a pipeline cannot delegate.
+
+        A tool profile can leave out the tool for delegation, and a tool can have the name of an agent.
+        """
+        if pipeline is None:
+            return
+        tools = {tool.name for tool in offered.tools}
+        if same := [agent for agent in pipeline.agents if agent in tools]:
+            raise InvalidInput(f"pipeline: {same[0]!r} is an agent and a tool of the goal's agent; rename the agent")
+        if not offered.delegates:
+            raise InvalidInput(
+                f"pipeline: its steps are delegated, and tool_profile leaves out {RUN_TOOL!r}; include it"
+            )
 
 
 def run_config(agent: LoopConfig, given: dict[str, Any], ceiling: Ceiling) -> LoopConfig:
@@ -191,7 +245,7 @@ class ConfiguredAgents:
         self._embedder = embedder
         self._policy_version = policy_version
         self._context_window = context_window
-        self._pipelines = ConfiguredPipelines(pipelines)
+        self._pipelines = _ConfiguredPipelines(pipelines)
         found = [found for name, agent in agents.items() for found in agent_own_problems(name, agent, self.known)]
         found += pipeline_problems(pipelines, self.known)
         if found:

@@ -11,7 +11,7 @@ from pydantic import Field
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.knowledge.conventions import conventions_for, language_of_path, named_language, path_from_root
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.activities.knowledge.shown import shown_knowledge
+from orga.activities.knowledge.recall import shown_knowledge
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.knowledge import (
     DEFAULT_CONFIDENCE,

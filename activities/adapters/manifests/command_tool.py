@@ -14,8 +14,14 @@ from orga.activities.adapters.manifests.argument_types import (
     value_text,
     value_texts,
 )
-from orga.activities.adapters.manifests.manifest import Argument, ArgvPart, CommandSection, Manifest
-from orga.activities.adapters.manifests.parsers import error_tail, parsed_output
+from orga.activities.adapters.manifests.manifest import (
+    Argument,
+    ArgvPart,
+    CommandSection,
+    Manifest,
+    error_tail,
+    parsed_output,
+)
 from orga.activities.adapters.manifests.template import (
     ManifestSecrets,
     TemplatePlaceholder,

@@ -16,8 +16,15 @@ from orga.activities.adapters.manifests.argument_types import (
     normalised_url,
 )
 from orga.activities.adapters.manifests.code_flaws import code_flaws
-from orga.activities.adapters.manifests.manifest import Argument, CommandSection, Flaw, Http, Manifest, Output
-from orga.activities.adapters.manifests.parsers import output_pattern
+from orga.activities.adapters.manifests.manifest import (
+    Argument,
+    CommandSection,
+    Flaw,
+    Http,
+    Manifest,
+    Output,
+    output_pattern,
+)
 from orga.activities.adapters.manifests.template import (
     Template,
     fill_template,

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlencode
 
-from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from orga.activities.adapters.http import (
+    ACCEPTED_ENCODINGS,
     REFUSAL_STATUSES,
     TRANSIENT_STATUSES,
     URL,
@@ -30,8 +30,7 @@ from orga.activities.adapters.manifests.argument_types import (
     value_texts,
 )
 from orga.activities.adapters.manifests.argument_types import normalised_url as checked_url
-from orga.activities.adapters.manifests.manifest import Http, Manifest
-from orga.activities.adapters.manifests.parsers import error_tail, parsed_output
+from orga.activities.adapters.manifests.manifest import Http, Manifest, error_tail, parsed_output
 from orga.activities.adapters.manifests.template import (
     ManifestSecrets,
     Template,

@@ -12,7 +12,7 @@ from opentelemetry.trace import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from orga.activities.adapters import http
-from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed_chunks
+from orga.activities.adapters.http import ACCEPTED_ENCODINGS, decompressed_chunks
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.json_text import as_object, as_objects, as_text

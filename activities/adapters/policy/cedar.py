@@ -20,7 +20,7 @@ from orga.activities.adapters.policy.cedar_policy import (
     parse_policy,
     split_statements,
 )
-from orga.activities.adapters.policy.cedar_values import (
+from orga.activities.adapters.policy.cedar_types import (
     MAX_LONG,
     WantedValue,
     cedar_decimal,

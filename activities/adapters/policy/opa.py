@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from orga.activities.adapters import http
-from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
+from orga.activities.adapters.http import ACCEPTED_ENCODINGS
 from orga.activities.adapters.policy.actions import proposal_action, tool_facts
 from orga.activities.adapters.problem import extra_remedy
 from orga.activities.adapters.tools.guarded_http import bounded_body

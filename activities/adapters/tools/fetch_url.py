@@ -12,8 +12,8 @@ import charset_normalizer
 import webencodings
 from pydantic import Field
 
-from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from orga.activities.adapters.http import (
+    ACCEPTED_ENCODINGS,
     TRANSIENT_STATUSES,
     URL,
     AsyncClient,

@@ -9,8 +9,15 @@ from typing import Any, cast
 from pydantic import Field
 from pydantic_core import from_json
 
-from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
-from orga.activities.adapters.http import TRANSIENT_STATUSES, URL, AsyncClient, HTTPError, Response, TimeoutException
+from orga.activities.adapters.http import (
+    ACCEPTED_ENCODINGS,
+    TRANSIENT_STATUSES,
+    URL,
+    AsyncClient,
+    HTTPError,
+    Response,
+    TimeoutException,
+)
 from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
@@ -23,7 +30,7 @@ from orga.activities.adapters.tools.guarded_http import (
 from orga.activities.adapters.tools.page_text import visible_text
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
-from orga.activities.text.markup import without_comments
+from orga.activities.text.hidden_styles import without_comments
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _REFERENCE = re.compile(

@@ -10,7 +10,6 @@ from typing import cast
 
 import httpcore
 
-from orga.activities.adapters.decompressed import UnsupportedEncoding, decompressed_chunks
 from orga.activities.adapters.http import (
     URL,
     AsyncClient,
@@ -18,7 +17,9 @@ from orga.activities.adapters.http import (
     DecodingError,
     Response,
     Timeout,
+    UnsupportedEncoding,
     create_ssl_context,
+    decompressed_chunks,
 )
 from orga.activities.ports import ToolError
 from orga.activities.threads import Threads

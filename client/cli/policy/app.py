@@ -173,7 +173,7 @@ async def _policy_vocabulary(
 ) -> "PolicyVocabulary":
     """Return a configuration's names, MCP tools included. Raise ValueError if one of its tools is unavailable."""
     from orga.activities.adapters.agents.agents import with_default_agent
-    from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_tool
+    from orga.activities.adapters.agents.offered_tools import LISTED_TOOLS, delegate_tool
     from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
     from orga.client.workers.tool_sources import available_tools
 

@@ -283,8 +283,7 @@ def _read_file(path: str) -> bytes:
 
 async def _fetched(source: str) -> bytes:
     """Return the answer of an address, whatever network it is in. Redirects may lead to public addresses, too."""
-    from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
-    from orga.activities.adapters.http import URL, HTTPError, InvalidURL
+    from orga.activities.adapters.http import ACCEPTED_ENCODINGS, URL, HTTPError, InvalidURL
     from orga.activities.adapters.tools.guarded_http import PublicBackend, bounded_body, final_response, guarded_client
     from orga.activities.ports import ToolError
 

@@ -14,8 +14,7 @@ from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
 
 if TYPE_CHECKING:
-    from orga.activities.adapters.webhook.post import ReceiverAnswer
-    from orga.activities.adapters.webhook.sender import WebhookSettings
+    from orga.activities.adapters.webhook.post import ReceiverAnswer, WebhookSettings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,7 +62,7 @@ async def _send_and_show(settings: "WebhookSettings", *, as_json: bool) -> int:
 
 
 async def _post_sample(settings: "WebhookSettings") -> "ReceiverAnswer":
-    from orga.activities.adapters.webhook.sender import WebhookNotifier
+    from orga.activities.adapters.webhook.post import WebhookNotifier
     from orga.activities.ports import RunKey
     from orga.workflows.types.questions import Notification
 

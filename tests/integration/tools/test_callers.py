@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.adapters.tools.deferred_tool import DeferredTool
+from orga.activities.adapters.tools.activity_tool import DeferredTool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.calls.tools import tool_activities
 from orga.activities.gate.permits import PermitKeys

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.adapters.caller_secrets import NO_CREDENTIALS
-from orga.activities.adapters.tools.deferred_tool import DeferredTool
+from orga.activities.adapters.tools.activity_tool import DeferredTool
 from orga.activities.ports import ModelRequest, Tool, ToolContext, ToolError
 from orga.testing import answers, calls
 from orga.workflows.types.messages import Reply

@@ -11,8 +11,7 @@ from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
-from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.agents.pipelines import NO_PIPELINES
+from orga.activities.adapters.agents.agents import NO_PIPELINES, ConfiguredAgents
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors

@@ -6,8 +6,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.adapters.webhook.post import SigningKey
-from orga.activities.adapters.webhook.sender import WebhookNotifier, WebhookSettings
+from orga.activities.adapters.webhook.post import SigningKey, WebhookNotifier, WebhookSettings
 from orga.activities.ports import Tool
 from orga.client.testing.script import Step
 from orga.testing import answers, calls

@@ -3,8 +3,7 @@
 from typing import Any
 
 from orga.activities.adapters import http
-from orga.activities.adapters.webhook.post import SigningKey
-from orga.activities.adapters.webhook.sender import WebhookFormat, WebhookNotifier, WebhookSettings
+from orga.activities.adapters.webhook.post import SigningKey, WebhookFormat, WebhookNotifier, WebhookSettings
 from orga.activities.ports import RunKey
 from orga.workflows.types.questions import Notification, NotifiedCall
 from tests.support.web.webhook_receiver import SECRET

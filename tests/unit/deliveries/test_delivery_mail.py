@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.deliveries import mail
-from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
+from orga.activities.adapters.deliveries import targets
+from orga.activities.adapters.deliveries.targets import EmailDelivery, MailSettings
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from tests.support.hold import PATIENCE_S, wait_until
@@ -174,10 +174,10 @@ async def test_a_slow_server_times_out(
 async def test_mails_that_wait_too_long_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with mail_server(stands_at="DATA") as server:
         channel = to(server)
-        first = [asyncio.create_task(channel.deliver(ASKED, RUN)) for _ in range(mail.MAX_CONCURRENT_SENDS)]
+        first = [asyncio.create_task(channel.deliver(ASKED, RUN)) for _ in range(targets.MAX_CONCURRENT_SENDS)]
 
         async def are_given() -> bool:
-            return server.tried == mail.MAX_CONCURRENT_SENDS
+            return server.tried == targets.MAX_CONCURRENT_SENDS
 
         await wait_until(are_given)
         monkeypatch.setattr(mail, "ATTEMPT_S", 0.1)
@@ -186,7 +186,7 @@ async def test_mails_that_wait_too_long_are_not_sent(monkeypatch: pytest.MonkeyP
         server.go.set()
         await asyncio.gather(*first)
     assert (waited.value.retryable, waited.value.may_have_arrived) == (True, False)
-    assert len(server.received) == mail.MAX_CONCURRENT_SENDS
+    assert len(server.received) == targets.MAX_CONCURRENT_SENDS
 
 
 async def test_an_unreachable_server_is_a_retryable_failure() -> None:

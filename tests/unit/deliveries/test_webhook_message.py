@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.activities.adapters import http
-from orga.activities.adapters.webhook.post import SigningKey
-from orga.activities.adapters.webhook.sender import MAX_TEXT_CHARS, WebhookFormat, notification_line, webhook_body
+from orga.activities.adapters.webhook.post import (
+    MAX_TEXT_CHARS,
+    SigningKey,
+    WebhookFormat,
+    notification_line,
+    webhook_body,
+)
 from orga.activities.ports import RunKey
 from orga.workflows.types.questions import Notification, NotifiedCall
 from tests.support.model.providers import Network

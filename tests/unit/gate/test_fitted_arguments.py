@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.agents.loop_tools import SAGA_TOOL
+from orga.activities.adapters.agents.offered_tools import SAGA_TOOL
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.gate.fitted_arguments import MAX_VISITS, with_fitted_arguments
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper

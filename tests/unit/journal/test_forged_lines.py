@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orga.activities.adapters.webhook.sender import WebhookFormat, webhook_body
+from orga.activities.adapters.webhook.post import WebhookFormat, webhook_body
 from orga.activities.ports import RunKey
 from orga.client.cli.inspect import audit as audit_table
 from orga.client.cli.inspect import inbox, runs, steps

@@ -7,7 +7,7 @@ import pytest
 
 from orga.activities.adapters.knowledge.knowledge_tools import NOTHING_FOUND, RecallKnowledge, StoreKnowledge
 from orga.activities.knowledge.ports import KnowledgeError
-from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_BYTES, shown_knowledge
+from orga.activities.knowledge.recall import BLOCK_LINE, MAX_ITEM_BYTES, shown_knowledge
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.knowledge import Behalf, KnowledgeItem, Provenance, Reader, Recalled, StoredItem
 from orga.workflows.types.recall import KnowledgeOutput, KnowledgeReport, RecalledRef, knowledge_report_in

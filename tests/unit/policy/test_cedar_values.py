@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orga.activities.adapters.policy.cedar import CedarSet, cedar_verdict, compile_policies
 from orga.activities.adapters.policy.cedar_files import policy_files
-from orga.activities.adapters.policy.cedar_values import UnrepresentableValue, cedar_record, cedar_value, wanted_value
+from orga.activities.adapters.policy.cedar_types import UnrepresentableValue, cedar_record, cedar_value, wanted_value
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
 from tests.support.values.strategies import LAW, any_json, any_text
 

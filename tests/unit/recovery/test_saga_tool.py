@@ -6,7 +6,7 @@ import pytest
 
 from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.agents.loop_tools import SAGA_TOOL
+from orga.activities.adapters.agents.offered_tools import SAGA_TOOL
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.cli.shown.narration import entry_lines

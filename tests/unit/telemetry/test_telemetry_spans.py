@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from orga.activities.instruments import model_span, tool_span
 from orga.activities.ports import ModelError, ModelRequest
-from orga.activities.spans import model_span, tool_span
 from orga.workflows.phases.control.visibility import phase_span
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.messages import Reply

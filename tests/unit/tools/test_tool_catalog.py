@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.tools.activity_tool import DeferredTool
 from orga.activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
-from orga.activities.adapters.tools.deferred_tool import DeferredTool
 from orga.activities.adapters.tools.python_function import load_function
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.tool_sources import worker_tools

@@ -18,8 +18,7 @@ from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.mcp.content import value_output
 from orga.activities.adapters.mcp.definitions import usable_definitions
 from orga.activities.adapters.schemas.arguments import argument_errors, find_argument_errors
-from orga.activities.adapters.tools.activity_tool import ActivityTool
-from orga.activities.adapters.tools.deferred_tool import DeferredTool
+from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.calls.tools import tool_activities
 from orga.activities.models.conversations import Conversations
