@@ -161,8 +161,8 @@ async def test_a_slow_server_times_out(
     monkeypatch: pytest.MonkeyPatch, stands_at: str, within_s: float, may_have_arrived: bool
 ) -> None:
     """The thread of the exchange continues and cannot be stopped."""
-    monkeypatch.setattr(mail, "ATTEMPT_S", within_s)
-    monkeypatch.setattr(mail, "SILENCE_S", PATIENCE_S)
+    monkeypatch.setattr(targets, "ATTEMPT_S", within_s)
+    monkeypatch.setattr(targets, "SILENCE_S", PATIENCE_S)
     with mail_server(stands_at=stands_at) as server:
         error = await refusal(server)
         server.go.set()
@@ -180,7 +180,7 @@ async def test_mails_that_wait_too_long_are_not_sent(monkeypatch: pytest.MonkeyP
             return server.tried == targets.MAX_CONCURRENT_SENDS
 
         await wait_until(are_given)
-        monkeypatch.setattr(mail, "ATTEMPT_S", 0.1)
+        monkeypatch.setattr(targets, "ATTEMPT_S", 0.1)
         with pytest.raises(NotifyError) as waited:
             await channel.deliver(ASKED, RUN)
         server.go.set()

@@ -12,7 +12,7 @@ CLOSED: dict[str, Any] = {
     "type": "object",
     "properties": {
         "city": {"type": "string", "description": "Where"},
-        "tags": {"type": "array", "items": {"enum": [1]}},
+        "tags": {"type": "array", "items": {"type": "integer", "enum": [1]}},
     },
     "required": ["tags", "city"],
     "additionalProperties": False,
@@ -80,6 +80,7 @@ def test_moving_references_does_not_change_the_original_schema() -> None:
         pytest.param({"$defs": {"x": {"type": "object", "properties": {}}}}, False, id="an open definition"),
         pytest.param({"$defs": {"x": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}}}, True, id="a closed definition"),
         pytest.param({"patternProperties": {}}, False, id="a keyword at the top"),
+        pytest.param({"properties": CLOSED["properties"] | {"tags": {"enum": [1]}}}, False, id="a part without a type"),
     ],
 )
 def test_strict_mode(change: dict[str, Any], expected: bool) -> None:
