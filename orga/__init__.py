@@ -69,7 +69,7 @@ _MODULES = {
     "SessionWorkflow": "orga.workflows.session",
     "ToolContext": "orga.activities.tools_api",
     "ToolError": "orga.activities.tools_api",
-    "TurnResult": "orga.workflows.types.sessions.session",
+    "TurnResult": "orga.workflows.types.sessions.session_result",
     "connect": "orga.client.connect",
     "create_schedule": "orga.client.schedules.create",
     "start_agent": "orga.client.runs.agents",

@@ -80,9 +80,8 @@ _NAMES_BY_MODULE = {
         "policy_folder",
         "transient",
     ),
-    "journals": ("NoHistory", "journal_of"),
     "part_checks": ("check_critic", "check_knowledge_store", "check_model", "check_policy", "check_summarizer"),
-    "replay": ("ReplayDiffers", "replay"),
+    "replay": ("NoHistory", "ReplayDiffers", "journal_of", "replay"),
     "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
 }
 _MODULES = {name: f"{_PACKAGE}.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names} | {

@@ -10,15 +10,17 @@ from typing import Annotated
 import typer
 from temporalio.client import ScheduleState
 
+from orga.activities.media import Media
 from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.options import ConfigFile, Json, login_name, parse_duration, parse_time
+from orga.client.cli.options import Attach, ConfigFile, Json, login_name, parse_duration, parse_time
 from orga.client.cli.schedule.show import list_schedules, show, zoned_time_text
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.cli.start.run import warn_of_disabled_policy, warn_of_missing_worker
-from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, goal_input
+from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
 from orga.client.config.known_input import refuse_unknown, requested_names
+from orga.client.runs.attachments import kept_attachments
 from orga.client.schedules.create import (
     CATCH_UP,
     NO_TIME,
@@ -40,6 +42,7 @@ from orga.workflows.types.input import AgentInput
 class _ScheduleRequest:
     schedule_id: str
     checked: AgentInput | GoalInput
+    attached: list[Media]
     times: Timing
     state: ScheduleState
 
@@ -83,6 +86,7 @@ def create_schedule(
     note_: Annotated[str, typer.Option("--note", help="A note for people.")] = "",
     agent: Annotated[str | None, typer.Option(help="An agent of orga.toml. Default: the default agent.")] = None,
     model: Annotated[str | None, typer.Option(help="provider:model. Default: the agent's own.")] = None,
+    attach: Attach = None,
     skills: Annotated[
         list[str] | None, typer.Option(help="With --goal: only these tools. Repeat it, or separate names by commas.")
     ] = None,
@@ -146,16 +150,16 @@ def create_schedule(
         end=None if end is None else parse_time(end, "--end"),
     )
     state = ScheduleState(note=checked_note(note_) or None, paused=paused)
-    return run_interruptible(
-        _create(_ScheduleRequest(checked_schedule_id(id_), checked, times, state), config, as_json=json)
-    )
+    request = _ScheduleRequest(checked_schedule_id(id_), checked, attached_media(attach or ()), times, state)
+    return run_interruptible(_create(request, config, as_json=json))
 
 
 async def _create(request: _ScheduleRequest, config: Path | None, *, as_json: bool) -> int:
     wanted = requested_names(request.checked)
     async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         warn_of_disabled_policy(here)
-        made = await create_checked(here.client, request.schedule_id, request.checked, request.times, request.state)
+        checked = request.checked.with_attachments(await kept_attachments(request.attached))
+        made = await create_checked(here.client, request.schedule_id, checked, request.times, request.state)
         described = await made.describe()
         one = await schedule_summary(described)
         write_note(_next_run_text(one))

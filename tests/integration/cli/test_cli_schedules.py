@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga
+from tests.support.values.pictures import a_png
 
 __all__ = ["home", "orga"]
 
@@ -55,6 +56,17 @@ def test_a_schedule_from_its_creation_to_its_deletion(orga: Orga) -> None:
     assert gone.code == 2
     assert gone.err.splitlines()[-1] == "orga: there is no schedule 'morning'; `orga schedule list` shows the ids"
     assert run_id in orga("list").out
+
+
+def test_a_scheduled_task_has_pictures(orga: Orga) -> None:
+    (orga.folder / "chart.png").write_bytes(a_png())
+    made = orga("schedule", "create", "look", "--every", "1d", "--task", "What is this?", "--attach", "chart.png")
+    assert made.code == 0
+    [attached] = json.loads(orga("schedule", "show", "look", "--json").out)["input"]["attachments"]
+    assert (attached["name"], attached["media_type"]) == ("chart.png", "image/png")
+    refused = orga("schedule", "create", "none", "--every", "1d", "--task", "What is this?", "--attach", "absent.png")
+    assert (refused.code, "absent.png" in refused.err) == (2, True)
+    assert orga("schedule", "delete", "look").code == 0
 
 
 def test_a_refusal_by_the_server_is_reported_in_one_line(orga: Orga) -> None:

@@ -26,7 +26,12 @@ LEAKED = "Bearer [redacted]"
 
 def a_server(served: HttpServer, **oauth: Any) -> McpServer:
     issuer = served.url.removesuffix("/mcp")
-    given = {"issuer": issuer, "client_id": "orga", **({} if "key_from" in oauth else {"secret_from": "S"}), **oauth}
+    given: dict[str, Any] = {
+        "issuer": issuer,
+        "client_id": "orga",
+        **({} if "key_from" in oauth else {"secret_from": "S"}),
+        **oauth,
+    }
     return McpServer(url=served.url, oauth=McpOAuth(**given), connect_timeout_s=10)
 
 
