@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from orga.activities.adapters.private_file import write_private
+from orga.activities.adapters.shared_files import write_atomically
 from orga.activities.media import MAX_DOCUMENT_BYTES, digest_of
 from orga.workflows.types.parts import MEDIA_DIGEST
 
@@ -34,7 +34,7 @@ class BlobFolder:
         """Write the file, unless it is there already."""
         digest = digest_of(data)
         if await self.get(digest) is None:
-            await asyncio.to_thread(write_private, self.path(digest), data)
+            await asyncio.to_thread(write_atomically, self.path(digest), data, with_folder=True)
         return digest
 
     async def get(self, digest: str) -> bytes | None:

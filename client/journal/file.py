@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from orga.activities.adapters.shared_files import write_atomically
 from orga.client.errors import OrgaError
 from orga.client.journal.head import SealedHead, head_mismatches
 from orga.client.journal.laws import Check
-from orga.client.server.shared_files import write_atomically
 from orga.workflows.decisions.journal.entries import canonical_line, first_break
 from orga.workflows.types.json_text import unique_keys_object
 from orga.workflows.types.status import JournalEntry

@@ -19,10 +19,10 @@ from pathlib import Path
 from pydantic import ValidationError
 from temporalio.client import Client
 
+from orga.activities.adapters.shared_files import write_atomically
 from orga.client.history.converter import FrugalPayloadConverter
 from orga.client.journal.timeline import FOLD_VERSION, IterationRecord
 from orga.client.server.home import server_home
-from orga.client.server.shared_files import write_atomically
 
 MAX_MEMORY_BYTES = 64_000_000
 MAX_FILES = 500

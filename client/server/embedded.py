@@ -11,6 +11,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
+from orga.activities.adapters.shared_files import is_locked, try_lock
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
 from orga.client.server.home import (
     Home,
@@ -26,7 +27,6 @@ from orga.client.server.port_numbers import Claim, claimed_port, number_lock
 from orga.client.server.readiness import silence_reason
 from orga.client.server.record import ServerRecord, read_record
 from orga.client.server.search_attributes import register_missing, type_name
-from orga.client.server.shared_files import is_locked, try_lock
 from orga.own_code import ROOT
 from orga.start import module_command
 from orga.workflows.types.names import KEYS

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from orga.activities.adapters.shared_files import write_atomically
 from orga.client.errors import OrgaError
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.shared_files import write_atomically
 from orga.client.user_path import user_path
 
 

@@ -17,9 +17,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
+from orga.activities.adapters.shared_files import try_lock
 from orga.client.server.endpoint import Report, ServerUnavailable
 from orga.client.server.home import cache_folder
-from orga.client.server.shared_files import try_lock
 from orga.client.user_path import user_path
 from orga.own_code import ROOT, installed_program
 

@@ -9,8 +9,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from orga.activities.adapters.shared_files import try_lock
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.shared_files import try_lock
 
 HOST = "127.0.0.1"
 """The address that embedded servers listen on. Only this machine reaches them."""

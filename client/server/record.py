@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from orga.activities.adapters.shared_files import acquire_lock, try_lock, write_atomically
 from orga.client.server.endpoint import Endpoint
 from orga.client.server.home import Home, prepare_home
-from orga.client.server.shared_files import acquire_lock, try_lock, write_atomically
 
 
 @dataclass(frozen=True)

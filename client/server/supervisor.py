@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orga.activities.adapters.shared_files import acquire_lock
 from orga.client.server.home import Home
 from orga.client.server.port_numbers import HOST
 from orga.client.server.record import ServerRecord, read_record, try_lock_leases, write_record
-from orga.client.server.shared_files import acquire_lock
 from orga.client.server.ui import Api, serve_ui
 
 POLL_S = 0.5

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from orga.activities.adapters.shared_files import try_lock
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import prepare_home
-from orga.client.server.shared_files import try_lock
 from orga.start import module_command
 
 KEPT_LOGS = 10

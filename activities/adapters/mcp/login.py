@@ -5,9 +5,7 @@ read the file again.
 """
 
 import asyncio
-import fcntl
 import os
-import stat
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -29,7 +27,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
-from orga.activities.adapters.private_file import write_private
+from orga.activities.adapters.shared_files import OwnFile, try_lock, write_atomically
 
 REQUEST_S = 30.0
 """Seconds for one request to an authorization server."""
@@ -49,48 +47,28 @@ class Login(BaseModel):
     resource: ProtectedResourceMetadata | None
 
 
-class LoginFile:
-    """The file of one login."""
+class LoginFile(OwnFile[Login]):
+    """The file of one login. Only its owner can read it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp: tuple[int, int] | None = None
-        self._login: Login | None = None
-
-    def read(self) -> Login | None:
-        """Return the login, or None without a valid file that is private to its owner. It reads only a changed file."""
-        try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as file:
-                found = os.fstat(descriptor)
-                is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
-                if (found.st_ino, found.st_mtime_ns) != self._stamp:
-                    text = file.read(MAX_BYTES) if is_ours else b""
-                    self._login = Login.model_validate_json(text)
-                    self._stamp = found.st_ino, found.st_mtime_ns
-        except (OSError, ValidationError):
-            self._stamp = self._login = None
-        return self._login
+        super().__init__(path, Login.model_validate_json, most=MAX_BYTES)
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
         """Keep all other processes, and all other tasks, from changing the file."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while True:
+            if (descriptor := try_lock(self.path.with_suffix(".lock"))) is not None:
+                break
+            await asyncio.sleep(LOCK_PAUSE_S)
         try:
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(LOCK_PAUSE_S)
             yield
         finally:
             os.close(descriptor)
 
     async def write(self, login: Login) -> None:
         """Replace the file. Call it under the lock."""
-        await asyncio.to_thread(write_private, self._path, login.model_dump_json(exclude_none=True).encode())
+        await asyncio.to_thread(write_atomically, self.path, login.model_dump_json(exclude_none=True).encode())
 
 
 class EncryptedOnly(httpx2.Auth):

@@ -5,8 +5,6 @@ conversation. Without a readable file that only its owner can write, each worker
 """
 
 import json
-import os
-import stat
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.private_file import write_private
+from orga.activities.adapters.shared_files import OwnFile, write_atomically
 from orga.workflows.types.json_text import as_object
 
 LESSON_S = 6 * 3_600.0
@@ -38,9 +36,7 @@ class LessonFile:
     """The lessons in one file. Each has the time until which it counts, by the clock of the machine."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp: tuple[int, int] | None = None
-        self._lessons: dict[str, Any] = {}
+        self._file = OwnFile(path, lambda text: as_object(json.loads(text)), most=MAX_BYTES, denied=0o022)
 
     def get(self, key: str) -> Dialect | None:
         """Return a lesson that still counts, or None."""
@@ -57,22 +53,10 @@ class LessonFile:
         newest = sorted(others, key=lambda name: _until(others[name]))[1 - MAX_KEPT_LESSONS :]
         lessons = {name: others[name] for name in newest} | {key: {"until": now + LESSON_S, "dialect": _plain(dialect)}}
         with suppress(OSError):
-            write_private(self._path, json.dumps(lessons).encode())
+            write_atomically(self._file.path, json.dumps(lessons).encode(), with_folder=True)
 
     def _read(self) -> dict[str, Any]:
-        """Return what the file has now. It is read again only if it has changed."""
-        try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
-                found = os.fstat(descriptor)
-                is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
-                if (found.st_ino, found.st_mtime_ns) == self._stamp:
-                    return self._lessons
-                text = file.read() if is_ours and found.st_size <= MAX_BYTES else b""
-            self._stamp, self._lessons = (found.st_ino, found.st_mtime_ns), as_object(json.loads(text))
-        except (OSError, ValueError, RecursionError):
-            self._stamp, self._lessons = None, {}
-        return self._lessons
+        return self._file.read() or {}
 
 
 def _until(lesson: object) -> float:

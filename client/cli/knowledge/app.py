@@ -12,6 +12,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from orga.activities.adapters.shared_files import Draft, draft_next_to
 from orga.activities.knowledge.exchange import export_lines
 from orga.activities.knowledge.identity import is_erased_by
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
@@ -24,7 +25,6 @@ from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import count_text, write_json, write_note, write_result
 from orga.client.server.endpoint import Report
-from orga.client.server.shared_files import Draft, draft_next_to
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind
 from orga.workflows.types.text import clean_text, escaped_text, full_field_text
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from orga.activities.adapters.shared_files import write_atomically
 from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.inspect.journal import signing_key_file
@@ -26,7 +27,6 @@ from orga.client.config.known_input import refuse_unknown, requested_names
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
 from orga.client.server.home import server_home
-from orga.client.server.shared_files import write_atomically
 from orga.client.workers.at_hand import keep_worker
 from orga.client.workers.process import WorkerFailed
 

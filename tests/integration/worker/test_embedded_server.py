@@ -15,6 +15,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
+from orga.activities.adapters.shared_files import is_locked
 from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
 from orga.client.server.home import Home
@@ -22,7 +23,6 @@ from orga.client.server.readiness import wait_until_ready
 from orga.client.server.record import ServerRecord, lease, read_record
 from orga.client.server.resolve import resolve_endpoint
 from orga.client.server.search_attributes import SearchAttributesRefused, missing_names, register_missing
-from orga.client.server.shared_files import is_locked
 from orga.own_code import ROOT
 from orga.workflows.types.names import KEYS
 from tests.support.parts.temporal import temporal_cli

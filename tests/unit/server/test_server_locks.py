@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orga.client.server.shared_files import acquire_lock, is_locked, try_lock
+from orga.activities.adapters.shared_files import acquire_lock, is_locked, try_lock
 
 
 def test_a_lock_has_one_holder_until_it_is_released(tmp_path: Path) -> None:

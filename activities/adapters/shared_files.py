@@ -1,16 +1,19 @@
-"""Files that several processes use: locks (flock), and writing so that a reader never sees a part of a file.
+"""Files that several processes use: locks (flock), and reading and writing whole files.
 
 The kernel releases a lock however its holder dies, so no lock can be stale.
 """
 
 import fcntl
 import os
+import stat
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
+
+Content = TypeVar("Content")
 
 
 def open_lock_file(path: Path) -> int:
@@ -77,8 +80,54 @@ def draft_next_to(path: Path) -> Generator[Draft]:
             Path(name).unlink()
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a whole file. After an OSError the previous one is unchanged."""
+def write_atomically(path: Path, content: bytes, *, with_folder: bool = False) -> None:
+    """Write a whole file that only its owner reads. After an OSError the previous one is unchanged.
+
+    Args:
+        with_folder: Create the folder, private as well, if there is none.
+    """
+    if with_folder:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with draft_next_to(path) as draft:
         draft.file.write(content)
         draft.move_to(path)
+
+
+class OwnFile(Generic[Content]):
+    """A file of this user that other processes replace. Its content is parsed again only after a change."""
+
+    def __init__(self, path: Path, parse: Callable[[bytes], Content], *, most: int, denied: int = 0o077) -> None:
+        """Name the file.
+
+        Args:
+            path: It is not followed if it is a link.
+            parse: Returns the content. It may raise ValueError.
+            most: The largest size in bytes.
+            denied: Permissions that no other user may have.
+        """
+        self.path = path
+        self._parse = parse
+        self._most = most
+        self._denied = denied
+        self._stamp: tuple[int, int] | None = None
+        self._content: Content | None = None
+
+    def read(self) -> Content | None:
+        """Return the content. None: there is no valid file, or others may use it."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
+                found = os.fstat(descriptor)
+                stamp = (found.st_ino, found.st_mtime_ns) if self._is_usable(found) else None
+                if stamp is None:
+                    self._content = None
+                elif stamp != self._stamp:
+                    self._content = self._parse(file.read())
+                self._stamp = stamp
+        except (OSError, ValueError, RecursionError):
+            self._stamp = self._content = None
+        return self._content
+
+    def _is_usable(self, found: os.stat_result) -> bool:
+        is_own = found.st_uid == os.geteuid() and not found.st_mode & self._denied
+        return is_own and stat.S_ISREG(found.st_mode) and found.st_size <= self._most
