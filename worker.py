@@ -29,7 +29,6 @@ from orga.client.server.search_attributes import are_usable
 from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import telemetry
-from orga.client.workers.application import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, registrations, supporting_services
 from orga.client.workers.checked import worker_report
 from orga.client.workers.core_faults import SHUTDOWN_GRACE, work_around_core_faults
 from orga.client.workers.deployment import deployment_version, worker_options
@@ -42,6 +41,7 @@ from orga.client.workers.engine_memory import (
     worker_policy,
 )
 from orga.client.workers.parts import Parts, configured_parts, secret_names
+from orga.client.workers.registrations import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, registrations, supporting_services
 from orga.client.workers.routing import make_current_command
 from orga.client.workers.script import worker as worker_of_a_script
 from orga.own_code import remove_from_path, seal

@@ -1,6 +1,9 @@
 """Files that several processes use: locks (flock), and reading and writing whole files.
 
-The kernel releases a lock however its holder dies, so no lock can be stale.
+The kernel releases a lock however its holder dies, so no lock can be stale. A lock belongs to the open file. A child
+that inherits the descriptor holds it too, while it lives.
+
+A draft's name is random, so nobody can place a link there. Only its owner can read it.
 """
 
 import fcntl

@@ -1,6 +1,7 @@
 """The `recall_context` activity: it recalls what may help in the next reasoning step.
 
-Items are rendered with their source and score, sanitized and within a limit.
+Recalled items are shown with their source and score, sanitized and within a limit. Anybody can have written stored
+text, so it is shown between delimiters, as results of tools are.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from orga.activities.text.characters import is_plain_ascii, without_invisible, without_sequences
-from orga.activities.text.hidden_styles import is_page, without_hidden
+from orga.activities.text.hidden_markup import is_page, without_hidden
 from orga.workflows.types.text import compiled_pattern, normalized_text
 
 _GAP = r"[\s\S]"

@@ -121,12 +121,12 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "conversation",
-            "orga.client.cli.inspect.steps:conversation",
+            "orga.client.cli.inspect.conversation:conversation",
             "Show what the model would see now: instructions, task, calls and results. No worker is needed.",
         ),
         CommandEntry(
             "open",
-            "orga.client.cli.inspect.steps:open_run",
+            "orga.client.cli.inspect.conversation:open_run",
             "Open a run in the Temporal UI in your browser, and print the address.",
         ),
         CommandEntry(

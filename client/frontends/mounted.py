@@ -1,4 +1,9 @@
-"""The protocols of other front ends that the console serves. `/mcp` gives visitors their own runs and rights."""
+"""The protocols of other front ends that the console serves.
+
+`/mcp` is the MCP server over HTTP, for each visitor with the visitor's own runs and rights. It keeps no session of the
+protocol, so the console can be restarted between two calls. The inbox is the place to decide held calls. Only a console
+that was started for it offers the tool `decide`, to approvers alone, because the assistant holds their token.
+"""
 
 from functools import partial
 

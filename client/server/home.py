@@ -55,7 +55,7 @@ class Home:
 
     @property
     def blocked_loops(self) -> Path:
-        """Blocked event loops of workers (`orga.client.workers.application`)."""
+        """Blocked event loops of workers (`orga.client.workers.registrations`)."""
         return self.folder / "holds.json"
 
     @property

@@ -41,7 +41,8 @@ def telemetry(config: TelemetryConfig) -> Telemetry:
     """Start the configured telemetry, before clients and workers. Raise TelemetryInUse if this process has one."""
     if not config.enabled:
         return Telemetry()
-    from orga.client.telemetry.export import export_to, run_spans
+    from orga.client.telemetry.export import export_to
+    from orga.client.telemetry.run_span import run_spans
     from orga.client.telemetry.waiting import waiting_metrics
 
     close = export_to(config)

@@ -22,10 +22,10 @@ from orga.client.testing.at_work import AtWork, Ran
 from orga.client.testing.fake_tools import FakeTool
 from orga.client.testing.script import ReplyingModel, ScriptedModels
 from orga.client.testing.skipping_server import skipping_server
-from orga.client.workers.application import with_our_converter
 from orga.client.workers.in_code import Agent, Function
 from orga.client.workers.parts import StandInModels, StandIns, StandInTool
 from orga.client.workers.plugin import OrgaPlugin
+from orga.client.workers.registrations import with_our_converter
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.tool_calls.mcp import McpServer
 

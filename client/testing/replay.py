@@ -27,8 +27,8 @@ from orga.client.journal.file import read_journal_file
 from orga.client.journal.reading import read_journal
 from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner
 from orga.client.runs.agents import AgentHandle
-from orga.client.workers.application import with_our_converter
 from orga.client.workers.plugin import OrgaPlugin
+from orga.client.workers.registrations import with_our_converter
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import one_line

@@ -36,7 +36,12 @@ from orga.client.connect import UpdateReasons, run_page
 from orga.client.errors import ConfigError
 from orga.client.runners.workflows import WORKFLOWS, SharedRunner, our_runner, sandbox_for_others
 from orga.client.server.search_attributes import are_usable
-from orga.client.workers.application import (
+from orga.client.workers.core_faults import SHUTDOWN_GRACE, end_if_not_begun, work_around_core_faults
+from orga.client.workers.deployment import UnpinningRunner
+from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
+from orga.client.workers.in_code import Agent, Function, InCodeParts, OwnParts
+from orga.client.workers.parts import Parts, StandIns, configured_parts
+from orga.client.workers.registrations import (
     HEARTBEAT_THROTTLE,
     WORKFLOW_TASKS,
     refuse_shared_names,
@@ -45,11 +50,6 @@ from orga.client.workers.application import (
     with_our_converter,
     worker_client,
 )
-from orga.client.workers.core_faults import SHUTDOWN_GRACE, end_if_not_begun, work_around_core_faults
-from orga.client.workers.deployment import UnpinningRunner
-from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
-from orga.client.workers.in_code import Agent, Function, InCodeParts, OwnParts
-from orga.client.workers.parts import Parts, StandIns, configured_parts
 from orga.own_code import seal
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tool_calls.mcp import McpServer

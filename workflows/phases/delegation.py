@@ -1,6 +1,5 @@
-"""Calls whose result comes later: from a run of another agent, or from outside through `complete_tool_call`.
-
-A delegated run is watched until it ends. A run also reports its own pauses to its parent.
+"""Delegation: starts a run of another agent and watches it until it ends. A run also reports its own pauses to its
+parent.
 """
 
 from __future__ import annotations
@@ -14,15 +13,9 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError
 
-from orga.workflows.decisions.control.interventions import signal_argument, with_refused_signal
-from orga.workflows.decisions.control.questions import find_question
+from orga.workflows.decisions.control.interventions import signal_argument
 from orga.workflows.decisions.tool_calls import delegation
-from orga.workflows.decisions.tool_calls.calls import cancelled_outcome, not_run_outcome
-from orga.workflows.decisions.tool_calls.deferred import (
-    result_question,
-    with_awaited_result,
-    with_result_expired,
-)
+from orga.workflows.decisions.tool_calls.calls import not_run_outcome
 from orga.workflows.decisions.tool_calls.delegation import (
     delegate_abort_reason,
     delegate_ceiling,
@@ -31,75 +24,23 @@ from orga.workflows.decisions.tool_calls.delegation import (
     with_parent_notified,
 )
 from orga.workflows.phases.agent_run import Run
-from orga.workflows.phases.attempt import (
-    CallIdentity,
-    FailedCall,
-    confirm_if_paused,
-    execute_attempt,
-    report_completion,
-)
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused, execute_attempt
 from orga.workflows.phases.control.failure_text import failure_text
-from orga.workflows.phases.control.run import CANCEL_GRACE_S, Interrupted
-from orga.workflows.phases.control.visibility import ask_people, close_question, never, show_details
+from orga.workflows.phases.control.run import CANCEL_GRACE_S
+from orga.workflows.phases.control.visibility import show_details
+from orga.workflows.phases.deferred import execute_deferred
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.types.input import inherited_memo
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import AGENT_WORKFLOW
-from orga.workflows.types.questions import Completion, Question
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.delegation import Child, child_id, delegate_arguments
-from orga.workflows.types.tool_calls.gate import START_SUFFIX
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import Outcome
-from orga.workflows.types.tool_calls.tools import INVALID_RESULT
-
-
-async def _execute_deferred(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
-    """Start the work of the call, and return its outcome once somebody has completed it."""
-    if (terms := allowed.spec.deferred) is None:
-        return await execute_attempt(run, allowed, identity)
-    question = result_question(allowed.call, terms, identity.key, identity.activity_id, run.now)
-    run.change_state(with_awaited_result, question, run.now)
-    if terms.has_start and (failed := await _start_work(run, allowed, identity, question)) is not None:
-        return failed
-    while True:
-        try:
-            decided = await ask_people(run, question, is_moot=identity.is_cut_short or never)
-        except (Interrupted, asyncio.CancelledError):
-            return cancelled_outcome(allowed.call, allowed.spec)
-        if decided.is_open:  # it has to end
-            return cancelled_outcome(allowed.call, allowed.spec)
-        if decided.completion is None:
-            run.change_state(with_result_expired, identity.key)
-        ended = await report_completion(run, allowed, identity, decided.completion or Completion())
-        if not isinstance(ended, FailedCall) or not ended.error.startswith(f"{INVALID_RESULT}: "):
-            run.checked_results[identity.key] = ""
-            return ended
-        why = ended.error.removeprefix(f"{INVALID_RESULT}: ")
-        by = decided.completion.by if decided.completion else ""
-        run.change_state(with_refused_signal, "complete_tool_call", why, by=by)
-        run.change_state(with_awaited_result, question, run.now)
-        run.checked_results[identity.key] = why
-
-
-async def _start_work(
-    run: Run, allowed: AllowedCall, identity: CallIdentity, question: Question
-) -> Outcome | FailedCall | None:
-    """Return the outcome of a call whose work could not be started, or None. If its result is there, it was started."""
-    begin = identity._replace(activity_id=f"{identity.activity_id}{START_SUFFIX}")
-    started = await execute_attempt(run, allowed, begin)
-    if isinstance(started, Outcome) and started.status == "ok":
-        return None
-    waiting = find_question(run.state, question.question_id)
-    if waiting is not None and waiting.completion is not None and not run.is_interrupted():
-        return None
-    close_question(run, waiting or question)
-    return started
-
 
 ID_REUSE_POLICY = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call with the same id. An older delegate that still runs has lost its parent, and
@@ -119,7 +60,7 @@ def call_executor(run: Run, call: ToolCall) -> CallExecutor:
     if loop_tool(call.name).is_run and run.setup.delegates:
         return execute_delegate
     spec = run.setup.tool(call.name)
-    return execute_attempt if spec is None or spec.deferred is None else _execute_deferred
+    return execute_attempt if spec is None or spec.deferred is None else execute_deferred
 
 
 async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:

@@ -30,7 +30,7 @@ from orga.activities.adapters.tools.guarded_http import (
 from orga.activities.adapters.tools.page_text import visible_text
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
-from orga.activities.text.hidden_styles import without_comments
+from orga.activities.text.hidden_markup import without_comments
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _REFERENCE = re.compile(

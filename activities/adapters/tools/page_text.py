@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from orga.activities.text.hidden_styles import (
+from orga.activities.text.hidden_markup import (
     StyleRule,
     declarations,
     hiding_declarations,

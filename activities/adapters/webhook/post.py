@@ -1,7 +1,4 @@
-"""Signs and sends one POST to an address that the operator configured, and interprets the answer.
-
-Each notification is one such POST of JSON.
-"""
+"""Signs and sends one POST of JSON to an address that the operator configured, and interprets the answer."""
 
 import asyncio
 import hmac

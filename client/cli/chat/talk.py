@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from orga.client.cli.chat.source import ChatExit, ChatParts, CtrlCEffect
 from orga.client.cli.chat.turns import SessionTurns, history_lines, turn_summary
 from orga.client.cli.exit_codes import ExitCode, UsageError, ending_exit_code
-from orga.client.cli.inspect.steps import message_lines
+from orga.client.cli.inspect.conversation import message_lines
 from orga.client.cli.interrupts import CTRL_C_EXIT_CODE, ctrl_c_handler
 from orga.client.cli.options import login_name
 from orga.client.cli.shown.decisions import HeldCall, has_unshown_arguments, held_call_table, held_calls

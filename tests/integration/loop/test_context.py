@@ -120,7 +120,7 @@ async def test_two_workers_with_tiny_caches_send_the_same_messages(
 ) -> None:
     """Every request is rebuilt from the history, by whichever worker takes it."""
     made = Made(max_bytes=100)
-    monkeypatch.setattr("orga.client.workers.application.Conversations", made)
+    monkeypatch.setattr("orga.client.workers.registrations.Conversations", made)
     provider, tool = ScriptedModel(looks(12), repeats=True), pages(500)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     other = await Client.connect(client.service_client.config.target_host, data_converter=client.data_converter)
@@ -136,7 +136,7 @@ async def test_two_workers_with_tiny_caches_send_the_same_messages(
 
 async def test_a_new_worker_reads_the_history_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made()
-    monkeypatch.setattr("orga.client.workers.application.Conversations", made)
+    monkeypatch.setattr("orga.client.workers.registrations.Conversations", made)
     hold, tool = Hold(), pages(500)
     script = looks(6)
     provider = ScriptedModel([*script[:3], hold.step(calls("look", arguments={"n": 3})), *script[3:]], repeats=True)
@@ -183,7 +183,7 @@ async def test_a_wrong_cache_cannot_send_a_wrong_context(
 ) -> None:
     """The cached text is checked against its digest, and rebuilt from the history if it does not match."""
     made = Made(kind)
-    monkeypatch.setattr("orga.client.workers.application.Conversations", made)
+    monkeypatch.setattr("orga.client.workers.registrations.Conversations", made)
     provider = ScriptedModel(looks(4), repeats=True)
     async with a_loop(client, provider, pages(100)) as loop:
         ran = await loop.run(**WIDE)

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.runners.workflows import PatientInstance
-from orga.client.workers.application import WORKFLOW_TASKS
+from orga.client.workers.registrations import WORKFLOW_TASKS
 from orga.testing import ScriptedModel, answers
 from tests.support.runs.loop import a_loop
 

@@ -87,7 +87,7 @@ async def test_a_large_run_continues_as_new_and_ends_with_a_result(client: Clien
 async def test_a_worker_with_only_the_history_cuts_results_the_same_way(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orga.client.workers.application.Conversations", partial(Conversations, max_bytes=100))
+    monkeypatch.setattr("orga.client.workers.registrations.Conversations", partial(Conversations, max_bytes=100))
     reply = calls(*["look"] * 3, reply_text="t" * 100_000)
     provider = ScriptedModel([*[counted(reply)] * 3, answers("all read")], repeats=True)
     async with a_loop(client, provider, FakeTool("look", a_result, options=LARGE)) as loop:

@@ -57,7 +57,7 @@ async def test_the_collector_receives_the_metrics_of_a_run(client: Client, colle
 async def test_costs_recoveries_and_rebuilt_contexts_are_counted(
     client: Client, collector: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orga.client.workers.application.Conversations", partial(Conversations, max_bytes=100))
+    monkeypatch.setattr("orga.client.workers.registrations.Conversations", partial(Conversations, max_bytes=100))
     on = start_telemetry(collector.url, export_interval_s=0.05)
     recovery = Recovery(strategy="fallback", alternatives=("look",), max_attempts=1)
     fails = FakeTool("fails", broken, effect="idempotent", options=ToolOptions(recovery=recovery))

@@ -57,7 +57,7 @@ class Kept:
 def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kept:
     """Run a test twice. The second time every request is rebuilt from the history, as by another worker."""
     made = Kept(request.param)
-    monkeypatch.setattr("orga.client.workers.application.Conversations", made)
+    monkeypatch.setattr("orga.client.workers.registrations.Conversations", made)
     return made
 
 

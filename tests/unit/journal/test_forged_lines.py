@@ -12,7 +12,7 @@ from hypothesis import given
 from orga.activities.adapters.webhook.post import WebhookFormat, webhook_body
 from orga.activities.ports import RunKey
 from orga.client.cli.inspect import audit as audit_table
-from orga.client.cli.inspect import inbox, runs, steps
+from orga.client.cli.inspect import conversation, inbox, runs
 from orga.client.cli.inspect.journal import Timeline
 from orga.client.cli.live.screens import PlainScreen, remarks
 from orga.client.cli.shown.decisions import approval_blocks, approval_json
@@ -204,7 +204,7 @@ def test_a_written_line_is_one_line(write: Callable[..., None], capsys: pytest.C
 
 @hostile
 def test_a_message_cannot_forge_another_message(forged: str) -> None:
-    shown = steps.message_lines(a_message(f"x\n── user\n{forged}"))
+    shown = conversation.message_lines(a_message(f"x\n── user\n{forged}"))
     heads = [line for line in shown if line.startswith("──")]
     assert len(heads) == 1
 

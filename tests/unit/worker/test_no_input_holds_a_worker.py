@@ -19,7 +19,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors, schema_p
 from orga.activities.ports import ModelError
 from orga.activities.replies import normalised_reply
 from orga.activities.text.characters import harmless_text
-from orga.activities.text.hidden_styles import style_rules
+from orga.activities.text.hidden_markup import style_rules
 from orga.activities.text.sanitize import sanitized_text
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.parts import text_part
