@@ -74,11 +74,13 @@ def provider_endpoint(
 ) -> ProviderEndpoint:
     """Return the endpoint of a provider, or one of the configuration's own.
 
-    The configuration's base URL wins over the environment's. Raise ModelNotConfigured for a faulty variable.
+    The configuration's base URL wins over the environment's. Raise ModelNotConfigured for a faulty setting or variable.
     """
     provider = known_provider(name, {name: settings})
     if provider.is_extra and not all(map(find_spec, _EXTRA_PACKAGES)):
         raise ModelNotConfigured(f"{name} needs orga[{_EXTRA}], which is not installed here: {extra_remedy(_EXTRA)}")
+    if provider.is_extra and settings.extra_body and name != "bedrock":
+        raise ModelNotConfigured(f"[models.endpoints.{name}] has extra_body, which {name} has no place for: remove it")
     key = _provider_key(provider, env)
     extra = {header.lower(): value for header, value in settings.extra_headers.items()}
     headers = extra | _headers_from(name, settings, env)

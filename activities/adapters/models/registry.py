@@ -152,13 +152,8 @@ class ModelRegistry:
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
             place = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
-            is_extra = provider in PROVIDERS and PROVIDERS[provider].is_extra
-            self._remote[provider] = (
-                LibraryProvider(place, self._env, self._lessons, self._blobs)
-                if is_extra
-                else _streaming_provider(
-                    place, _wires(place), self._transport, lessons=self._lessons, blobs=self._blobs
-                )
+            self._remote[provider] = _streaming_provider(
+                place, self._env, self._transport, lessons=self._lessons, blobs=self._blobs
             )
         return self._remote[provider]
 
@@ -229,15 +224,18 @@ def provider_dialect(provider: Provider, model: str, base_url: str, settings: En
 
 def _streaming_provider(
     place: ProviderEndpoint,
-    wires: tuple[Wire, Wire | None],
+    env: Mapping[str, str],
     transport: http.AsyncBaseTransport | None,
     *,
     lessons: LessonFile | None,
     blobs: BlobStore | None,
 ) -> StreamingProvider:
+    wire, other = _wires(place)
     try:
+        if isinstance(wire, LibraryWire):
+            return LibraryProvider(place, env, lessons, blobs)
         kind = OllamaProvider if place.kind == "ollama" else StreamingProvider
-        return kind(place, wires[0], transport, other=wires[1], lessons=lessons, blobs=blobs)
+        return kind(place, wire, transport, other=other, lessons=lessons, blobs=blobs)
     except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
         cause = redacted_text(str(error))
         raise ModelNotConfigured(f"{place.provider} can't be reached through the proxy that is set: {cause}") from error

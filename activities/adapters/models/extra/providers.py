@@ -19,7 +19,6 @@ from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, trace_headers
 from orga.activities.adapters.models.lessons import LessonFile
-from orga.activities.adapters.models.model_settings import ModelNotConfigured
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reply import ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.streaming import StreamingProvider
@@ -42,8 +41,6 @@ _LIBRARY = "orga.activities.adapters.models.extra.pydantic_ai_models"
 
 _BEDROCK_FIELDS = "bedrock_additional_model_requests_fields"
 
-_MAX_MODELS = 256
-
 _CHOICES = {"any": "required", "none": "none"}
 
 _FINISH_REASONS: dict[str | None, FinishReason] = {"length": "length", "content_filter": "content_filter"}
@@ -53,19 +50,19 @@ _FINISH_REASONS: dict[str | None, FinishReason] = {"length": "length", "content_
 class LibraryWire(Wire):
     """The requests of one provider, in the library's own form."""
 
-    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """The library's knowledge of each model that was asked."""
+    profile: Callable[[str], Mapping[str, Any]] = field(default=lambda model: {})
+    """Returns the library's knowledge of a model. It has none before it is imported."""
     path = "/pydantic-ai"
     name_pattern = r"(?!)"
 
     def absent_settings(self, model: str) -> Set[str]:
-        profile = self.profiles.get(model, {})
+        profile = self.profile(model)
         names = {"parallel_tool_calls", "seed"} if self.provider == BEDROCK else {"parallel_tool_calls", "cache_ttl"}
         no_sampling = ("anthropic_disallows_sampling_settings", "bedrock_disallows_sampling_settings")
         return names | ({"temperature", "top_p"} if any(profile.get(each) for each in no_sampling) else set[str]())
 
     def dialect(self, model: str) -> Dialect:
-        profile, is_bedrock = self.profiles.get(model, {}), self.provider == BEDROCK
+        profile, is_bedrock = self.profile(model), self.provider == BEDROCK
         if is_bedrock:
             takes_effort = "anthropic" not in model or bool(profile.get("bedrock_supports_adaptive_thinking", True))
             takes_tokens = "anthropic" in model
@@ -123,11 +120,7 @@ class LibraryProvider(StreamingProvider):
             lessons: The lessons of all workers of a state folder.
             blobs: The store of pictures and documents. Without it, models get words.
         """
-        if endpoint.settings.extra_body and endpoint.provider != BEDROCK:
-            where = f"[models.endpoints.{endpoint.provider}]"
-            raise ModelNotConfigured(f"{where} has extra_body, which {endpoint.provider} has no place for: remove it")
-        self._profiles: dict[str, Mapping[str, Any]] = {}
-        super().__init__(endpoint, LibraryWire(endpoint.provider, self._profiles), lessons=lessons, blobs=blobs)
+        super().__init__(endpoint, LibraryWire(endpoint.provider, self._profile), lessons=lessons, blobs=blobs)
         self._place, self._env = endpoint, env
         self._library: Library | None = None
         self._loading = asyncio.Lock()
@@ -135,12 +128,9 @@ class LibraryProvider(StreamingProvider):
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         library = await self._loaded()
         try:
-            profile = library.model(request.model).profile
+            library.model(request.model)
         except Exception as error:
             raise self._model_error(error) from error
-        if len(self._profiles) >= _MAX_MODELS:
-            self._profiles.clear()
-        self._profiles[request.model] = profile
         return await super().complete(request, on_text)
 
     async def check_reachable(self) -> None:
@@ -167,6 +157,9 @@ class LibraryProvider(StreamingProvider):
                 cause = f"{type(error).__name__} {error}"
                 raise self._http.failures.unusable(cause, "AuthenticationFailed") from error
             return library
+
+    def _profile(self, model: str) -> Mapping[str, Any]:
+        return {} if self._library is None else self._library.model(model).profile
 
     def _model_error(self, error: Exception) -> ModelError:
         return import_module(_LIBRARY).model_error(error, self._http.failures)

@@ -18,6 +18,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 from google.auth.exceptions import GoogleAuthError
+from google.genai.errors import APIError
 from pydantic_ai import exceptions as errors
 from pydantic_ai import messages as theirs
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -452,9 +453,12 @@ def model_error(error: Exception, failures: ProviderFailures) -> ModelError:
         return failures.from_transport(transport, reading=not isinstance(transport, http.ConnectError))
     if isinstance(error, errors.ModelHTTPError):
         return _refusal(error, failures)
+    if isinstance(error.__cause__, APIError) and 300 <= error.__cause__.code < 400:  # nothing follows a redirect
+        return failures.from_response(error.__cause__.code, {}, "")
     if isinstance(error, GoogleAuthError) and cast("Any", error).retryable:  # the server of tokens is away
         return failures.from_transport(http.ConnectError(str(error)), reading=False)
-    if isinstance(error, (GoogleAuthError, BotoCoreError, errors.UserError)):
+    if isinstance(error, (GoogleAuthError, BotoCoreError, errors.UserError)) or type(error) is ValueError:
+        # google-genai has a plain ValueError for a model's name that cannot be in an address
         is_key = isinstance(error, GoogleAuthError) or re.search("Credential|Token", type(error).__name__)
         return failures.unusable(str(error), "AuthenticationFailed" if is_key else "InvalidRequest")
     return failures.bad_stream(f"{type(error).__name__} {error}")

@@ -640,6 +640,8 @@ FAILURES: dict[str, tuple[str, Scripted, str, bool, float | None]] = {
     ),
     "gemini, overload": ("gemini", google(503, "UNAVAILABLE", "The model is overloaded."), "Overloaded", True, None),
     "gemini, server": ("gemini", google(500, "INTERNAL"), "ServerError", True, None),
+    "bedrock, redirect": ("bedrock", Scripted(status=302), "InvalidRequest", False, None),
+    "gemini, redirect": ("gemini", Scripted(status=302), "InvalidRequest", False, None),
     "gemini, not JSON": ("gemini", Scripted([b"<html>no</html>"], status=502), "ServerError", True, None),
 }
 
@@ -650,6 +652,21 @@ async def test_a_refusal_has_its_kind_and_its_wait(case: str) -> None:
     error = await failed(provider, answer, answer)  # after an overflow, a smaller output limit is tried
     assert (error.kind, error.retryable, error.retry_after_s) == (kind, retryable, wait)
     assert str(error).startswith(f"{provider} ")
+
+
+@pytest.mark.parametrize("model", ["../x", "a?b=c", "a/../../b"])
+async def test_a_name_that_cannot_be_in_an_address_is_a_final_failure(model: str) -> None:
+    error = await failed("gemini", model=model)
+    assert (error.kind, error.retryable) == ("InvalidRequest", False)
+
+
+@pytest.mark.parametrize("proxy", ["gopher://me:nobody-may-read@proxy", "socks5://me:nobody-may-read@proxy"])
+@pytest.mark.parametrize("provider", MODELS)
+def test_a_proxy_that_cannot_be_used_is_reported(provider: str, proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(ModelNotConfigured, match=f"{provider} can't be reached through the proxy") as raised:
+        ModelRegistry(ENVIRONMENT).resolve(f"{provider}:{MODELS[provider]}")
+    assert "nobody-may-read" not in str(raised.value)
 
 
 async def test_a_failure_is_not_repeated_by_the_library() -> None:
