@@ -192,7 +192,7 @@ class Lifecycle(RunHandlers, Generic[T]):
             ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
         """
         if self._problem:
-            raise ApplicationError(self._problem, type="InvalidInput", non_retryable=True)
+            raise self._invalid_input(self._problem)
         return await run_to_completion(self._run, self._run_and_finish())
 
     async def _run_and_finish(self) -> T:
@@ -226,7 +226,7 @@ class Lifecycle(RunHandlers, Generic[T]):
             return
         except ActivityError as error:
             if is_invalid_input(error):
-                raise ApplicationError(failure_message(error), type="InvalidInput", non_retryable=True) from error
+                raise self._invalid_input(failure_message(error)) from error
             run.change_state(
                 observe.with_stop_reason, "timeout" if is_out_of_time(error) else "error", failure_text(error)
             )
@@ -234,6 +234,12 @@ class Lifecycle(RunHandlers, Generic[T]):
         run.apply_setup(setup)
         run.change_state(with_unpinned_server_taint)
         show_start(run)
+
+    def _invalid_input(self, problem: str) -> ApplicationError:
+        """Return the failure of the run. Its status shows the end, as that of any run."""
+        self._run.change_state(observe.with_stop_reason, "error", f"InvalidInput: {problem}")
+        self._run.change_state(with_run_over)
+        return ApplicationError(problem, type="InvalidInput", non_retryable=True)
 
     async def _run_and_report_end(self) -> T | None:
         """Run to an end and report it. Return None if guidance arrived before the report was complete."""

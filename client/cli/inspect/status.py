@@ -109,7 +109,10 @@ async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
         described = await here.run(run_id).describe()
         failing, version = await failing_task(here.client, described), pinned_version(described)
         is_left = not failing and await is_version_missing(here.client, described.task_queue, version)
-        answer = None if failing or is_left else await _query_status(here, run_id, described.task_queue)
+        # a workflow that was terminated does not know of its end, but its history does
+        knows_end = described.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED)
+        is_asked = knows_end and not failing and not is_left
+        answer = await _query_status(here, run_id, described.task_queue) if is_asked else None
         if answer is None:
             start = worker_command(await recorded_workplace(described))
             past = replace(await history_status(read_journal(here.client, run_id)), failing=failing)

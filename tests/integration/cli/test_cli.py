@@ -221,6 +221,16 @@ def test_without_a_worker_the_status_comes_from_the_history(orga: Orga) -> None:
     assert conversation.err.startswith("no worker has taken the run yet")
 
 
+def test_the_status_of_a_run_that_failed_shows_its_end(orga: Orga) -> None:
+    with orga.started("worker") as worker:
+        worker.line("worker polls")
+        run_id = orga("run", "x", "--model", "openai-compatible:m", "--detach").out.strip()
+        assert orga("attach", run_id).code == 2
+        status = orga("status", run_id)
+    assert "ended      error InvalidInput: model: openai-compatible has no address" in status.out
+    assert "preparing" not in status.out
+
+
 def test_the_exported_journal_shows_tampering(orga: Orga) -> None:
     orga("run", "What is the retry limit?", "--id", "agent-exported")
     exported = orga("journal", "agent-exported", "--json").out

@@ -9,7 +9,9 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers
+from orga.workflows.types.status import Termination
 from tests.support.runs.loop import EXECUTION_TIMEOUT, Loop, a_loop, check_journal, check_replay, check_tasks
 
 
@@ -59,9 +61,11 @@ async def test_bad_input_fails_the_run_naming_the_key(client: Client, name: str)
         handle = await start(loop, given, name)
         with pytest.raises(WorkflowFailureError) as failed:
             await handle.result()
+        status = await AgentHandle(client, handle.id).status()
 
     cause = failed.value.cause
     assert isinstance(cause, ApplicationError), cause
+    assert status.termination == Termination(reason="error", detail=f"InvalidInput: {cause.message}")
     assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
     assert cause.message.startswith(said)
     assert len(cause.message) < 2_000
@@ -99,7 +103,9 @@ async def test_an_unknown_model_is_named_before_the_first_call(client: Client) -
         handle = await start(loop, [{"task": "t", "model": "acme:gpt"}], "model")
         with pytest.raises(WorkflowFailureError) as failed:
             await handle.result()
+        status = await AgentHandle(client, handle.id).status()
 
+    assert status.termination == Termination(reason="error", detail=str(failed.value.cause))
     assert str(failed.value.cause) == "InvalidInput: model: there is no provider 'acme'"
     await check_history(client, handle)
 
