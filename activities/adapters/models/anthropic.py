@@ -1,9 +1,8 @@
 """Anthropic's Messages protocol: requests and streamed replies."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from pydantic_core import to_json
@@ -20,15 +19,16 @@ from orga.activities.adapters.models.kept_fields import (
 from orga.activities.adapters.models.media import base64_text, loaded_parts
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, tool_call
+from orga.activities.adapters.models.thinking import CLAUDE_MIN_TOKENS
 from orga.activities.adapters.models.wire import (
-    CONTINUE_TEXT,
-    OMITTED_BEGINNING,
     StreamReader,
     Wire,
+    alternating_turns,
     cache_control,
+    called_names,
+    system_texts,
     wire_id,
     wire_name,
-    with_results_first,
 )
 from orga.activities.ports import LoadedMedia, ModelRequest
 from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
@@ -39,17 +39,15 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 THINKING = frozenset({"thinking", "redacted_thinking"})
 _BLOCK = "messages.block"
 
-_MIN_THINKING_TOKENS = 1_024
-
 
 def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """Return the body of a streamed message, with its two prompt-cache breakpoints.
 
     One is after the part that is equal in every call (tools and system), and one after the conversation so far.
     """
-    system = _system_blocks(request)
+    system = [_text_block(text) for text in system_texts(request)]
     tools = [_tool_definition(spec) for spec in request.tools]
-    messages = _messages(request.messages, dialect)
+    messages = _messages(request, dialect)
     settings = dialect.settings(request)
     _mark_cache(system or tools, settings.cache_ttl)
     _mark_cache([block for block in messages[-1]["content"] if block["type"] not in THINKING], settings.cache_ttl)
@@ -61,8 +59,7 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     }
     if system:
         body["system"] = system
-    named = ("temperature", "top_p", "service_tier")
-    body |= {name: value for name in named if (value := getattr(settings, name)) is not None}
+    body |= settings.given("temperature", "top_p", "service_tier")
     if stops := [stop for stop in settings.stop or () if stop.strip()]:
         body["stop_sequences"] = stops
     thinking = _thinking_fields(request, dialect)
@@ -82,7 +79,7 @@ def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         return {}
     if sent.effort is not None and not sent.is_off:
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": sent.effort}}
-    tokens = max(sent.tokens or 0, _MIN_THINKING_TOKENS)
+    tokens = max(sent.tokens or 0, CLAUDE_MIN_TOKENS)
     if sent.is_off or tokens >= dialect.output_tokens(request) or _is_begun_without_thinking(request, dialect):
         return {"thinking": {"type": "disabled"}}
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
@@ -95,12 +92,6 @@ def _is_begun_without_thinking(request: ModelRequest, dialect: Dialect) -> bool:
     return any(message.calls for message in latest) and not (dialect.thinking and thought)
 
 
-def _system_blocks(request: ModelRequest) -> list[dict[str, Any]]:
-    """Return all system texts. The protocol has no other place for those within the conversation."""
-    later = (message.text for message in request.messages if message.role == "system")
-    return [block for text in (*request.system, *later) for block in _text_blocks(text)]
-
-
 def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """Return `tools` and `tool_choice`. A conversation with calls is refused without tools, so its tools are named."""
     if tools:
@@ -108,11 +99,8 @@ def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: D
         if dialect.settings(request).parallel_tool_calls is False and request.tool_choice != "none":
             choice["disable_parallel_tool_use"] = True
         return {"tools": tools} if choice == {"type": "auto"} else {"tools": tools, "tool_choice": choice}
-    called = dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls)
-    if not called:
-        return {}
-    gone = [{"name": name, "input_schema": {"type": "object"}} for name in called]
-    return {"tools": gone, "tool_choice": {"type": "none"}}
+    gone = [{"name": name, "input_schema": {"type": "object"}} for name in called_names(request)]
+    return {"tools": gone, "tool_choice": {"type": "none"}} if gone else {}
 
 
 def _tool_definition(spec: ToolSpec) -> dict[str, Any]:
@@ -120,30 +108,9 @@ def _tool_definition(spec: ToolSpec) -> dict[str, Any]:
     return tool | {"description": spec.description} if spec.description else tool
 
 
-def _messages(messages: Iterable[Message], dialect: Dialect) -> list[dict[str, Any]]:
-    """Return alternating turns that begin and end with the user. Blank texts are left out, because they are refused."""
-    spoken = [message for message in messages if message.role != "system"]
-    turns: list[dict[str, Any]] = []
-    for role, turn in groupby(with_results_first(spoken), key=_wire_role):
-        if content := [block for message in turn for block in _message_content(message, dialect)]:
-            _add_turn(turns, role, content)
-    if not turns or turns[0]["role"] == "assistant":
-        turns.insert(0, {"role": "user", "content": _text_blocks(OMITTED_BEGINNING)})
-    if turns[-1]["role"] == "assistant":
-        turns.append({"role": "user", "content": _text_blocks(CONTINUE_TEXT)})
-    return turns
-
-
-def _add_turn(turns: list[dict[str, Any]], role: str, content: list[dict[str, Any]]) -> None:
-    """Add a turn. It joins the last one if both have the same role, because a turn between them had no content."""
-    if turns and turns[-1]["role"] == role:
-        turns[-1]["content"].extend(content)
-    else:
-        turns.append({"role": role, "content": content})
-
-
-def _wire_role(message: Message) -> str:
-    return "assistant" if message.role == "assistant" else "user"
+def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
+    turns = alternating_turns(request.messages, lambda message: _message_content(message, dialect), _text_block)
+    return [{"role": "assistant" if is_reply else "user", "content": content} for is_reply, content in turns]
 
 
 def _message_content(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
@@ -187,7 +154,12 @@ def _tool_result_block(message: Message) -> dict[str, Any]:
 
 
 def _text_blocks(text: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text}] if text.strip() else []
+    """Return the block of a text, and none for a blank one, because it is refused."""
+    return [_text_block(text)] if text.strip() else []
+
+
+def _text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _mark_cache(blocks: list[dict[str, Any]], ttl: str | None) -> None:

@@ -17,6 +17,9 @@ LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 ThinkingForm = Literal["effort", "tokens"]
 
+CLAUDE_MIN_TOKENS = 1_024
+"""The fewest tokens of thinking that Claude accepts."""
+
 _TOKENS: dict[Effort, int] = {"none": 0, "low": 2_048, "medium": 8_192, "high": 16_384, "max": 32_768}
 """Tokens in place of a level, for models that accept only tokens."""
 

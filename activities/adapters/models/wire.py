@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Set
 from dataclasses import InitVar, dataclass, field
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.reply import ReplyAssembly
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -89,6 +91,42 @@ def with_results_first(messages: Iterable[Message]) -> list[Message]:
     for _, turn in groupby(messages, key=lambda message: message.role == "assistant"):
         ordered.extend(sorted(turn, key=lambda message: message.role not in {"assistant", "tool"}))
     return ordered
+
+
+def alternating_turns(
+    messages: Iterable[Message], content: Callable[[Message], Iterable[T]], text: Callable[[str], T]
+) -> list[tuple[bool, list[T]]]:
+    """Return the turns of user and assistant, which alternate, and begin and end with the user.
+
+    Each has True if it is the assistant's, and its content. A message without content is left out.
+
+    Args:
+        content: Returns the content of a message in the protocol's form.
+        text: Returns a text in that form.
+    """
+    turns: list[tuple[bool, list[T]]] = []
+    for message in with_results_first(each for each in messages if each.role != "system"):
+        is_reply, found = message.role == "assistant", list(content(message))
+        if found and turns and turns[-1][0] == is_reply:
+            turns[-1][1].extend(found)
+        elif found:
+            turns.append((is_reply, found))
+    if not turns or turns[0][0]:
+        turns.insert(0, (False, [text(OMITTED_BEGINNING)]))
+    if turns[-1][0]:
+        turns.append((False, [text(CONTINUE_TEXT)]))
+    return turns
+
+
+def system_texts(request: ModelRequest) -> list[str]:
+    """Return all instructions, also those within the conversation. Blank ones are refused by some providers."""
+    later = (message.text for message in request.messages if message.role == "system")
+    return [text for text in (*request.system, *later) if text.strip()]
+
+
+def called_names(request: ModelRequest) -> list[str]:
+    """Return the names of the calls in a conversation. Claude refuses one with calls if no tool is named."""
+    return list(dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls))
 
 
 def cache_control(ttl: str | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Settings of model calls: of an agent, a run, a critic or a tier."""
 
 from collections.abc import Set
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -45,10 +45,14 @@ class ModelSettings(CheckedInput):
 
     def or_else(self, other: "ModelSettings") -> "ModelSettings":
         """Return these settings, and those of `other` where these have none. Thinking comes from one of the two."""
-        own = {name: value for name in ModelSettings.model_fields if (value := getattr(self, name)) is not None}
+        own = self.given(*ModelSettings.model_fields)
         settled = own.keys() | (_THINKING if own.keys() & _THINKING else frozenset[str]())
         more = {name: getattr(other, name) for name in ModelSettings.model_fields.keys() - settled}
         return ModelSettings.model_validate(more | own)
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the values of these settings, without null ones."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def without(self, names: Set[str]) -> Self:
         """Return the settings without these."""
@@ -62,4 +66,4 @@ class ModelSettings(CheckedInput):
 NO_SETTINGS = ModelSettings()
 
 _THINKING = frozenset({"effort", "thinking_tokens"})
-"""The settings that say how much a model thinks. At most one of them is set."""
+"""The settings for how much a model thinks. At most one of them is set."""

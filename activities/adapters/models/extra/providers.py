@@ -22,7 +22,7 @@ from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reply import ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.streaming import StreamingProvider
-from orga.activities.adapters.models.thinking import ThinkingForm
+from orga.activities.adapters.models.thinking import CLAUDE_MIN_TOKENS, ThinkingForm
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import BlobStore, ModelError, ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 BEDROCK = "bedrock"
 
 _FORMS: tuple[ThinkingForm, ...] = ("effort", "tokens")
-
-_MIN_THINKING_TOKENS = 1_024
-"""The fewest that Claude accepts."""
 
 _LIBRARY = "orga.activities.adapters.models.extra.pydantic_ai_models"
 
@@ -81,19 +78,21 @@ class LibraryWire(Wire):
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         """Return the library's settings of the call. Messages and tools are given to it apart from these."""
         settings = dialect.settings(request).without(self.absent_settings(request.model))
-        named = {name: getattr(settings, name) for name in ("temperature", "top_p", "seed", "service_tier")}
-        named["stop_sequences"] = [stop for stop in settings.stop or () if stop.strip()] or None
-        named["tool_choice"] = _CHOICES.get(dialect.tool_choice(request)) if request.tools else None
+        body = settings.given("temperature", "top_p", "seed", "service_tier")
+        body |= {"max_tokens": dialect.output_tokens(request)} | self._thinking_fields(request, dialect)
+        if stops := [stop for stop in settings.stop or () if stop.strip()]:
+            body["stop_sequences"] = stops
+        if request.tools and (choice := _CHOICES.get(dialect.tool_choice(request))):
+            body["tool_choice"] = choice
         if self.provider == BEDROCK:
-            named["cache"] = settings.cache_ttl or True
-        body = {name: value for name, value in named.items() if value is not None}
-        return body | {"max_tokens": dialect.output_tokens(request)} | self._thinking_fields(request, dialect)
+            body["cache"] = settings.cache_ttl or True
+        return body
 
     def _thinking_fields(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         sent = dialect.sent_thinking(request)
         if sent.form is None:
             return {}
-        tokens = max(sent.tokens or 0, _MIN_THINKING_TOKENS) if self.provider == BEDROCK else sent.tokens or 0
+        tokens = max(sent.tokens or 0, CLAUDE_MIN_TOKENS) if self.provider == BEDROCK else sent.tokens or 0
         if sent.is_off or tokens >= dialect.output_tokens(request):
             return {"thinking": False}
         if sent.effort is not None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mappin
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import count, groupby
+from itertools import count
 from typing import Any, TypeVar, cast
 
 import boto3
@@ -37,13 +37,7 @@ from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.adapters.models.media import media_apart
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly
-from orga.activities.adapters.models.wire import (
-    CONTINUE_TEXT,
-    OMITTED_BEGINNING,
-    wire_id,
-    wire_name,
-    with_results_first,
-)
+from orga.activities.adapters.models.wire import alternating_turns, called_names, system_texts, wire_id, wire_name
 from orga.activities.ports import LoadedMedia, ModelError, ModelRequest
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.messages import Message
@@ -334,17 +328,13 @@ class _Reader:
 
 
 def _parameters(request: ModelRequest) -> tuple[ModelRequestParameters, dict[str, Any]]:
-    """Return tools and form of the reply, and a tool choice if the tools are only named.
-
-    Bedrock refuses a conversation with calls if no tool is named.
-    """
-    named = [(tool.name, tool.parameters, tool.description) for tool in request.tools]
-    called = dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls)
-    choice: dict[str, Any] = {} if named else {"tool_choice": "none"} if called else {}
-    tools = [
-        ToolDefinition(name=name, description=description, parameters_json_schema={"type": "object"} | schema)
-        for name, schema, description in named or [(name, {}, None) for name in called]
-    ]
+    """Return tools and form of the reply, and a tool choice if the tools are only named."""
+    gone = [] if request.tools else called_names(request)
+    choice: dict[str, Any] = {"tool_choice": "none"} if gone else {}
+    tools = [ToolDefinition(name=name, parameters_json_schema={"type": "object"}) for name in gone]
+    for tool in request.tools:
+        schema = {"type": "object"} | tool.parameters
+        tools.append(ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=schema))
     if request.output_schema is None:
         return ModelRequestParameters(function_tools=tools), choice
     form = OutputObjectDefinition(json_schema=request.output_schema)
@@ -361,25 +351,21 @@ class _Conversation:
     _keeps_thinking: bool
 
     def messages(self, request: ModelRequest) -> list[theirs.ModelMessage]:
-        """Return alternating turns that begin and end with the user, after all system texts."""
-        instructions = [*request.system, *(each.text for each in request.messages if each.role == "system")]
-        system = [theirs.SystemPromptPart(text) for text in instructions if text.strip()]
-        spoken = [message for message in request.messages if message.role != "system"]
-        names = {call.call_id: call.name for message in spoken for call in message.calls}
-        turns: list[theirs.ModelMessage] = []
-        for is_reply, turn in groupby(
-            with_results_first(media_apart(spoken)), key=lambda message: message.role == "assistant"
-        ):
-            if is_reply:
-                replied = [part for message in turn for part in self._reply_parts(message)]
-                turns += [theirs.ModelResponse(replied, provider_name=self._system)] if replied else []
-            elif given := [part for message in turn for part in _given_parts(message, names)]:
-                turns.append(theirs.ModelRequest(given))
-        if not turns or isinstance(turns[0], theirs.ModelResponse):
-            turns.insert(0, theirs.ModelRequest([theirs.UserPromptPart(OMITTED_BEGINNING)]))
-        if isinstance(turns[-1], theirs.ModelResponse):
-            turns.append(theirs.ModelRequest([theirs.UserPromptPart(CONTINUE_TEXT)]))
-        return [theirs.ModelRequest(system), *turns] if system else turns
+        """Return alternating turns after all system texts."""
+        names = {call.call_id: call.name for message in request.messages for call in message.calls}
+
+        def parts(message: Message) -> Iterator[Any]:
+            return self._reply_parts(message) if message.role == "assistant" else _given_parts(message, names)
+
+        system = [theirs.SystemPromptPart(text) for text in system_texts(request)]
+        turns = alternating_turns(media_apart(request.messages), parts, theirs.UserPromptPart)
+        return [
+            *([theirs.ModelRequest(system)] if system else []),
+            *(
+                theirs.ModelResponse(content, provider_name=self._system) if is_reply else theirs.ModelRequest(content)
+                for is_reply, content in turns
+            ),
+        ]
 
     def _reply_parts(self, message: Message) -> Iterator[theirs.ModelResponsePart]:
         details: dict[str, Any] | None = None

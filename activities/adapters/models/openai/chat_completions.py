@@ -19,6 +19,7 @@ from orga.activities.adapters.models.wire import (
     OMITTED_BEGINNING,
     Wire,
     cache_control,
+    system_texts,
     wire_id,
     wire_name,
     with_results_first,
@@ -47,8 +48,7 @@ def chat_body(
     if dialect.stream_options:
         body["stream_options"] = {"include_usage": True}
     settings = dialect.settings(request)
-    named = ("temperature", "top_p", "seed", "service_tier")
-    body |= {name: value for name in named if (value := getattr(settings, name)) is not None}
+    body |= settings.given("temperature", "top_p", "seed", "service_tier")
     if settings.stop:
         body["stop"] = list(settings.stop)
     if (sent := dialect.sent_thinking(request)).form is not None:
@@ -77,8 +77,7 @@ def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
 
 def system_text(request: ModelRequest) -> str:
     """Return all instructions as one text, because many chat templates refuse a second system message."""
-    later = (message.text for message in request.messages if message.role == "system")
-    return BETWEEN_TEXTS.join(text for text in (*request.system, *later) if text.strip())
+    return BETWEEN_TEXTS.join(system_texts(request))
 
 
 def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> list[dict[str, Any]]:

@@ -301,9 +301,7 @@ class OpenAIResponses(Wire):
             body["instructions"] = text
         if dialect.encrypted_reasoning:
             body["include"] = ["reasoning.encrypted_content"]
-        settings = dialect.settings(request)
-        named = ("temperature", "top_p", "service_tier")
-        body |= {name: value for name in named if (value := getattr(settings, name)) is not None}
+        body |= dialect.settings(request).given("temperature", "top_p", "service_tier")
         if (effort := dialect.sent_thinking(request).effort) is not None:
             body["reasoning"] = {"effort": effort}
         if (schema := request.output_schema) is not None:
