@@ -4,7 +4,9 @@ Their own bytes decide about the type, never a name or a claim. Every check is l
 decoded.
 """
 
+import errno
 import re
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -42,10 +44,14 @@ class Media:
         """Return the file's content under its name.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: It cannot be read, or is a folder, a device or a pipe.
         """
-        with Path(path).open("rb") as file:  # one byte more than the limit is enough for the error
-            return cls(file.read(MAX_DOCUMENT_BYTES + 1), Path(path).name)
+        path = Path(path)
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would block
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        with path.open("rb") as file:  # one byte more than the limit is enough for the error
+            return cls(file.read(MAX_DOCUMENT_BYTES + 1), path.name)
 
 
 class _Facts(NamedTuple):
@@ -64,6 +70,8 @@ def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
         UnusableMedia: The text names it, the limit and the remedy.
     """
     data, shown = media.data, repr(media.name) if media.name else "the content"
+    if not isinstance(data, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance], callers may not check
+        raise UnusableMedia(f"{shown}: is {type(data).__name__}, not bytes. Use orga.Media.read for a file")
     facts = _facts_of(data)
     if facts is None:
         raise UnusableMedia(f"{shown}: is no PNG, JPEG, GIF, WebP or PDF. Convert it to one of these")
@@ -82,7 +90,7 @@ def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
         media_type=facts.media_type,
         digest=digest_of(data),
         size=len(data),
-        name=media.name,
+        name=str(media.name),
         width=facts.width,
         height=facts.height,
         pages=_pages(data) if is_document else 0,

@@ -31,10 +31,13 @@ class BlobFolder:
         return self._folder / digest.replace(":", "-")
 
     async def put(self, data: bytes, media_type: str) -> str:
-        """Write the file, unless it is there already."""
+        """Write the file, unless it is there already. An OSError names the folder."""
         digest = digest_of(data)
         if await self.get(digest) is None:
-            await asyncio.to_thread(write_atomically, self.path(digest), data, with_folder=True)
+            try:
+                await asyncio.to_thread(write_atomically, self.path(digest), data, with_folder=True)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self._folder)) from None
         return digest
 
     async def get(self, digest: str) -> bytes | None:
@@ -49,9 +52,10 @@ def _read(path: Path) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
         try:
             data = file.read(MAX_DOCUMENT_BYTES + 1)
         except OSError:

@@ -8,6 +8,7 @@ from orga.activities.adapters.blob_folder import BlobFolder
 from orga.activities.media import Media, UnusableMedia, keep_media
 from orga.activities.ports import BlobStore
 from orga.client.server.home import server_home
+from orga.client.user_path import user_path
 from orga.workflows.types.input import MAX_ATTACHMENTS, Attachment
 from orga.workflows.types.record import InvalidInput, check_input
 
@@ -20,27 +21,54 @@ def blob_store() -> BlobFolder:
     return BlobFolder(server_home().blobs)
 
 
+def read_attachment(path: str | Path) -> Media:
+    """Return the file's content. A leading `~` is the home folder.
+
+    Raises:
+        UnusableMedia: It cannot be read.
+    """
+    try:
+        return Media.read(user_path(path))
+    except (OSError, ValueError) as error:  # ValueError: the path contains NUL
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UnusableMedia(f"{str(path)!r}: cannot be read: {reason}. Give a file's path") from None
+
+
+def refuse_too_many(count: int) -> None:
+    """Raise UnusableMedia if a task has more attachments than it may."""
+    if count > MAX_ATTACHMENTS:
+        raise UnusableMedia(f"there are {count}, and the limit is {MAX_ATTACHMENTS}. Leave some out")
+
+
 async def kept_attachments(given: Iterable[Attachable], store: BlobStore | None = None) -> tuple[Attachment, ...]:
     """Put files and bytes into the store, and return the references in order.
 
     Raises:
         InvalidInput: A file cannot be read, is no picture or PDF, or exceeds a limit. The text names it.
     """
+    if isinstance(given, str | Path | bytes | Media | Attachment | Mapping):
+        raise InvalidInput("attachments: one is given, not a list. Write [...] around it")
     listed = [*given]
-    if len(listed) > MAX_ATTACHMENTS:
-        raise InvalidInput(f"attachments: there are {len(listed)}, and the limit is {MAX_ATTACHMENTS}. Leave some out")
-    return tuple([await _kept(each, store or blob_store()) for each in listed])
+    try:
+        refuse_too_many(len(listed))
+        return tuple([await _kept(each, store or blob_store()) for each in listed])
+    except UnusableMedia as error:
+        raise InvalidInput(f"attachments: {error}") from None
 
 
 async def _kept(given: Attachable, store: BlobStore) -> Attachment:
     if isinstance(given, Attachment):
         return given
     if isinstance(given, Mapping):
-        return check_input(Attachment, dict(given))
+        try:
+            return check_input(Attachment, dict(given))
+        except InvalidInput as error:
+            raise InvalidInput(f"attachments: {error}") from None
+    if isinstance(given, str | Path):
+        given = read_attachment(given)
+    media = given if isinstance(given, Media) else Media(given)
     try:
-        media = given if isinstance(given, Media) else Media(given) if isinstance(given, bytes) else Media.read(given)
         return Attachment.of(await keep_media(media, store))
-    except UnusableMedia as error:
-        raise InvalidInput(f"attachments: {error}") from None
     except OSError as error:
-        raise InvalidInput(f"attachments: {error.filename or 'the store'}: {error.strerror}") from None
+        place, reason = error.filename or "the store", error.strerror or error
+        raise UnusableMedia(f"{place}: cannot be written: {reason}. Make room or repair it") from None

@@ -21,6 +21,8 @@ MAX_REQUEST_ITEMS = 20
 MAX_REQUEST_BYTES = 22_000_000
 """Bytes of all of them. As base64 they fit into 32 MB, the request of the strictest provider."""
 
+_NO_ROOM = "is left out: this request has no room for more"
+
 
 async def with_loaded_media(request: ModelRequest, store: BlobStore | None) -> ModelRequest:
     """Return the request with bytes in the newest pictures and documents, as far as they fit, and words for the others.
@@ -53,7 +55,7 @@ class _Loader:
 
     async def _loaded(self, part: MediaPart) -> Part:
         if not self._items or part.size > self._bytes:
-            return text_part(part.words("is left out: this request has no room for more"))
+            return text_part(part.words(_NO_ROOM))
         data = await self._store.get(part.digest)
         if data is None:
             return text_part(part.words("is gone: the store does not have it any more"))
@@ -61,6 +63,8 @@ class _Loader:
             found = loaded_media(Media(data, part.name))
         except UnusableMedia as error:
             return text_part(part.words(f"cannot be used: {error}"))
+        if found.size > self._bytes:  # whoever wrote the reference may have understated it
+            return text_part(found.words(_NO_ROOM))
         self._items -= 1
         self._bytes -= found.size
         return found

@@ -12,6 +12,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import task_text
 from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
+from orga.client.runs.attachments import read_attachment, refuse_too_many
 from orga.workflows.types.goals.goal_input import GoalConfig, GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
 from orga.workflows.types.record import CheckedInput, InvalidInput, annotation_at, known_keys
@@ -42,16 +43,15 @@ def agent_input(given: RunOptions) -> AgentInput:
 
 
 def attached_media(paths: Sequence[Path]) -> list[Media]:
-    """Return the files of `--attach`. Raise UsageError for one that no model could read."""
+    """Return the files of `--attach`. Raise UsageError for too many, or for one that no model could read."""
     found = list[Media]()
-    for path in paths:
-        try:
-            found.append(Media.read(path))
+    try:
+        refuse_too_many(len(paths))
+        for path in paths:
+            found.append(read_attachment(path))
             loaded_media(found[-1])
-        except OSError as error:
-            raise UsageError(f"--attach {str(path)!r}: cannot be read: {error.strerror}. Give a file's path") from None
-        except UnusableMedia as error:
-            raise UsageError(f"--attach {error}") from None
+    except UnusableMedia as error:
+        raise UsageError(f"--attach {error}") from None
     return found
 
 

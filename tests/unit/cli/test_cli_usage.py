@@ -61,6 +61,9 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(
             ["run", "x", "--attach", "gone.png"], "--attach 'gone.png': cannot be read: No such file", id="no picture"
         ),
+        pytest.param(
+            ["run", "x", *["--attach", "gone.png"] * 21], "--attach there are 21, and the limit is 20", id="21 pictures"
+        ),
         pytest.param(["goal", "x", "--attach", __file__], "is no PNG, JPEG, GIF, WebP or PDF", id="no picture at all"),
         pytest.param(["status", ""], "there is no run ''; `orga list`", id="the id of no run"),
         pytest.param(["attach", "é" * 501], "there is no run 'é", id="an id that no run can have"),

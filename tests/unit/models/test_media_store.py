@@ -4,7 +4,7 @@ import asyncio
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -93,6 +93,9 @@ async def test_no_link_pipe_or_folder_is_read(store: BlobFolder, tmp_path: Path)
     store.path(digest).unlink()
     os.mkfifo(store.path(digest))
     assert await store.get(digest) is None
+    store.path(digest).unlink()
+    store.path(digest).mkdir()
+    assert await store.get(digest) is None
 
 
 async def test_an_unused_blob_can_be_found_by_its_age(store: BlobFolder) -> None:
@@ -157,15 +160,46 @@ async def test_files_bytes_and_references_can_be_attached(store: BlobFolder, tmp
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        pytest.param(["none.png"], "none.png: No such file", id="missing"),
+        pytest.param(["none.png"], "'none.png': cannot be read: No such file", id="missing"),
         pytest.param([b"text"], "is no PNG", id="text"),
         pytest.param([{"digest": "x", "media_type": "image/png", "size": 1}], "digest", id="digest"),
         pytest.param([a_png()] * 21, "there are 21, and the limit is 20", id="many"),
+        pytest.param("a.png", "one is given, not a list", id="no list"),
+        pytest.param(["/dev"], "'/dev': cannot be read: Is a directory", id="folder"),
+        pytest.param(["/dev/null"], "'/dev/null': cannot be read: Not a regular file", id="device"),
+        pytest.param(["a\0b"], "cannot be read: embedded null byte", id="NUL"),
+        pytest.param([Media(cast("bytes", "x"), "a.png")], "'a.png': is str, not bytes", id="text as bytes"),
+        pytest.param([None], "is NoneType, not bytes", id="nothing"),
     ],
 )
 async def test_an_attachment_that_cannot_be_used_is_refused(store: BlobFolder, given: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         await kept_attachments(given, store)
+
+
+async def test_a_pipe_is_refused_without_waiting_for_a_writer(store: BlobFolder, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(InvalidInput, match="cannot be read: Not a regular file"):
+        await kept_attachments([tmp_path / "pipe.png"], store)
+
+
+async def test_a_path_may_begin_with_the_home_folder(
+    store: BlobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a.png").write_bytes(a_png())
+    assert [each.name for each in await kept_attachments(["~/a.png"], store)] == ["a.png"]
+
+
+@pytest.mark.parametrize("blocks", ["the folder", "the blob"])
+async def test_a_store_that_cannot_be_written_is_named(tmp_path: Path, blocks: str) -> None:
+    store = BlobFolder(tmp_path / "blobs")
+    if blocks == "the folder":
+        (tmp_path / "blobs").write_text("")
+    else:
+        store.path(digest_of(a_png())).mkdir(parents=True)
+    with pytest.raises(InvalidInput, match=rf"{tmp_path / 'blobs'}: cannot be written: .+\. Make room or repair it"):
+        await kept_attachments([a_png()], store)
 
 
 async def test_a_reference_in_an_input_is_checked(store: BlobFolder) -> None:

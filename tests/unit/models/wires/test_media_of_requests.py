@@ -237,6 +237,16 @@ async def test_a_request_has_the_newest_pictures(store: BlobFolder) -> None:
     assert [each["content"][1]["type"] for each in rest] == ["image_url"] * MAX_REQUEST_ITEMS
 
 
+async def test_an_understated_size_makes_no_request_too_large(store: BlobFolder) -> None:
+    large = [await keep_media(Media(a_pdf("a") + bytes([n]) * 12_000_000, f"{n}.pdf"), store) for n in range(2)]
+    claimed = tuple(part.model_copy(update={"size": 1}) for part in large)
+    request = a_request(messages=(Message.of("user", "read").with_media(claimed),))
+    _, _, network = await complete_request("openai", an_answer("openai"), request=request, blobs=store)
+    _, first, second = network.body()["messages"][0]["content"]
+    assert "'0.pdf' (application/pdf, 12.0 MB) is left out: this request has no room for more" in first["text"]
+    assert second["type"] == "file"
+
+
 async def test_calls_in_text_keep_the_pictures_of_results(store: BlobFolder) -> None:
     refusal = http.Response(400, json={"error": {"message": "this model does not support tools"}})
     _, _, network = await complete_request(
