@@ -11,8 +11,8 @@ from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.kept_fields import (
     StreamedFields,
-    block_part,
-    opaque_parts,
+    further_fields,
+    kept_parts,
     parts_with_fields,
     wire_block,
 )
@@ -245,7 +245,7 @@ class MessageReader(StreamReader):
         kind = as_text(block.get("type"))
         if kind == "text":
             self._assembly.begin_text()
-            self._keep(index, _further_fields(block, _TEXT_FIELDS), "messages.text")
+            self._keep(index, further_fields(block, _TEXT_FIELDS), "messages.text")
             self._assembly.add_text(as_text(block.get("text")))
         elif kind == "tool_use":
             fitting = self._assembly.take_fitting
@@ -253,7 +253,7 @@ class MessageReader(StreamReader):
             if not self._assembly.open_call(call):
                 return
             self._calls[index] = call
-            call.fields, call.fields_format = StreamedFields(_further_fields(block, _CALL_FIELDS)), "messages.call"
+            call.fields, call.fields_format = StreamedFields(further_fields(block, _CALL_FIELDS)), "messages.call"
             if whole := as_object(block.get("input")):
                 self._assembly.add_arguments(call, to_json(whole).decode())
         elif kind:
@@ -288,15 +288,11 @@ _DELTA_FIELDS = {
 """The field of each known delta. All fields of an unknown one are pieces of its block."""
 
 
-def _further_fields(block: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in block.items() if name not in known and value not in (None, [])}
-
-
 def _kept_blocks(format: str, data: dict[str, Any]) -> Iterator[Block]:
     """Yield a block of the stream. Its input comes as pieces of JSON."""
     if text := as_text(data.pop("partial_json", "")):
         data["input"] = tool_call("", "", text).arguments
-    yield from [block_part(data)] if data and not format else opaque_parts(format, data)
+    yield from kept_parts(format, data)
 
 
 @dataclass(frozen=True)

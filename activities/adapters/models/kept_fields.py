@@ -1,4 +1,4 @@
-"""What goes back to a server as it came: fields and blocks that only this server reads.
+"""Fields and blocks of replies that go back to their server as they came, because only this server reads them.
 
 | format of the part | content |
 |---|---|
@@ -7,12 +7,13 @@
 | `reasoning.…` | an element of `reasoning_details` (OpenRouter) |
 | `chat.NAME` | a text of thinking, in field NAME of a message: `reasoning_content` (DeepSeek), `reasoning` (vLLM) |
 | `chat.message` | the other fields of a message: `extra_content` (Gemini), `thinking_blocks` (LiteLLM), unknown ones |
+| `chat.block` | a chunk of thinking in the content of a message (Mistral) |
 | `chat.call`, `messages.call`, `responses.call` | further fields of the call that follows: `extra_content`, `caller` |
 | `messages.text`, `responses.text` | further fields of the text that follows: `citations`, `phase` (OpenAI) |
 | `messages.block`, `responses.item` | a block or item of another type, such as those of a search |
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
@@ -55,10 +56,10 @@ def wire_block(part: Block) -> dict[str, Any]:
     return {"type": part.format, **text, **part.data}
 
 
-def opaque_parts(format: str, data: dict[str, Any]) -> Iterator[Block]:
-    """Yield the data as a part, unless there is none."""
+def kept_parts(format: str, data: dict[str, Any]) -> Iterator[Block]:
+    """Yield the data as a part, unless there is none. Without a format, it is a block that has its own type."""
     if data:
-        yield OpaquePart(kind="opaque", format=format, data=data)
+        yield OpaquePart(kind="opaque", format=format, data=data) if format else block_part(data)
 
 
 MAX_CHARS = 1_000_000
@@ -97,7 +98,7 @@ class StreamedFields:
     def add(self, piece: dict[str, Any]) -> None:
         self._room -= MAX_CHARS if is_deeper(piece, MAX_DEPTH) else len(str(piece)) if piece else 0
         for name, value in piece.items() if self._room >= 0 else ():
-            may_repeat = self._may_repeat and name not in _TEXTS
+            may_repeat = self._may_repeat and not (name in _TEXTS and isinstance(value, str))
             self._fields[name] = _joined(self._fields.get(name), value, may_repeat=may_repeat)
 
     def value(self) -> dict[str, Any]:
@@ -168,19 +169,25 @@ _READ_CALL_FIELDS = frozenset({"index", "id", "type", "function"})
 _READ_FUNCTION_FIELDS = frozenset({"name", "arguments"})
 
 
-def further_fields(delta: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a message of Chat Completions that go back as they came."""
-    return _without(delta, _READ_FIELDS)
+def further_fields(fields: dict[str, Any], known: Set[str]) -> dict[str, Any]:
+    """Return the fields that are not among the known ones, without empty values."""
+    return {name: value for name, value in fields.items() if name not in known and value not in (None, "", [], {})}
+
+
+def further_message_fields(delta: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message of Chat Completions that go back as they came. Of its content, only thinking."""
+    chunks = thinking_chunks(delta.get("content"))
+    return further_fields(delta, _READ_FIELDS) | ({"content": chunks} if chunks else {})
+
+
+def thinking_chunks(content: object) -> list[dict[str, Any]]:
+    return [chunk for chunk in as_objects(content) if chunk.get("type") == "thinking"]
 
 
 def further_call_fields(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a call of Chat Completions that go back as they came."""
-    function = _without(as_object(entry.get("function")), _READ_FUNCTION_FIELDS)
-    return _without(entry, _READ_CALL_FIELDS) | ({"function": function} if function else {})
-
-
-def _without(fields: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in names and value not in (None, "", [], {})}
+    function = further_fields(as_object(entry.get("function")), _READ_FUNCTION_FIELDS)
+    return further_fields(entry, _READ_CALL_FIELDS) | ({"function": function} if function else {})
 
 
 def message_parts(fields: dict[str, Any], *, has_calls: bool) -> Iterator[Block]:
@@ -195,7 +202,9 @@ def message_parts(fields: dict[str, Any], *, has_calls: bool) -> Iterator[Block]
         name, *others = (name for name in texts if texts[name] == text)
         also: dict[str, Any] = {"data": {"also": others}} if others else {}
         yield ThinkingPart(kind="thinking", format=f"chat.{name}", text=text, **also)
-    yield from opaque_parts("chat.message", rest)
+    for chunk in as_objects(rest.pop("content", None)):
+        yield from kept_parts("chat.block", chunk)
+    yield from kept_parts("chat.message", rest)
 
 
 def message_fields(message: Message) -> dict[str, Any]:
@@ -206,7 +215,9 @@ def message_fields(message: Message) -> dict[str, Any]:
             names = (part.format.removeprefix("chat."), *part.data.get("also", ()))
             found |= {name: part.text for name in names if name in _THINKING_FIELDS}
         elif part.format == "chat.message":
-            found |= further_fields(part.data)
+            found |= further_fields(part.data, _READ_FIELDS)
+        elif part.format == "chat.block":
+            found.setdefault("content", []).extend(thinking_chunks([part.data]))
         elif part.format.startswith(_DETAIL):
             found.setdefault(_DETAILS, []).append(wire_block(part))
     return found

@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, request_bytes
-from orga.activities.adapters.models.kept_fields import StreamedFields, opaque_parts
+from orga.activities.adapters.models.kept_fields import StreamedFields, kept_parts
 from orga.activities.adapters.models.media import made_image
 from orga.activities.ports import LoadedMedia, ModelRequest, ThinkingListener
 from orga.workflows.types.json_text import has_unique_keys
@@ -269,7 +269,7 @@ class ReplyAssembly:
         calls = iter(finished_calls(self.calls, self._request.messages))
         for part in self._parts:
             if isinstance(part, OpenCall):
-                yield from self._fitting_blocks(opaque_parts(part.fields_format, part.fields.value()))
+                yield from self._fitting_blocks(kept_parts(part.fields_format, part.fields.value()))
                 yield next(calls)
             elif isinstance(part, LoadedMedia):
                 yield part

@@ -164,8 +164,10 @@ def _assistant_message(message: Message) -> dict[str, Any]:
         for part, fields in parts
         if isinstance(part, ToolCall)
     ]
-    own: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-    return message_fields(message) | own | ({"tool_calls": calls} if calls else {})
+    kept = message_fields(message)
+    chunks = [*kept["content"], *([_text(message.text)] if message.text else [])] if kept.get("content") else None
+    own: dict[str, Any] = {"role": "assistant", "content": chunks or message.text or None}
+    return kept | own | ({"tool_calls": calls} if calls else {})
 
 
 def _call_entry(call: ToolCall) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.kept_fields import (
     StreamedFields,
     further_call_fields,
-    further_fields,
+    further_message_fields,
     message_parts,
+    thinking_chunks,
 )
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage
@@ -202,7 +203,7 @@ class ChatReader(StreamReader):
         if refusal := as_text(delta.get("refusal")):
             self._refused = True
             self._assembly.add_text(refusal)
-        self._keep_fields(further_fields(delta))
+        self._keep_fields(further_message_fields(delta))
         self._assembly.show_thinking(_thinking_piece(delta), "")
         self._assembly.add_text(_content(delta.get("content")))
         for image in (*as_objects(delta.get("images")), *as_objects(delta.get("content"))):
@@ -224,10 +225,11 @@ class ChatReader(StreamReader):
 
 
 def _thinking_piece(delta: dict[str, Any]) -> str:
-    """Return the thinking of a delta: OpenRouter has it in `reasoning`, in the details, or in both."""
+    """Return the thinking of a delta. OpenRouter has it in `reasoning`, its details or both, and Mistral in chunks."""
     named = next(filter(None, (as_text(delta.get(name)) for name in _SHOWN_THINKING)), "")
-    details = as_objects(delta.get("reasoning_details")) if not named else ()
-    return named or "".join(as_text(detail.get(key)) for detail in details for key in ("text", "summary"))
+    chunks = (text for chunk in thinking_chunks(delta.get("content")) for text in as_objects(chunk.get("thinking")))
+    pieces = (*as_objects(delta.get("reasoning_details")), *chunks) if not named else ()
+    return named or "".join(as_text(piece.get(key)) for piece in pieces for key in ("text", "summary"))
 
 
 def _content(content: object) -> str:

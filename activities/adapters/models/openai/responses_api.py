@@ -15,8 +15,8 @@ from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.kept_fields import (
     StreamedFields,
-    block_part,
-    opaque_parts,
+    further_fields,
+    kept_parts,
     parts_with_fields,
     wire_block,
 )
@@ -209,14 +209,14 @@ class ResponseReader(StreamReader):
             call = OpenCall(
                 call_id=as_text(item.get("call_id")),
                 name=self._assembly.take_fitting(as_text(item.get("name"))),
-                fields=StreamedFields(_further_fields(item)),
+                fields=StreamedFields(further_fields(item, _READ_FIELDS)),
                 fields_format="responses.call",
             )
             begun.call = call if self._assembly.open_call(call) else None
             return begun
         if begun.kind == "message":
             self._assembly.begin_text()
-            begun.whole = _further_fields(item)
+            begun.whole = further_fields(item, _READ_FIELDS)
         self._assembly.add_blocks(lambda: _kept_blocks(begun))
         return begun
 
@@ -227,13 +227,13 @@ class ResponseReader(StreamReader):
         elif begun.call is not None:
             call, arguments = begun.call, as_text(item.get("arguments"))
             call.call_id = as_text(item.get("call_id")) or call.call_id
-            call.fields = StreamedFields(_further_fields(item))
+            call.fields = StreamedFields(further_fields(item, _READ_FIELDS))
             call.name = call.name or self._assembly.take_fitting(as_text(item.get("name")))
             if arguments.strip() and arguments != "".join(call.arguments):
                 call.arguments.clear()
                 self._assembly.add_arguments(call, arguments)
         elif begun.kind == "message":
-            begun.whole |= _further_fields(item)
+            begun.whole |= further_fields(item, _READ_FIELDS)
             for part in as_objects(item.get("content")) if not begun.has_text else ():
                 is_refusal = part.get("type") == "refusal"
                 self._add_text(begun, part.get("refusal" if is_refusal else "text"), is_refusal=is_refusal)
@@ -263,16 +263,9 @@ _THINKING_INDEXES = {
 """Events with a piece of thinking. The key of the number that the piece's part has in its item."""
 
 
-def _further_fields(item: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name not in _READ_FIELDS and value not in (None, [])}
-
-
 def _kept_blocks(item: _OutputItem) -> Iterator[Block]:
-    data = StreamedFields(item.whole).value()
-    if item.kind == REASONING:
-        yield from [block_part(data)] if data else ()
-    else:
-        yield from opaque_parts("responses.text" if item.kind == "message" else _ITEM, data)
+    format = {REASONING: "", "message": "responses.text"}.get(item.kind, _ITEM)
+    yield from kept_parts(format, StreamedFields(item.whole).value())
 
 
 class OpenAIResponses(Wire):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.kept_fields import block_part, opaque_parts
+from orga.activities.adapters.models.kept_fields import block_part, kept_parts
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.models.call_settings import ModelSettings
@@ -279,7 +279,7 @@ async def test_reasoning_after_refused_reasoning_is_sent_back() -> None:
     replies = [stream_response(*response_events(message_item("hi"))) for _ in range(3)]
     network = Network([http.Response(400, json={"error": refusal}), *replies])
     model = provider("responses", network)
-    (phase,) = opaque_parts("responses.text", {"phase": "commentary"})
+    (phase,) = kept_parts("responses.text", {"phase": "commentary"})
     turns: list[Message] = []
     for name in ("rs_1", "rs_2"):
         reasoning = block_part(REASONING | {"id": name})

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.kept_fields import block_part, opaque_parts
+from orga.activities.adapters.models.kept_fields import block_part, kept_parts
 from orga.activities.adapters.models.model_settings import ModelNotConfigured
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.ports import ModelError
@@ -135,7 +135,7 @@ TALK = (
             block_part({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "g"}),
             block_part({"type": "reasoning.text", "text": "hm", "signature": "s"}),
             ThinkingPart(kind="thinking", format="chat.reasoning_content", text="hm"),
-            *opaque_parts("chat.message", {"extra_content": {"google": {}}, "thinking_blocks": [{"type": "thinking"}]}),
+            *kept_parts("chat.message", {"extra_content": {"google": {}}, "thinking_blocks": [{"type": "thinking"}]}),
         ],
     ),
     Message.of_result("found", "a", "look"),

@@ -58,6 +58,7 @@ CHAT_END = (chunk("stop", content="lo"), "[DONE]")
 CLAUDE = message_events(thinking_block("h", "m"), text_block("Hello"))
 TWO_THOUGHTS = message_events(thinking_block("one"), thinking_block("two"), text_block("Hello"))
 REDACTED = message_events([{"type": "redacted_thinking", "data": "AA=="}], text_block("Hello"))
+CHUNK = {"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]}
 DETAILS = [{"type": "reasoning.text", "text": "hm"}, {"type": "reasoning.encrypted", "data": "AA"}]
 RAW = {"type": "response.reasoning_text.delta", "content_index": 0, "delta": "hm", "item_id": "r", "output_index": 0}
 
@@ -82,6 +83,7 @@ RAW = {"type": "response.reasoning_text.delta", "content_index": 0, "delta": "hm
             "openrouter", [chunk(reasoning="hm", reasoning_details=DETAILS, content="Hel")], "hm", id="OpenRouter"
         ),
         pytest.param("openrouter", [chunk(reasoning_details=DETAILS, content="Hel")], "hm", id="nothing but details"),
+        pytest.param("mistral", [chunk(content=[CHUNK]), chunk(content="Hel")], "hm", id="Mistral"),
         pytest.param(
             "openai",
             [chunk(reasoning=None, reasoning_content={"a": 1}, content="Hel")],

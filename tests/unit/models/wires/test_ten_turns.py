@@ -1,4 +1,4 @@
-"""What a provider sends goes back as it came, over ten turns with parallel calls, through HTTP and the history."""
+"""Fields and blocks of replies go back as they came, over ten turns with parallel calls, by HTTP and the history."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -290,6 +290,25 @@ def unknown(n: int) -> tuple[Frames, dict[str, Any]]:
     return frames, with_text(n, tool_calls=calls, **kept)
 
 
+async def test_chunks_of_thinking_go_back_before_the_text() -> None:
+    """Mistral's documentation asks for them in each later request."""
+
+    def thought(*texts: str, **fields: Any) -> dict[str, Any]:
+        return {"type": "thinking", "thinking": [{"type": "text", "text": text} for text in texts], **fields}
+
+    deltas = in_pieces("content", [thought("I ")], [thought("I ")], [thought("think")], [thought(closed=True)])
+    streamed: Frames = [*deltas, chunk(content=[{"type": "text", "text": "Lo"}]), chunk(content="ok.")]
+    content = [thought("I I think", closed=True), {"type": "text", "text": "Look."}]
+    whole: dict[str, Any] = {"choices": [{"message": with_text(1, content=content), "finish_reason": "tool_calls"}]}
+    no_text: Frames = [*deltas, *calls_of(with_text(2))]
+    bodies = await talk("chat", [[*streamed, *calls_of(with_text(0))], [whole, "[DONE]"], no_text])
+    assert [message for message in bodies[3]["messages"] if message["role"] == "assistant"] == [
+        with_text(0, content=content),
+        with_text(1, content=content),
+        with_text(2, content=content[:1]),
+    ]
+
+
 EXTRAS = (
     *("reasoning", "reasoning_content", "reasoning_text", "reasoning_details", "thinking_blocks", "extra_content"),
     *("reasoning_opaque", "cot_id", "state", "thought_signature", "provider_specific_fields"),
@@ -333,6 +352,9 @@ async def test_a_signature_of_an_answer_goes_back_and_its_thinking_does_not() ->
     }
 
 
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+
+
 @pytest.mark.parametrize(
     ("api", "turn", "refused", "kept"),
     [
@@ -342,6 +364,7 @@ async def test_a_signature_of_an_answer_goes_back_and_its_thinking_does_not() ->
         ("responses", list(response_events(*response_items(0))), "namespace", "encrypted_content"),
         ("chat", [*plain("reasoning")(0)[0], *calls_of(gemini(0)[1])], "extra_content", "tool_calls"),
         ("chat", [*details(0)[0], *calls_of(details(0)[1])], "reasoning_details", "tool_calls"),
+        ("chat", [chunk(content=[THOUGHT]), *calls_of(with_text(0))], "thinking", "tool_calls"),
     ],
 )
 async def test_a_server_that_refuses_what_it_sent_gets_none_of_it(
