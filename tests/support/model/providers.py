@@ -159,6 +159,15 @@ def text_block(*pieces: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": ""}, *({"type": "text_delta", "text": piece} for piece in pieces)]
 
 
+def text_response(kind: str, text: str = "hi") -> http.Response:
+    """Return a reply in protocol `anthropic` or `messages`, `responses`, or chat completions under any other name."""
+    if kind in {"anthropic", "messages"}:
+        return stream_response(*message_events(text_block(text)))
+    if kind == "responses":
+        return stream_response(*response_events(message_item(text)))
+    return stream_response(chunk("stop", content=text), "[DONE]")
+
+
 def call_block(call_id: str, name: str, *pieces: str) -> list[dict[str, Any]]:
     """Return a streamed tool call."""
     start: dict[str, Any] = {"type": "tool_use", "id": call_id, "name": name, "input": {}}

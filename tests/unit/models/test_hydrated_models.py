@@ -13,11 +13,8 @@ from orga.workflows.types.messages import Message
 from orga.workflows.types.recall import CONTEXT_BLOCK
 from tests.support.model.providers import (
     a_request,
-    chunk,
     complete_request,
-    message_events,
-    stream_response,
-    text_block,
+    text_response,
 )
 
 PAGE = "Honey\nBees make honey from nectar in summer.\nThe end"
@@ -44,13 +41,8 @@ def conversation(task: str) -> tuple[Message, ...]:
 @pytest.mark.parametrize("kind", ["anthropic", "openai", "openrouter", "ollama"])
 async def test_every_provider_gets_the_block_as_a_user_message(kind: str) -> None:
     """As system text, a page could pass for an instruction."""
-    answer = (
-        stream_response(*message_events(text_block("hi")))
-        if kind == "anthropic"
-        else stream_response(chunk("stop", content="hi"))
-    )
     request = a_request(messages=conversation("What do bees make?"), system=("Be kind.",))
-    _, _, network = await complete_request(kind, answer, request=request)
+    _, _, network = await complete_request(kind, text_response(kind), request=request)
 
     body: dict[str, Any] = network.body()
     carriers = [message["role"] for message in body["messages"] if CONTEXT_BLOCK in json.dumps(message)]

@@ -4,15 +4,11 @@ import pytest
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry, default_model
+from orga.workflows.types.models.providers import PROVIDERS
 from tests.support.model.providers import (
     Network,
     a_request,
-    chunk,
-    message_events,
-    message_item,
-    response_events,
-    stream_response,
-    text_block,
+    text_response,
 )
 
 
@@ -51,13 +47,7 @@ def greeting_network(name: str) -> Network:
 
 def greeting(name: str) -> http.Response:
     """Return a reply in the protocol of the model's provider."""
-    match name.partition(":")[0]:
-        case "anthropic":
-            return stream_response(*message_events(text_block("hi")))
-        case "openai":
-            return stream_response(*response_events(message_item("hi")))
-        case _:
-            return stream_response(chunk("stop", content="hi"))
+    return text_response(PROVIDERS[name.partition(":")[0]].api)
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,8 @@ from tests.support.model.providers import (
     Network,
     a_request,
     chunk,
-    message_events,
-    message_item,
-    response_events,
     stream_response,
-    text_block,
+    text_response,
 )
 from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes, assert_responses_takes
 from tests.support.runs.circuits import OPTIONS, clock, shared
@@ -84,14 +81,10 @@ def own(**settings: Any) -> ModelsConfig:
 
 
 def greeting(api: str) -> http.Response:
-    match api:
-        case "messages":
-            return stream_response(*message_events(text_block("hi")))
-        case "responses":
-            return stream_response(*response_events(message_item("hi")))
-        case _:
-            usage = {"prompt_tokens": 1_000_000, "completion_tokens": 100_000, "cost": 0.5}
-            return stream_response(chunk("stop", content="hi"), {"choices": [], "usage": usage}, "[DONE]")
+    if api != "chat":
+        return text_response(api)
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 100_000, "cost": 0.5}
+    return stream_response(chunk("stop", content="hi"), {"choices": [], "usage": usage}, "[DONE]")
 
 
 BEARER = {"authorization": f"Bearer {KEY}", "x-api-key": None, "api-key": None}

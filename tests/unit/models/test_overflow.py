@@ -15,10 +15,9 @@ from tests.support.model.providers import (
     Network,
     a_request,
     chunk,
-    message_events,
     provider,
     stream_response,
-    text_block,
+    text_response,
 )
 
 OVERFLOWS = {
@@ -198,11 +197,7 @@ def windowed(words: str, kind: str = "openai") -> tuple[Callable[[http.Request],
         if used + limit > WINDOW:
             text = words.format(window=WINDOW, used=used, limit=limit, total=used + limit)
             return http.Response(400, json={"error": {"type": "invalid_request_error", "message": text}})
-        return (
-            stream_response(*message_events(text_block("hi")))
-            if kind == "anthropic"
-            else stream_response(chunk("stop", content="hi"))
-        )
+        return text_response(kind)
 
     limits: list[int] = []
     return server, limits

@@ -26,12 +26,11 @@ from tests.support.model.providers import (
     a_request,
     chunk,
     complete_request,
-    message_events,
     message_item,
     provider,
     response_events,
     stream_response,
-    text_block,
+    text_response,
 )
 from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes, assert_responses_takes
 from tests.support.values.pdfs import a_pdf
@@ -63,17 +62,9 @@ async def conversation(store: BlobFolder) -> tuple[Message, ...]:
     )
 
 
-def an_answer(kind: str) -> http.Response:
-    if kind == "anthropic":
-        return stream_response(*message_events(text_block("fine")))
-    if kind == "responses":
-        return stream_response(*response_events(message_item("fine")))
-    return stream_response(chunk("stop", content="fine"), "[DONE]")
-
-
 async def sent(kind: str, store: BlobFolder, **fields: Any) -> dict[str, Any]:
     request = a_request(messages=await conversation(store), tools=(SHOT,), **fields)
-    _, _, network = await complete_request(kind, an_answer(kind), request=request, blobs=store)
+    _, _, network = await complete_request(kind, text_response(kind), request=request, blobs=store)
     CHECKS[kind](network.body())
     return network.body()
 
@@ -126,7 +117,7 @@ async def test_a_chat_whose_roles_alternate_joins_texts_and_pictures(store: Blob
     refusal = http.Response(400, json={"error": {"message": "roles must alternate user/assistant"}})
     messages = (Message.of("user", "first"), *(await conversation(store))[:1])
     _, _, network = await complete_request(
-        "lm", refusal, an_answer("lm"), request=a_request(messages=messages), blobs=store
+        "lm", refusal, text_response("lm"), request=a_request(messages=messages), blobs=store
     )
     assert_openai_takes(network.body())
     (joined,) = network.body()["messages"]
@@ -136,7 +127,7 @@ async def test_a_chat_whose_roles_alternate_joins_texts_and_pictures(store: Blob
 async def test_a_marked_cache_keeps_the_pictures(store: BlobFolder) -> None:
     messages = (await conversation(store))[:1]
     request = a_request(model="anthropic/claude", messages=messages)
-    _, _, network = await complete_request("openrouter", an_answer("openrouter"), request=request, blobs=store)
+    _, _, network = await complete_request("openrouter", text_response("openrouter"), request=request, blobs=store)
     text, picture, paper = network.body()["messages"][0]["content"]
     assert (text["cache_control"]["type"], picture["type"], paper["type"]) == ("ephemeral", "image_url", "file")
 
@@ -153,12 +144,12 @@ REFUSALS = [
 @pytest.mark.parametrize("refusal", REFUSALS)
 async def test_a_model_that_refuses_pictures_gets_words_from_then_on(store: BlobFolder, refusal: str) -> None:
     refused = http.Response(400, json={"error": {"message": refusal}})
-    network = Network([refused, refused, an_answer("openai")])
+    network = Network([refused, refused, text_response("openai")])
     model = provider("openai", network, store)
     request = a_request(messages=await conversation(store), tools=(SHOT,))
     reply = await model.complete(request, lambda text: None)
-    assert reply.text == "fine"
-    network.answers.append(an_answer("openai"))
+    assert reply.text == "hi"
+    network.answers.append(text_response("openai"))
     await model.complete(request, lambda text: None)
     await model.close()
     assert len(network.requests) == 4
@@ -171,7 +162,7 @@ async def test_a_model_that_refuses_pictures_gets_words_from_then_on(store: Blob
 async def test_a_model_that_refuses_documents_still_sees_pictures(store: BlobFolder) -> None:
     refusal = http.Response(400, json={"error": {"message": "file parts are not supported"}})
     _, _, network = await complete_request(
-        *("openai", refusal, an_answer("openai")),
+        *("openai", refusal, text_response("openai")),
         request=a_request(messages=(await conversation(store))[:1]),
         blobs=store,
     )
@@ -182,11 +173,11 @@ async def test_a_model_that_refuses_documents_still_sees_pictures(store: BlobFol
 
 async def test_one_bad_picture_is_no_lesson_about_the_model(store: BlobFolder) -> None:
     refusal = http.Response(400, json={"error": {"message": "Could not process image"}})
-    network = Network([refusal, an_answer("openai"), an_answer("openai")])
+    network = Network([refusal, text_response("openai"), text_response("openai")])
     model = provider("openai", network, store)
     bad, good = [await keep_media(Media(a_png(colour=n)), store) for n in (1, 2)]
     await model.complete(a_request(messages=(Message.of("user", "see").with_media((bad,)),)), lambda text: None)
-    network.answers[2] = an_answer("openai")
+    network.answers[2] = text_response("openai")
     await model.complete(a_request(messages=(Message.of("user", "see").with_media((good,)),)), lambda text: None)
     await model.close()
     assert "cannot be shown" in network.body(1)["messages"][0]["content"]
@@ -199,7 +190,7 @@ async def test_a_refusal_without_pictures_is_reported_as_it_is(store: BlobFolder
 
 
 async def test_an_endpoint_that_lacks_pictures_never_gets_one(store: BlobFolder) -> None:
-    network = Network([an_answer("openai")])
+    network = Network([text_response("openai")])
     place = ProviderEndpoint("house", "https://h/v1", settings=EndpointSettings(lacks=("images", "documents")))
     model = StreamingProvider(place, OpenAIChat("house"), http.MockTransport(network), blobs=store)
     await model.complete(a_request(messages=await conversation(store)), lambda text: None)
@@ -211,7 +202,7 @@ async def test_a_missing_blob_is_described_and_nothing_fails(store: BlobFolder) 
     messages = (await conversation(store))[:1]
     store.path(digest_of(a_png())).unlink()
     _, _, network = await complete_request(
-        "openai", an_answer("openai"), request=a_request(messages=messages), blobs=store
+        "openai", text_response("openai"), request=a_request(messages=messages), blobs=store
     )
     gone = network.body()["messages"][0]["content"][1]
     assert gone["text"] == f"[The image 'a.png' {PICTURE} is gone: the store does not have it any more]"
@@ -221,7 +212,7 @@ async def test_a_reference_cannot_make_another_type_of_a_blob(store: BlobFolder)
     digest = await store.put(b"<html>", "image/png")
     forged = MediaPart(kind="image", media_type="image/png", digest=digest, size=6, name="a.png")
     request = a_request(messages=(Message.of("user", "see").with_media((forged,)),))
-    _, _, network = await complete_request("openai", an_answer("openai"), request=request, blobs=store)
+    _, _, network = await complete_request("openai", text_response("openai"), request=request, blobs=store)
     assert "cannot be used: 'a.png': is no PNG" in network.body()["messages"][0]["content"]
 
 
@@ -229,7 +220,7 @@ async def test_a_request_has_the_newest_pictures(store: BlobFolder) -> None:
     kept = [await keep_media(Media(a_png(colour=n), f"{n}.png"), store) for n in range(MAX_REQUEST_ITEMS + 1)]
     messages = tuple(Message.of("user", "see").with_media((part,)) for part in kept)
     _, _, network = await complete_request(
-        "openai", an_answer("openai"), request=a_request(messages=messages), blobs=store
+        "openai", text_response("openai"), request=a_request(messages=messages), blobs=store
     )
     first, *rest = network.body()["messages"]
     assert "'0.png'" in first["content"]
@@ -241,7 +232,7 @@ async def test_an_understated_size_makes_no_request_too_large(store: BlobFolder)
     large = [await keep_media(Media(a_pdf("a") + bytes([n]) * 12_000_000, f"{n}.pdf"), store) for n in range(2)]
     claimed = tuple(part.model_copy(update={"size": 1}) for part in large)
     request = a_request(messages=(Message.of("user", "read").with_media(claimed),))
-    _, _, network = await complete_request("openai", an_answer("openai"), request=request, blobs=store)
+    _, _, network = await complete_request("openai", text_response("openai"), request=request, blobs=store)
     _, first, second = network.body()["messages"][0]["content"]
     assert "'0.pdf' (application/pdf, 12.0 MB) is left out: this request has no room for more" in first["text"]
     assert second["type"] == "file"
@@ -250,7 +241,7 @@ async def test_an_understated_size_makes_no_request_too_large(store: BlobFolder)
 async def test_calls_in_text_keep_the_pictures_of_results(store: BlobFolder) -> None:
     refusal = http.Response(400, json={"error": {"message": "this model does not support tools"}})
     _, _, network = await complete_request(
-        *("openai", refusal, an_answer("openai")),
+        *("openai", refusal, text_response("openai")),
         request=a_request(messages=await conversation(store), tools=(SHOT,)),
         blobs=store,
     )
@@ -298,7 +289,7 @@ async def test_a_picture_that_a_model_makes_is_kept_and_named(store: BlobFolder,
     assert line == text_part(f"[image image-1, 8x8, {len(MADE)} bytes, {digest_of(MADE)}]")
     assert b64encode(MADE).decode()[:40] not in reply.model_dump_json()
     _, _, network = await complete_request(
-        *("openai", an_answer("openai")),
+        *("openai", text_response("openai")),
         request=a_request(messages=(Message.of("user", "draw"), reply.message(), Message.of("user", "thanks"))),
         blobs=store,
     )

@@ -13,12 +13,9 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,
     a_request,
-    chunk,
     complete_request,
-    message_events,
     provider,
-    stream_response,
-    text_block,
+    text_response,
 )
 
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "sig"}
@@ -33,14 +30,6 @@ THOUGHTFUL: dict[str, Any] = {
 
 def refused(message: str) -> http.Response:
     return http.Response(400, json={"error": {"type": "invalid_request_error", "message": message}})
-
-
-def answer(kind: str) -> http.Response:
-    return (
-        stream_response(*message_events(text_block("hi")))
-        if kind == "anthropic"
-        else stream_response(chunk("stop", content="hi"))
-    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +115,7 @@ def answer(kind: str) -> http.Response:
 async def test_a_refusal_is_learned_once(
     kind: str, refusal: str, fields: dict[str, Any], gone: str | None, there: tuple[str, Any]
 ) -> None:
-    network = Network([refused(refusal), answer(kind), answer(kind)])
+    network = Network([refused(refusal), text_response(kind), text_response(kind)])
     model = provider(kind, network)
     for _ in range(2):
         assert (await model.complete(a_request(**fields), lambda text: None)).text == "hi"
@@ -142,7 +131,7 @@ async def test_several_refusals_in_one_call_are_learned() -> None:
         "openai",
         refused("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
         refused("Unsupported value: 'temperature' does not support 0.3"),
-        answer("openai"),
+        text_response("openai"),
         request=a_request(settings=ModelSettings(temperature=0.3)),
     )
     assert {"max_tokens", "temperature"}.isdisjoint(network.body())
@@ -158,7 +147,7 @@ async def test_several_refusals_in_one_call_are_learned() -> None:
 )
 async def test_stale_thinking_is_never_sent_again_and_newer_thinking_is(refusal: str) -> None:
     """From then on there is one request for each turn. Only the refused thinking is left out."""
-    network = Network([refused(refusal), *[answer("anthropic") for _ in range(3)]])
+    network = Network([refused(refusal), *[text_response("anthropic") for _ in range(3)]])
     model = provider("anthropic", network)
     await model.complete(a_request(**THOUGHTFUL), lambda text: None)
     await model.complete(a_request(messages=longer_conversation("newer")), lambda text: None)
@@ -170,7 +159,7 @@ async def test_stale_thinking_is_never_sent_again_and_newer_thinking_is(refusal:
 
 async def test_a_second_compaction_drops_only_the_thinking_before_it() -> None:
     stale = "Invalid `signature` in `thinking` block"
-    taken = [answer("anthropic") for _ in range(4)]
+    taken = [text_response("anthropic") for _ in range(4)]
     network = Network([refused(stale), *taken[:2], refused(stale), *taken[2:]])
     model = provider("anthropic", network)
     await model.complete(a_request(**THOUGHTFUL), lambda text: None)
@@ -186,7 +175,7 @@ async def test_an_endpoint_that_accepts_no_thinking_is_soon_sent_none() -> None:
     """For example, a gateway may check signatures that it did not create. Two turns show it."""
     stale = refused("Invalid `signature` in `thinking` block")
     again = refused("Invalid `signature` in `thinking` block")
-    network = Network([stale, answer("anthropic"), again, *[answer("anthropic") for _ in range(4)]])
+    network = Network([stale, text_response("anthropic"), again, *[text_response("anthropic") for _ in range(4)]])
     model = provider("anthropic", network)
     await model.complete(a_request(**THOUGHTFUL), lambda text: None)
     for turns in range(1, 4):
@@ -269,7 +258,9 @@ def roles(body: dict[str, Any]) -> list[tuple[str, str]]:
     ],
 )  # fmt: skip
 async def test_a_template_that_needs_alternating_roles_gets_them(status: int, refusal: str) -> None:
-    network = Network([http.Response(status, json={"error": {"message": refusal}}), answer("openai"), answer("openai")])
+    network = Network(
+        [http.Response(status, json={"error": {"message": refusal}}), text_response("openai"), text_response("openai")]
+    )
     model = provider("openai-compatible", network)
     for _ in range(2):
         await model.complete(a_request(system=("You help.", "You cite."), messages=GUIDED), lambda text: None)
@@ -299,7 +290,9 @@ async def test_a_conversation_that_begins_with_the_assistant_gets_a_user_message
     """Compaction may leave such a conversation."""
     refusal = refused("Conversation roles must alternate user/assistant/user/assistant/...")
     messages = (Message.of("assistant", "As I said."), Message.of("assistant", "Go on?"), Message.of("user", "yes"))
-    _, _, network = await complete_request("ollama", refusal, answer("openai"), request=a_request(messages=messages))
+    _, _, network = await complete_request(
+        "ollama", refusal, text_response("openai"), request=a_request(messages=messages)
+    )
     begun, said, yes = roles(network.body())
     assert (begun[0], said, yes) == ("user", ("assistant", "As I said.\n\nGo on?"), ("user", "yes"))
 
@@ -317,7 +310,9 @@ async def test_a_conversation_that_begins_with_the_assistant_gets_a_user_message
 async def test_a_template_without_system_messages_gets_the_instructions_with_the_task(
     status: int, refusal: str
 ) -> None:
-    network = Network([http.Response(status, json={"error": {"message": refusal}}), answer("openai"), answer("openai")])
+    network = Network(
+        [http.Response(status, json={"error": {"message": refusal}}), text_response("openai"), text_response("openai")]
+    )
     model = provider("openai-compatible", network)
     for _ in range(2):
         await model.complete(a_request(system=("You help.", "You cite.")), lambda text: None)
@@ -329,14 +324,14 @@ async def test_a_refusal_is_read_to_its_end() -> None:
     """Gateways put the useful sentence after a long preamble."""
     refusal = "The upstream provider answered with an error. " * 20 + "Unsupported parameter: 'temperature'"
     _, _, network = await complete_request(
-        "openai", refused(refusal), answer("openai"), request=a_request(settings=ModelSettings(temperature=1.0))
+        "openai", refused(refusal), text_response("openai"), request=a_request(settings=ModelSettings(temperature=1.0))
     )
     assert "temperature" not in network.body()
 
 
 async def test_a_change_that_did_not_help_is_forgotten() -> None:
     """Otherwise a refusal for another reason would remove a field that the model accepts from later calls."""
-    network = Network([refused("Unsupported: temperature"), refused("the model is confused"), answer("openai")])
+    network = Network([refused("Unsupported: temperature"), refused("the model is confused"), text_response("openai")])
     model = provider("openai", network)
     with pytest.raises(ModelError):
         await model.complete(a_request(settings=ModelSettings(temperature=1.0)), lambda text: None)

@@ -25,13 +25,11 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,
     a_request,
-    chunk,
     complete_request,
     message_events,
-    message_item,
-    response_events,
     stream_response,
     text_block,
+    text_response,
 )
 from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes, assert_responses_takes
 
@@ -45,14 +43,6 @@ ALL = ModelSettings(
     cache_ttl="1h",
 )
 TOOLS = (ToolSpec(name="now"),)
-
-
-def answer(kind: str, **usage: Any) -> http.Response:
-    if kind == "anthropic":
-        return stream_response(*message_events(text_block("hi")))
-    if kind == "responses":
-        return stream_response(*response_events(message_item("hi")))
-    return stream_response(chunk("stop", content="hi"), "[DONE]")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +98,7 @@ async def test_each_protocol_gets_what_it_has_and_the_rest_is_reported(
     """`unknown` are the fields that the SDK's newest type lacks. They are sent only because they are set."""
     request = a_request(settings=ALL, tools=TOOLS)
     with caplog.at_level(logging.WARNING):
-        _, _, network = await complete_request(kind, answer(kind), request=request)
+        _, _, network = await complete_request(kind, text_response(kind), request=request)
     body = network.body()
     assert {name: body.get(name) for name in expected} == expected
     takes({name: value for name, value in body.items() if name not in unknown})
@@ -161,7 +151,7 @@ async def test_a_request_with_everything_fits_the_types_of_the_provider(
 ) -> None:
     """`extras` are the fields that the SDK's newest types lack. `house_field` is one of the configuration."""
     house = EndpointSettings(api=api, base_url="http://house.test/v1", extra_body={"house_field": {"a": 1}})
-    network = Network([answer("anthropic" if api == "messages" else api) for _ in range(2)])
+    network = Network([text_response(api) for _ in range(2)])
     registry = ModelRegistry({}, transport=http.MockTransport(network), endpoints={"house": house})
     asked, name = registry.resolve("house:m")
     settings = ModelSettings.model_validate({field: value for field, value in ALL if value is not None} | thinking)
@@ -178,7 +168,7 @@ async def test_a_request_with_everything_fits_the_types_of_the_provider(
 
 @pytest.mark.parametrize("kind", ["openai-compatible", "responses", "anthropic"])
 async def test_nothing_is_sent_that_is_not_set(kind: str) -> None:
-    _, _, network = await complete_request(kind, answer(kind), request=a_request(tools=TOOLS))
+    _, _, network = await complete_request(kind, text_response(kind), request=a_request(tools=TOOLS))
     own = {"model", "messages", "input", "tools", "stream", "stream_options", "max_tokens", "max_output_tokens"}
     assert network.body().keys() <= own | {"store", "include"}
 
@@ -199,7 +189,7 @@ async def test_a_setting_that_a_model_refuses_is_left_out_and_reported(
     refused = http.Response(400, json={"error": {"type": "invalid_request_error", "message": refusal}})
     with caplog.at_level(logging.WARNING):
         request = a_request(settings=ALL, tools=TOOLS)
-        _, _, network = await complete_request(kind, refused, answer(kind), request=request)
+        _, _, network = await complete_request(kind, refused, text_response(kind), request=request)
     assert [setting in network.body(index) for index in range(2)] == [True, False]
     assert f"some-model: {setting} is left out, because the model does not accept it" in caplog.messages
 
@@ -208,7 +198,7 @@ async def test_a_setting_that_a_model_refuses_is_left_out_and_reported(
 @pytest.mark.parametrize("kind", ["anthropic", "openrouter"])
 async def test_the_cache_lives_as_long_as_it_is_set(kind: str, ttl: Any, mark: dict[str, str]) -> None:
     request = a_request(model="anthropic/claude-opus-5", settings=ModelSettings(cache_ttl=ttl))
-    _, _, network = await complete_request(kind, answer(kind), request=request)
+    _, _, network = await complete_request(kind, text_response(kind), request=request)
     marks = [part["cache_control"] for message in network.body()["messages"] for part in message["content"]]
     assert marks == [{"type": "ephemeral"} | mark]
 
@@ -240,7 +230,7 @@ async def test_an_endpoint_adds_fields_and_headers_and_the_requests_own_win() ->
         extra_headers={"X-Team": "blue"},
         headers_from={"X-Token": "TEAM_TOKEN"},
     )
-    network = Network([answer("openrouter")])
+    network = Network([text_response("openrouter")])
     registry = ModelRegistry(KEYS, transport=http.MockTransport(network), endpoints={"openrouter": settings})
     asked, name = registry.resolve("openrouter:a/b")
     await asked.complete(a_request(model=name, settings=ModelSettings(effort="high", temperature=0)), lambda text: None)

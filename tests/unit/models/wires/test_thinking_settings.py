@@ -15,13 +15,8 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,
     a_request,
-    chunk,
     complete_request,
-    message_events,
-    message_item,
-    response_events,
-    stream_response,
-    text_block,
+    text_response,
 )
 from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes, assert_responses_takes
 
@@ -35,21 +30,13 @@ KEYS = {
 }
 
 
-def answer(path: str) -> http.Response:
-    if path.endswith("/messages"):
-        return stream_response(*message_events(text_block("hi")))
-    if path.endswith("/responses"):
-        return stream_response(*response_events(message_item("hi")))
-    return stream_response(chunk("stop", content="hi"), "[DONE]")
-
-
 async def sent_body(model: str, settings: ModelSettings, base_url: str = "", **fields: Any) -> dict[str, Any]:
     """Return the body that the provider of a model gets."""
     network = Network([])
 
     def reply(request: http.Request) -> http.Response:
         network.requests.append(request)
-        return answer(request.url.path)
+        return text_response(request.url.path.rpartition("/")[2])
 
     urls = {model.partition(":")[0]: base_url} if base_url else {}
     registry = ModelRegistry(KEYS, urls, transport=http.MockTransport(reply))
@@ -227,7 +214,7 @@ async def test_what_a_model_refuses_is_replaced_by_the_nearest_and_reported_once
     kind: str, settings: dict[str, Any], refusal: str, expected: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     request = a_request(settings=ModelSettings(**settings), max_output_tokens=40_000)
-    reply = answer("/messages" if kind == "anthropic" else "/chat/completions")
+    reply = text_response(kind)
     with caplog.at_level(logging.WARNING):
         _, _, network = await complete_request(kind, refused(refusal), reply, request=request)
     assert (added(network.body()), len(network.requests)) == (expected, 2)
@@ -247,7 +234,7 @@ async def test_a_field_that_excludes_thinking_gives_way_to_it(refusal: str, gone
     request = a_request(
         settings=ModelSettings(effort="high", temperature=0.5), tools=(ToolSpec(name="now"),), tool_choice="any"
     )
-    _, _, network = await complete_request("anthropic", refused(refusal), answer("/messages"), request=request)
+    _, _, network = await complete_request("anthropic", refused(refusal), text_response("anthropic"), request=request)
     assert network.body()["thinking"] == {"type": "adaptive"}
     assert network.body().get(gone) in (None, {"type": "auto"})
 
