@@ -109,9 +109,9 @@ class Dialect:
     thinking_levels: tuple[str, ...] = LEVELS
     """The levels of effort that the model has."""
     images: bool = True
-    """True if pictures are sent. Otherwise words stand for them."""
+    """True if pictures are sent. Otherwise words replace them."""
     documents: bool = True
-    """True if PDFs are sent. Otherwise words stand for them."""
+    """True if PDFs are sent. Otherwise words replace them."""
     encrypted_reasoning: bool = True
     """True if the model can return encrypted reasoning for the next request."""
     response_format: bool = True

@@ -1,8 +1,8 @@
 """Tools for models that cannot call them by their protocol: calls are written in text, and read from it.
 
 Some servers refuse tools, because the model's template has no place for them or a switch is off. The tools are then
-described in the instructions. Others take tools, but pass on what the model writes: `<tool_call>` and `<think>` then
-stand in the reply's text.
+described in the instructions. Others take tools, but do not parse what the model writes: the reply's text then contains
+`<tool_call>` and `<think>`.
 """
 
 import re

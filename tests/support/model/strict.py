@@ -108,9 +108,9 @@ def openai_gateway(path: str, body: dict[str, Any]) -> http.Response:
         )
     for index, tool in enumerate(body["tools"]):
         _check_definition(f"tools[{index}].function", tool["function"]["name"], tool["function"]["parameters"])
-    said = [message for message in body["messages"] if message["role"] == "assistant"]
-    turn = len(said)
-    called = [call["id"] for message in said for call in message["tool_calls"]]
+    replies = [message for message in body["messages"] if message["role"] == "assistant"]
+    turn = len(replies)
+    called = [call["id"] for message in replies for call in message["tool_calls"]]
     _check_answered(called, [m["tool_call_id"] for m in body["messages"] if m["role"] == "tool"], turn)
     return _chat_turn(turn, body)
 
@@ -155,11 +155,11 @@ def openrouter(path: str, body: dict[str, Any]) -> http.Response:
     assert_openai_takes(body, "reasoning", "reasoning_details", "cache_control")
     for index, tool in enumerate(body["tools"]):
         _check_definition(f"tools.{index}.custom", tool["function"]["name"], tool["function"]["parameters"])
-    said = [message for message in body["messages"] if message["role"] == "assistant"]
-    turn = len(said)
-    called = [call["id"] for message in said for call in message["tool_calls"]]
+    replies = [message for message in body["messages"] if message["role"] == "assistant"]
+    turn = len(replies)
+    called = [call["id"] for message in replies for call in message["tool_calls"]]
     _check_answered(called, [m["tool_call_id"] for m in body["messages"] if m["role"] == "tool"], turn)
-    if [message.get("reasoning_details") for message in said] != [[_detail(number)] for number in range(turn)]:
+    if [message.get("reasoning_details") for message in replies] != [[_detail(number)] for number in range(turn)]:
         raise Refused("messages.1.content.0: Invalid `signature` in `thinking` block")
     return _chat_turn(turn, body, chunk(reasoning_details=[_detail(turn)]))
 

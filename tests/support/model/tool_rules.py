@@ -1,4 +1,4 @@
-"""What providers refuse in definitions of tools, with the words of their refusals.
+"""Rules of providers for definitions of tools, with the words of their refusals.
 
 The rules are those of the providers' documentation and of public reports of refused requests.
 """
@@ -116,7 +116,7 @@ _KINDS = {"object", "string", "integer", "number", "boolean", "array", "null"}
 
 
 def _schemas(schema: Any) -> Iterator[dict[str, Any] | None]:
-    """Yield the schema and all schemas in it. None stands for one that is no object."""
+    """Yield the schema and all schemas in it, and None for one that is no object."""
     if not isinstance(schema, dict):
         yield None
         return

@@ -1,4 +1,4 @@
-"""What a refusal of a model has taught is kept in a file, for other workers and after a restart."""
+"""Lessons from refusals of a model are kept in a file, for other workers and after a restart."""
 
 import json
 import time

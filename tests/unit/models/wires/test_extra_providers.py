@@ -72,6 +72,7 @@ SCHEMA = {
     "required": ["city"],
     "additionalProperties": False,
 }
+HEADERS = {"bedrock": BEDROCK_HEADERS, "gemini": GEMINI_HEADERS}
 MODELS = {"bedrock": CLAUDE, "gemini": GEMINI, "vertex": GEMINI}
 
 
@@ -279,8 +280,8 @@ async def test_the_thinking_has_the_form_of_the_model_and_leaves_room(
 
 async def test_tools_that_only_the_conversation_knows_are_named_to_bedrock_and_not_called() -> None:
     calls = (ToolCall(call_id="c1", name="gone"),)
-    told = (Message.of("user", "go"), Message.of("assistant", "", calls), Message.of_result("done", "c1", "gone"))
-    _, served, _ = await replied("bedrock", bedrock(text_block("ok")), messages=told)
+    messages = (Message.of("user", "go"), Message.of("assistant", "", calls), Message.of_result("done", "c1", "gone"))
+    _, served, _ = await replied("bedrock", bedrock(text_block("ok")), messages=messages)
     body = served.bodies[0]
     assert [each["toolSpec"]["name"] for each in body["toolConfig"]["tools"] if "toolSpec" in each] == ["gone"]
     assert body["additionalModelRequestFields"] == {"tool_choice": {"type": "none"}}
@@ -696,8 +697,7 @@ BROKEN: dict[str, tuple[str, Sequence[bytes], bool]] = {
 @pytest.mark.parametrize("case", BROKEN)
 async def test_a_reply_without_its_end_is_a_failure_to_repeat(case: str) -> None:
     provider, chunks, cut = BROKEN[case]
-    headers = BEDROCK_HEADERS if provider == "bedrock" else GEMINI_HEADERS
-    error = await failed(provider, Scripted(chunks, headers=headers, cut=cut))
+    error = await failed(provider, Scripted(chunks, headers=HEADERS[provider], cut=cut))
     assert (error.kind, error.retryable) == ("BadStream", True)
 
 
@@ -712,14 +712,17 @@ async def test_an_error_inside_a_reply_has_its_kind(provider: str) -> None:
     assert (raised.kind, raised.retryable) == ("RateLimited", True)
 
 
+def silent(provider: str, when: str) -> Scripted:
+    """Return an answer that becomes silent before or after its first text."""
+    start = WHOLE[:3] if provider == "bedrock" else [gemini_chunk({"text": "Hel"})]
+    return Scripted(start, headers=HEADERS[provider], silent_before=when == "before", silent_after=True)
+
+
 @pytest.mark.parametrize("provider", ["bedrock", "gemini"])
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_silence_is_cut_off(provider: str, when: str) -> None:
-    start = WHOLE[:3] if provider == "bedrock" else [gemini_chunk({"text": "Hel"})]
-    headers = BEDROCK_HEADERS if provider == "bedrock" else GEMINI_HEADERS
-    answer = Scripted(start, headers=headers, silent_before=when == "before", silent_after=True)
     began = time.monotonic()
-    error = await failed(provider, answer, settings=ModelSettings(silence_s=1))
+    error = await failed(provider, silent(provider, when), settings=ModelSettings(silence_s=1))
     assert (error.kind, error.retryable) == ("Timeout", True)
     assert time.monotonic() - began < 4
 
@@ -727,13 +730,11 @@ async def test_silence_is_cut_off(provider: str, when: str) -> None:
 @pytest.mark.parametrize("provider", ["bedrock", "gemini"])
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_cancellation_closes_the_connection_at_once(provider: str, when: str) -> None:
-    start = WHOLE[:3] if provider == "bedrock" else [gemini_chunk({"text": "Hel"})]
-    headers = BEDROCK_HEADERS if provider == "bedrock" else GEMINI_HEADERS
-    answer = Scripted(start, headers=headers, silent_before=when == "before", silent_after=True)
-    async with cloud_server(answer) as served, asked(provider, served) as found:
-        call = asyncio.create_task(found.complete(a_request(model=MODELS[provider]), lambda text: None))
-        await served.waits.wait()
-        await asyncio.sleep(0.1)
+    async with cloud_server(silent(provider, when)) as served, asked(provider, served) as found:
+        streaming = asyncio.Event()
+        request = a_request(model=MODELS[provider])
+        call = asyncio.create_task(found.complete(request, lambda text: streaming.set()))
+        await asyncio.wait_for((streaming if when == "after" else served.waits).wait(), 30)
         cancelled_at = time.monotonic()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

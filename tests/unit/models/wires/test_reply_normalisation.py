@@ -196,7 +196,7 @@ def test_a_long_text_is_within_its_limit_as_json(letter: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("given", "expected"),
     [
         pytest.param({"finish": "length"}, {"finish": "length"}, id="a known finish reason"),
         pytest.param({"finish": "pause_turn"}, {"finish": "stop"}, id="an unknown finish reason"),
@@ -214,9 +214,9 @@ def test_a_long_text_is_within_its_limit_as_json(letter: str) -> None:
         pytest.param({"model": "m\x00\n"}, {"model": "m\ufffd"}, id="a model's odd name"),
     ],
 )
-def test_metadata_of_a_reply_is_validated(said: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_metadata_of_a_reply_is_validated(given: dict[str, Any], expected: dict[str, Any]) -> None:
     """A negative count would give a run more than its budget."""
-    safe = normalised_reply(Reply.of("hm").model_copy(update=said), ())
+    safe = normalised_reply(Reply.of("hm").model_copy(update=given), ())
     assert {key: getattr(safe, key) for key in expected} == expected
 
 

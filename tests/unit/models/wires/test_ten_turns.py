@@ -128,8 +128,8 @@ async def test_anthropic_gets_its_blocks_back() -> None:
     bodies = await talk("messages", [anthropic_turn(content) for content in contents])
     for body in bodies:
         assert_anthropic_takes(body, "trace")
-    said = [message["content"] for message in bodies[TURNS]["messages"] if message["role"] == "assistant"]
-    assert said == contents
+    sent_back = [message["content"] for message in bodies[TURNS]["messages"] if message["role"] == "assistant"]
+    assert sent_back == contents
 
 
 async def test_unknown_blocks_and_deltas_of_anthropic_go_back() -> None:
@@ -193,8 +193,8 @@ async def test_responses_get_their_items_back(left_out: str) -> None:
         for items in turns
         for item in items
     ]
-    said = [item for item in bodies[TURNS]["input"] if item.get("type") not in {None, "function_call_output"}]
-    assert said == expected
+    sent_back = [item for item in bodies[TURNS]["input"] if item.get("type") not in {None, "function_call_output"}]
+    assert sent_back == expected
 
 
 # --- Chat Completions
@@ -332,8 +332,8 @@ async def test_chat_completions_get_the_fields_back(made: ChatTurn) -> None:
     bodies = await talk("chat", [[*frames, *calls_of(message)] for frames, message in turns])
     for body in bodies:
         assert_openai_takes(body, *EXTRAS)
-    said = [message for message in bodies[TURNS]["messages"] if message["role"] == "assistant"]
-    assert said == [message for _, message in turns]
+    sent_back = [message for message in bodies[TURNS]["messages"] if message["role"] == "assistant"]
+    assert sent_back == [message for _, message in turns]
 
 
 @pytest.mark.parametrize("made", [plain("reasoning", "reasoning_content"), gemini, unknown, details, litellm])

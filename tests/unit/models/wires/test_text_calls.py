@@ -33,7 +33,7 @@ def asked(**fields: Any) -> ModelRequest:
     return a_request(**({"system": ("Be brief.",), "tools": (READ,)} | fields))
 
 
-def said(text: str) -> http.Response:
+def stream_of(text: str) -> http.Response:
     return stream_response(chunk(content=text), chunk("stop"), "[DONE]")
 
 
@@ -59,7 +59,7 @@ REFUSALS = {
 @pytest.mark.parametrize(("status", "why"), REFUSALS.values(), ids=REFUSALS)
 async def test_a_model_that_refuses_tools_gets_them_in_its_instructions(status: int, why: str) -> None:
     refusal = http.Response(status, json={"error": {"message": why}})
-    reply, _, network = await complete_request("ollama", refusal, said(CALL), request=asked(messages=PAST))
+    reply, _, network = await complete_request("ollama", refusal, stream_of(CALL), request=asked(messages=PAST))
 
     assert [(call.call_id, call.name, call.arguments) for call in reply.calls] == [
         ("call_2", "read_file", {"path": "a.txt"})
@@ -83,7 +83,7 @@ async def test_a_model_that_refuses_tools_gets_them_in_its_instructions(status: 
 )
 async def test_a_refusal_of_one_tool_is_none_of_all(why: str) -> None:
     refusal = http.Response(400, json={"error": {"message": why}})
-    _, _, network = await complete_request("ollama", refusal, said("fine"), request=asked())
+    _, _, network = await complete_request("ollama", refusal, stream_of("fine"), request=asked())
     assert "tools" in network.body()
 
 
@@ -193,7 +193,7 @@ def test_a_reply_that_was_cut_contains_no_call() -> None:
 async def test_an_answer_with_a_schema_comes_as_a_call_of_its_tool() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     refusal = http.Response(400, json={"error": {"message": "x does not support tools"}})
-    answer = said('{"action": "call_tool", "tool": "final_answer", "arguments": {"n": 42}}')
+    answer = stream_of('{"action": "call_tool", "tool": "final_answer", "arguments": {"n": 42}}')
     reply, _, network = await complete_request("ollama", refusal, answer, request=asked(output_schema=schema))
     assert (json.loads(reply.text), reply.calls) == ({"n": 42}, ())
     assert "Your reply has to be a call." in network.body()["messages"][0]["content"]
@@ -201,7 +201,7 @@ async def test_an_answer_with_a_schema_comes_as_a_call_of_its_tool() -> None:
 
 async def test_the_refusal_is_remembered() -> None:
     refusal = http.Response(400, json={"error": {"message": "x does not support tools"}})
-    network = Network([refusal, said(CALL), said(CALL), said(CALL)])
+    network = Network([refusal, stream_of(CALL), stream_of(CALL), stream_of(CALL)])
     model = provider("ollama", network)
     for _ in range(3):
         await model.complete(asked(), lambda piece: None)
@@ -212,7 +212,7 @@ async def test_the_refusal_is_remembered() -> None:
 async def test_a_lesson_expires_because_a_server_may_be_updated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "LESSON_S", 0.0)
     refusal = http.Response(400, json={"error": {"message": "x does not support tools"}})
-    network = Network([refusal, said(CALL), said("fine")])
+    network = Network([refusal, stream_of(CALL), stream_of("fine")])
     model = provider("ollama", network)
     for _ in range(2):
         await model.complete(asked(), lambda piece: None)
@@ -226,7 +226,7 @@ HERMES = '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n</
 async def test_a_call_that_a_server_left_in_the_text_is_read() -> None:
     """The server accepted the tools, but has no parser for this model."""
     reply, _, _ = await complete_request(
-        "openai-compatible", said(f"<think>I look.</think>\n{HERMES}"), request=asked()
+        "openai-compatible", stream_of(f"<think>I look.</think>\n{HERMES}"), request=asked()
     )
     assert [call.arguments for call in reply.calls] == [{"path": "a.txt"}]
     assert reply.text == ""
