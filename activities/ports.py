@@ -15,8 +15,8 @@ from orga.workflows.types.past import ForkInput, GoalForkInput
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.elicitation import INPUT_REQUIRED, AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
-from orga.workflows.types.tool_calls.inputs import INPUT_REQUIRED, AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 

@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import structlog
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from orga.activities.ports import Acted, RunKey
 from orga.workflows.types.input import OUT_OF_TIME
+from orga.workflows.types.tool_calls.elicitation import INPUT_REQUIRED
 from orga.workflows.types.tool_calls.tools import (
     DONE,
     EARLIER_UNKNOWN,
@@ -141,7 +142,10 @@ def attempt_failure(
     is_out_of_time = retryable and is_last
     facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
     details = (*_EFFECT_DETAILS[acted], *(fact for fact, holds in facts.items() if holds), *more)
-    return ApplicationError(message, *details, type=kind, non_retryable=not retryable or is_out_of_time)
+    # a server that asks for input has not failed, so no log and no metric counts it
+    category = ApplicationErrorCategory.BENIGN if kind == INPUT_REQUIRED else ApplicationErrorCategory.UNSPECIFIED
+    final = not retryable or is_out_of_time
+    return ApplicationError(message, *details, type=kind, non_retryable=final, category=category)
 
 
 def note_plain_failure() -> None:

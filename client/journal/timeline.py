@@ -23,7 +23,7 @@ from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
-from orga.workflows.types.tool_calls.gate import START_SUFFIX, Verdicts
+from orga.workflows.types.tool_calls.gate import START_SUFFIX, Verdicts, activity_id_before_input
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
@@ -510,6 +510,7 @@ class TimelineFold:
     def _end_call(
         self, happening: Happening, place: str, state: CallState, result: TimelineText | None = None, failure: str = ""
     ) -> None:
+        place = activity_id_before_input(place)
         if place.endswith(START_SUFFIX):
             if state == "ok":  # the work is started, and the call goes on
                 return

@@ -33,7 +33,6 @@ from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.control.visibility import ask_for_answer, enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.delegation import call_executor
 from orga.workflows.phases.gate import AllowedCall, GatedReply, GateResult
-from orga.workflows.phases.inputs import finish_with_inputs
 from orga.workflows.phases.recovery import recover_call
 from orga.workflows.phases.review_questions import ask_approval, confirm_when_resumed
 from orga.workflows.types.messages import Reply, ToolCall
@@ -178,7 +177,6 @@ async def execute_call(
     known = key or idempotency_key(run.state.origin, activity_id, allowed.call)
     identity = CallIdentity(activity_id, known, is_cut_short)
     attempt = await call_executor(run, allowed.call)(run, allowed, identity)
-    attempt = await finish_with_inputs(run, allowed, identity, attempt)
     if isinstance(attempt, FailedCall):
         return await recover_call(run, allowed, identity, attempt)
     if attempt.status == "ok":

@@ -43,13 +43,13 @@ from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN
 from orga.workflows.types.questions import Completion
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, knowledge_report_in
 from orga.workflows.types.text import clip
+from orga.workflows.types.tool_calls.elicitation import AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.gate import (
     COMPENSATED_PURPOSES,
     UNCONFIRMED_PURPOSES,
     call_activity_id,
     permit_text,
 )
-from orga.workflows.types.tool_calls.inputs import AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import (
     MAX_LOCAL_TIMEOUT_S,

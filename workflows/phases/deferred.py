@@ -22,9 +22,10 @@ from orga.workflows.decisions.tool_calls.deferred import (
     with_result_expired,
 )
 from orga.workflows.phases.agent_run import Run
-from orga.workflows.phases.attempt import CallIdentity, FailedCall, execute_attempt, report_completion
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, report_completion
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import ask_people, close_question, never
+from orga.workflows.phases.elicitation import execute_with_inputs
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.types.questions import Completion, Question
 from orga.workflows.types.tool_calls.gate import START_SUFFIX
@@ -35,7 +36,7 @@ from orga.workflows.types.tool_calls.tools import INVALID_RESULT
 async def execute_deferred(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     """Start the work of the call, and return its outcome once somebody has completed it."""
     if (terms := allowed.spec.deferred) is None:
-        return await execute_attempt(run, allowed, identity)
+        return await execute_with_inputs(run, allowed, identity)
     question = result_question(allowed.call, terms, identity.key, identity.activity_id, run.now)
     run.change_state(with_awaited_result, question, run.now)
     if terms.has_start and (failed := await _start_work(run, allowed, identity, question)) is not None:
@@ -65,7 +66,7 @@ async def _start_work(
 ) -> Outcome | FailedCall | None:
     """Return the outcome of a call whose work could not be started, or None. If its result is there, it was started."""
     begin = identity._replace(activity_id=f"{identity.activity_id}{START_SUFFIX}")
-    started = await execute_attempt(run, allowed, begin)
+    started = await execute_with_inputs(run, allowed, begin)
     if isinstance(started, Outcome) and started.status == "ok":
         return None
     waiting = find_question(run.state, question.question_id)

@@ -24,11 +24,12 @@ from orga.workflows.decisions.tool_calls.delegation import (
     with_parent_notified,
 )
 from orga.workflows.phases.agent_run import Run
-from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused, execute_attempt
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.deferred import execute_deferred
+from orga.workflows.phases.elicitation import execute_with_inputs
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.types.input import inherited_memo
 from orga.workflows.types.limits import Ceiling
@@ -60,7 +61,7 @@ def call_executor(run: Run, call: ToolCall) -> CallExecutor:
     if loop_tool(call.name).is_run and run.setup.delegates:
         return execute_delegate
     spec = run.setup.tool(call.name)
-    return execute_attempt if spec is None or spec.deferred is None else execute_deferred
+    return execute_with_inputs if spec is None or spec.deferred is None else execute_deferred
 
 
 async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:

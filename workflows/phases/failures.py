@@ -10,8 +10,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState, T
 from orga.workflows.phases.control.failure_text import root_cause
 from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
+from orga.workflows.types.tool_calls.elicitation import INPUT_REQUIRED, AskedInputs
 from orga.workflows.types.tool_calls.gate import NOT_PERMITTED
-from orga.workflows.types.tool_calls.inputs import INPUT_REQUIRED, AskedInputs
 from orga.workflows.types.tool_calls.tools import (
     DONE,
     EARLIER_UNKNOWN,

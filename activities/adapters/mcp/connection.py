@@ -22,9 +22,9 @@ from mcp_types import (
 from pydantic import TypeAdapter, ValidationError
 
 from orga.activities.adapters.mcp.definitions import ToolDefinitions, usable_definitions
+from orga.activities.adapters.mcp.elicitation import UnusableRequest, asked_inputs
 from orga.activities.adapters.mcp.failures import bad_result_error, protocol_error, unavailable_error
 from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
-from orga.activities.adapters.mcp.inputs import UnusableRequest, asked_inputs
 from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text
 from orga.activities.adapters.mcp.lenient_messages import omitted_tools
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
@@ -120,7 +120,7 @@ class McpConnection:
             asked = asked_inputs(name, result, self.settings.secrets)
         except UnusableRequest as unusable:
             return bad_result_error(name, f"asks for input that no person is asked for: {unusable}")
-        return InputRequired(f"the MCP server {name!r} needs input of a person", asked)
+        return InputRequired(f"the MCP server {name!r} needs input from a person", asked)
 
     def _failure(self, error: MCPError) -> ToolError:
         if error.code != CONNECTION_CLOSED and not was_not_sent(error):

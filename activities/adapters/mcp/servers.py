@@ -11,8 +11,8 @@ from mcp_types import CallToolRequestParams
 from orga.activities.adapters.mcp.connection import McpConnection
 from orga.activities.adapters.mcp.content import plain_line, result_output, value_output
 from orga.activities.adapters.mcp.definitions import McpOfferedTool
+from orga.activities.adapters.mcp.elicitation import input_responses
 from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
-from orga.activities.adapters.mcp.inputs import input_responses
 from orga.activities.adapters.mcp.mcp_settings import CallerSecrets, ServerSettings
 from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.ports import AbsentTool, InputRequired, Tool, ToolContext, ToolError

@@ -1,4 +1,4 @@
-"""MCP servers that need input of a person: the run asks, and the call is made once more with the answer."""
+"""MCP servers that need input from a person: the run asks, and the call is made once more with the answer."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,11 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.proof.verify import verify
-from orga.testing import answers, calls
+from orga.testing import FakeTool, answers, calls, permanent
+from orga.workflows.types.tool_calls.elicitation import MAX_INPUT_ROUNDS
 from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import wait_until
 from tests.support.mcp import asking
 from tests.support.mcp.loop import an_mcp_loop
@@ -51,11 +54,13 @@ async def test_a_form_becomes_questions_and_the_server_gets_the_answers(client: 
     assert tool_results_in(loop) == ["ordered 2 small lamp"]
     assert (tmp_path / "ordered").read_text() == "x"
     assert asked[0].startswith("The MCP server 'shop' asks, for shop_order: Which lamp do you want?\n")
-    assert "Count: How many pieces?: give a whole number." in asked[1]
+    assert "Count: How many pieces?\nGive a whole number." in asked[1]
     assert asked[2].endswith("'two' is no whole number")
     assert "(optional, '-' leaves it out)" in asked[3]
     [recovered] = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
     assert (recovered["strategy"], recovered["outcome"]) == ("input", "ok")
+    [ended] = [entry.data["outcomes"] for entry in ran.journal if entry.event == "ObservationsCollected"][:1]
+    assert [each["outcome"] for each in ended] == ["ok"]
     assert ran.result.tool_calls.failed == 0
 
 
@@ -112,3 +117,48 @@ async def test_calls_in_parallel_have_questions_of_their_own(client: Client, tmp
         await answer(handle, "small", "1", "x")
         await loop.ended(handle)
     assert tool_results_in(loop) == ["ordered 1 small lamp x", "accept state-7"]
+
+
+async def test_a_call_can_need_input_several_times(client: Client, tmp_path: Path) -> None:
+    script = [calls("shop_confirm", times=MAX_INPUT_ROUNDS), calls("shop_confirm", times=10), answers()]
+    async with an_mcp_loop(client, script, shop(tmp_path), listed=LISTED, env={}) as loop:
+        handle = await loop.start()
+        await answer(handle, *["yes"] * MAX_INPUT_ROUNDS * 2)
+        await loop.ended(handle)
+        assert (await verify(client, handle.id)).ok
+    assert tool_results_in(loop) == ["confirmed 5 times"]
+    assert "needs input from a person; people were asked 5 times" in tool_results_in(loop, 2)[1]
+
+
+async def test_an_alternative_can_need_input(client: Client, tmp_path: Path) -> None:
+    order = FakeTool(
+        "order",
+        permanent("closed"),
+        options=ToolOptions(recovery=Recovery(strategy="fallback", alternatives=("shop_order",), max_attempts=1)),
+    )
+    script, listed = [calls("order", item="lamp"), answers()], ["order", *LISTED]
+    async with an_mcp_loop(client, script, shop(tmp_path), order, listed=listed, env={}) as loop:
+        handle = await loop.start()
+        await answer(handle, "small", "1", "-")
+        await loop.ended(handle)
+        assert (await verify(client, handle.id)).ok
+    assert tool_results_in(loop)[0].endswith("ordered 1 small lamp")
+
+
+async def test_a_retry_by_a_person_can_need_input(client: Client, tmp_path: Path) -> None:
+    escalated = {"shop_confirm": ToolOptions(recovery=Recovery(strategy="escalate", max_attempts=1))}
+    script = [calls("shop_confirm", times=6), answers()]
+    async with an_mcp_loop(client, script, shop(tmp_path), listed=LISTED, env={}, options=escalated) as loop:
+        handle = await loop.start()
+        await answer(handle, *["yes"] * MAX_INPUT_ROUNDS)
+        question = await wait_for_question(handle)
+        await send_update(handle, "resolve_escalation", {"escalation_id": question["wait_id"], "choice": "retry"})
+        await answer(handle, *["yes"] * MAX_INPUT_ROUNDS)
+        question = await wait_for_question(handle)
+        await send_update(handle, "resolve_escalation", {"escalation_id": question["wait_id"], "choice": "skip"})
+        ran = await loop.ended(handle)
+        assert (await verify(client, handle.id)).ok
+    scheduled = [event.activity_task_scheduled_event_attributes for event in ran.history.events]
+    ids = [each.activity_id for each in scheduled if each.activity_type.name == "shop_confirm"]
+    assert "1.0.r1.i5" in ids
+    assert len(set(ids)) == len(ids)

@@ -1,4 +1,4 @@
-"""An MCP server (2026-07-28) whose tools need input of a person, as a program over stdio: `python asking.py FOLDER`."""
+"""An MCP server (2026-07-28) whose tools need input from people, as a program over stdio: `python asking.py FOLDER`."""
 
 import sys
 from pathlib import Path
@@ -52,6 +52,16 @@ async def log_in(context: Context) -> str | InputRequiredResult:
     schema = {"type": "object", "properties": {"password": {"type": "string"}}}
     asked = ElicitRequest(params=ElicitRequestFormParams(message="Log in.", requested_schema=schema))
     return InputRequiredResult(input_requests={"form": asked})
+
+
+@server.tool(structured_output=False)
+async def confirm(times: int, context: Context) -> str | InputRequiredResult:
+    """Ask several times, each time after the answer."""
+    asked = int(context.request_state or 0)
+    if asked == times:
+        return f"confirmed {asked} times"
+    form = ElicitRequestFormParams(message=f"Sure {asked}?", requested_schema={"type": "object", "properties": {}})
+    return InputRequiredResult(input_requests={"sure": ElicitRequest(params=form)}, request_state=str(asked + 1))
 
 
 if __name__ == "__main__":

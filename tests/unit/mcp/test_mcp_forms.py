@@ -1,4 +1,4 @@
-"""What a server may ask people for, how they are asked, and how their answers are read."""
+"""A server's requests for input: which people are asked, by which questions, and the values in their answers."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from mcp_types import (
     ListRootsRequest,
 )
 
-from orga.activities.adapters.mcp.inputs import MAX_FIELDS, UnusableRequest, asked_inputs, input_responses
+from orga.activities.adapters.mcp.elicitation import MAX_FIELDS, UnusableRequest, asked_inputs, input_responses
 from orga.activities.text.secrets import KnownSecrets
-from orga.workflows.decisions.tool_calls.inputs import field_value, input_options, input_question_text
-from orga.workflows.types.tool_calls.inputs import AskedInput, AskedInputs, FormField, GivenInputs
+from orga.workflows.decisions.tool_calls.elicitation import field_value, input_options, input_question_text
+from orga.workflows.types.tool_calls.elicitation import AskedInput, AskedInputs, FormField, GivenInputs
 
 SECRETS = KnownSecrets.from_values(["s3cr3t-token-value"])
 
@@ -37,11 +37,13 @@ def read(*requests: InputRequest, state: str | None = None) -> AskedInputs:
 def test_a_form_has_a_field_for_each_property() -> None:
     size: dict[str, Any] = {"type": "string", "enum": ["S", "L"], "description": "how large"}
     color = {"type": "string", "oneOf": [{"const": "red", "title": "Red"}, {"const": "blue"}]}
-    [asked] = read(form(["size"], size=size, color=color, count={"type": "integer", "title": "Count"})).inputs
+    count = {"type": "integer", "title": "Count", "minimum": 1, "maximum": 9}
+    [asked] = read(form(["size"], size=size, color=color, count=count, note={"type": "string", "maxLength": 5})).inputs
     assert asked.fields == (
         FormField(name="size", title="size: how large", options=("S", "L")),
-        FormField(name="color", title="color", options=("red", "blue"), is_required=False),
-        FormField(name="count", kind="integer", title="Count", is_required=False),
+        FormField(name="color", title="color (red: Red)", options=("red", "blue"), is_required=False),
+        FormField(name="count", kind="integer", title="Count", is_required=False, least=1, most=9),
+        FormField(name="note", title="note", is_required=False, most=5),
     )
 
 
@@ -67,7 +69,7 @@ def test_texts_of_a_server_are_one_line_without_secrets() -> None:
         pytest.param(page("file:///etc/passwd"), "no web address", id="a file"),
         pytest.param(page("https://a.test/\u202e"), "no web address", id="an address that hides characters"),
         pytest.param(page("https://a.test/" + "x" * 1_000), "no web address", id="an address that would be cut"),
-        pytest.param(ListRootsRequest(), "more than input of a person", id="roots"),
+        pytest.param(ListRootsRequest(), "more than input from a person", id="roots"),
     ],
 )
 def test_nobody_is_asked_for_anything_else(request_: InputRequest, why: str) -> None:
@@ -117,6 +119,24 @@ def test_an_answer_becomes_the_value_of_its_field(kind: Any, answer: str, value:
 def test_another_answer_is_refused(kind: Any, answer: str) -> None:
     with pytest.raises(ValueError, match="is no"):
         field_value(FormField(name="x", kind=kind), answer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "problem"),
+    [
+        ("integer", "0", "'0' is not allowed, at least 1, at most 3"),
+        ("number", "3.5", "'3.5' is not allowed, at least 1, at most 3"),
+        ("string", "four", "'four' is not allowed, at least 1 characters, at most 3 characters"),
+        ("string", "", "'' is not allowed"),
+    ],
+)
+def test_an_answer_keeps_the_limits_of_its_field(kind: Any, answer: str, problem: str) -> None:
+    field = FormField(name="x", kind=kind, least=1, most=3)
+    with pytest.raises(ValueError, match=problem):
+        field_value(field, answer)
+    assert field_value(field, "2") in {2, "2"}
+    text = input_question_text("shop", "shop_order", AskedInput(key="k", message="How?", fields=(field,)), field)
+    assert ", at least 1" in text
 
 
 def test_the_question_names_the_server_the_tool_and_the_choices() -> None:

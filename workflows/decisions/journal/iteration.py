@@ -13,7 +13,13 @@ from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
-from orga.workflows.types.tool_calls.gate import SEVERAL, START_SUFFIX, Verdict, is_one_place
+from orga.workflows.types.tool_calls.gate import (
+    SEVERAL,
+    START_SUFFIX,
+    Verdict,
+    activity_id_before_input,
+    is_one_place,
+)
 
 _ACTIVITY_ID = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
 """The place of a call, or of a part of one. After a `q` it is a call that is sent again later."""
@@ -143,8 +149,9 @@ class JournalIteration:
     def record_end(self, key: str, outcome: str, error: str, value: Any = None) -> None:
         """Record the outcome of a call. Attempts of a recovery have keys of their own and are not calls.
 
-        A deferred call whose work was started goes on.
+        A deferred call whose work was started goes on. The last attempt with input counts.
         """
+        key = activity_id_before_input(key)
         if key.endswith(START_SUFFIX):
             if outcome == "ok":
                 return

@@ -244,6 +244,10 @@ MAC_CHARS = 22
 START_SUFFIX = ".d0"
 """The end of the activity id that starts the work of a deferred tool. The id without it is that of the call's end."""
 
+INPUT_SUFFIX = ".i"
+"""Before the number at the end of the id of an activity that repeats a call with the input from people."""
+
+_INPUT_NUMBER = re.compile(rf"{re.escape(INPUT_SUFFIX)}\d+$")
 _SAME_CALL_SUFFIX = re.compile(rf"(?:\.r\d+)?(?:{re.escape(START_SUFFIX)})?$")
 
 
@@ -253,9 +257,16 @@ def permit_text(signature: str, version: str, purpose: str, approver: str) -> st
     return f"{signature}{terms}" if signature else ""
 
 
+def activity_id_before_input(activity_id: str) -> str:
+    """Return the id without the number of a repetition with input (`.i1`)."""
+    return _INPUT_NUMBER.sub("", activity_id, count=1)
+
+
 def call_activity_id(activity_id: str) -> str:
-    """Return the place of a call without the suffixes of a retry by a person (`.r1`), and of a start (`.d0`)."""
-    return _SAME_CALL_SUFFIX.sub("", activity_id, count=1)
+    """Return the place of a call without the suffixes of a retry by a person (`.r1`), of a start (`.d0`), and of a
+    repetition with input (`.i1`).
+    """
+    return _SAME_CALL_SUFFIX.sub("", activity_id_before_input(activity_id), count=1)
 
 
 def policy_text(engine: str, location: str, version: str) -> str:

@@ -14,7 +14,7 @@ from orga.workflows.types.questions import Completion
 from orga.workflows.types.record import CheckedInput, Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clean_text, clip
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
-from orga.workflows.types.tool_calls.inputs import GivenInputs
+from orga.workflows.types.tool_calls.elicitation import GivenInputs
 from orga.workflows.types.tool_calls.recovery import Recovery, tool_message
 
 Effect = Literal["read_only", "idempotent", "irreversible"]

@@ -1,4 +1,4 @@
-"""What a server needs from a person, from its requests to the answers that it gets."""
+"""A server's requests for input from people, and the answers that it gets."""
 
 import re
 from collections.abc import Mapping
@@ -10,17 +10,16 @@ from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.json_text import as_object, as_objects, as_text, inner_values
 from orga.workflows.types.text import one_line
-from orga.workflows.types.tool_calls.inputs import AskedInput, AskedInputs, FormField, GivenInputs
+from orga.workflows.types.tool_calls.elicitation import AskedInput, AskedInputs, FormField, GivenInputs
 
 MAX_FIELDS = 20
 MAX_LINE_BYTES = 1_000
 MAX_BYTES = 100_000
-"""Bytes of JSON of what a server needs for one call. The history has them."""
+"""Bytes of JSON of a server's requests for one call. The history has them."""
 
 _SECRET = re.compile(
     r"pass(?:word|phrase|code)|secret|api.?key|token|credential|card.?(?:number|no)|\bcv[cv]\b|\bpin\b", re.I
 )
-
 
 _ADDRESS = re.compile(r"https?://\S+")
 
@@ -30,7 +29,7 @@ class UnusableRequest(Exception):
 
 
 def asked_inputs(server: str, result: InputRequiredResult, secrets: KnownSecrets) -> AskedInputs:
-    """Return what people are asked. Raise UnusableRequest if the protocol does not allow to ask for it."""
+    """Return the requests to people. Raise UnusableRequest if the protocol does not allow one."""
     inputs = tuple(_asked(key, request, secrets) for key, request in (result.input_requests or {}).items())
     if sum(max(len(each.fields), 1) for each in inputs) > MAX_FIELDS:
         raise UnusableRequest(f"it asks more than {MAX_FIELDS} things at once")
@@ -53,7 +52,7 @@ def input_responses(given: GivenInputs) -> InputResponses:
 
 def _asked(key: str, request: object, secrets: KnownSecrets) -> AskedInput:
     if not isinstance(request, ElicitRequest):
-        raise UnusableRequest("it asks for more than input of a person")
+        raise UnusableRequest("it asks for more than input from a person")
     asked = request.params
     message = _line(asked.message, secrets)
     if not isinstance(asked, ElicitRequestFormParams):
@@ -77,11 +76,23 @@ def _field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, is_re
     kind = schema.get("type")
     if kind not in ("string", "number", "integer", "boolean"):
         raise UnusableRequest(f"its form has a field that is no text, number or truth ({_line(name, secrets)})")
-    listed: Any = schema.get("enum") or [each.get("const") for each in as_objects(schema.get("oneOf"))]
+    titled = as_objects(schema.get("oneOf"))
+    listed: Any = schema.get("enum") or [each.get("const") for each in titled]
     options = tuple(_line(each, secrets) for each in listed if isinstance(each, str))
     if len(options) != len(listed) or options != tuple(dict.fromkeys(each for each in listed)):
         raise UnusableRequest(f"the choices of {_line(name, secrets)} cannot be shown")
-    return FormField(name=name, kind=kind, title=title, options=options, is_required=is_required)
+    names = inner_values(schema.get("enumNames")) or [each.get("title") for each in titled]
+    meanings = [f"{each}: {it}" for each, it in zip(options, map(as_text, names), strict=False) if it not in ("", each)]
+    if meanings:
+        title = _line(f"{title} ({', '.join(meanings)})", secrets)
+    low, high = _LIMITS[kind == "string"]
+    limits = {"least": schema.get(low), "most": schema.get(high)}
+    found = {key: each for key, each in limits.items() if isinstance(each, int | float)}
+    return FormField(name=name, kind=kind, title=title, options=options, is_required=is_required, **found)
+
+
+_LIMITS = {True: ("minLength", "maxLength"), False: ("minimum", "maximum")}
+"""The limits of texts, and of numbers."""
 
 
 def _line(text: str, secrets: KnownSecrets) -> str:

@@ -1,4 +1,4 @@
-"""Input that an MCP server needs from a person before it can finish a call."""
+"""Elicitation: input that an MCP server needs from people before it can finish a call."""
 
 from typing import Any, Literal, Self
 
@@ -21,6 +21,9 @@ class FormField(Record):
     options: tuple[str, ...] = ()
     """The only values of a text."""
     is_required: bool = True
+    least: float | None = None
+    """The smallest number, or the fewest characters of a text."""
+    most: float | None = None
 
 
 class AskedInput(Record):
@@ -34,7 +37,7 @@ class AskedInput(Record):
 
 
 class AskedInputs(Record):
-    """What a server needs before it can finish a call."""
+    """The requests of a server that cannot finish a call without them."""
 
     server: str
     inputs: tuple[AskedInput, ...] = ()

@@ -1,4 +1,4 @@
-"""Questions to people for a server that needs input during a call, and how their answers are read."""
+"""Questions to people for a server that needs input, and the values in their answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
-from orga.workflows.types.tool_calls.inputs import AskedInput, FormField
+from orga.workflows.types.tool_calls.elicitation import MAX_INPUT_ROUNDS, AskedInput, FormField
 
 INPUT_EXPIRES_S = 86_400.0
 """Seconds until a request without an answer counts as declined."""
@@ -24,9 +24,22 @@ def input_question_text(server: str, tool: str, asked: AskedInput, field: FormFi
         text += f"\nIt wants you to open {asked.url}\nOpen it only if you trust this server. Then answer {DONE!r}."
     elif field is not None:
         optional = "" if field.is_required else f" (optional, {LEFT_OUT!r} leaves it out)"
-        text += f"\n{field.title}{optional}: give a {_KIND_NAMES[field.kind]}."
+        wanted = "Choose an option" if input_options(asked, field) else f"Give a {_KIND_NAMES[field.kind]}"
+        text += f"\n{field.title}{optional}\n{wanted}{_limits_text(field)}."
         text += " Never give a password, a key or the number of a card."
     return f"{text}\n{problem}" if problem else text
+
+
+def _limits_text(field: FormField) -> str:
+    limits = (("at least", field.least), ("at most", field.most))
+    unit = " characters" if field.kind == "string" else ""
+    given = [f"{name} {limit:.15g}{unit}" for name, limit in limits if limit is not None]
+    return f", {', '.join(given)}" if given else ""
+
+
+def unasked_text(rounds: int) -> str:
+    """Return why nobody is asked after this many rounds."""
+    return f"people were asked {MAX_INPUT_ROUNDS} times" if rounds else "a lookup before the first step cannot ask"
 
 
 def input_options(asked: AskedInput, field: FormField | None) -> tuple[str, ...]:
@@ -44,9 +57,13 @@ def field_value(field: FormField, answer: str) -> Any:
     if answer.strip() == LEFT_OUT and not field.is_required:
         return None
     try:
-        return _READERS[field.kind](answer.strip() if field.kind != "string" else answer)
+        value = _READERS[field.kind](answer.strip() if field.kind != "string" else answer)
     except ValueError:
         raise ValueError(f"{answer[:40]!r} is no {_KIND_NAMES[field.kind]}") from None
+    size = len(value) if isinstance(value, str) else value
+    if (field.least is not None and size < field.least) or (field.most is not None and size > field.most):
+        raise ValueError(f"{answer[:40]!r} is not allowed{_limits_text(field)}")
+    return value
 
 
 def _number(text: str) -> float:
