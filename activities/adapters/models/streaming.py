@@ -311,7 +311,7 @@ class StreamingProvider:
                 reply = tools.from_wire(await self._reply_with_calls(wire, sent, dialect, on_text))
             except Refusal as error:
                 lesson = None
-                if self._other_wire(wire, error) is None:
+                if self._other_wire(wire, error, is_named=True) is None:
                     lesson = learned_dialect(dialect, sent, error) if lessons < MAX_LESSONS else None
                     lessons += 1
                     lesson = lesson or tools.lesson(error)
@@ -370,17 +370,23 @@ class StreamingProvider:
                     break
         return reader.reply()
 
-    def _other_wire(self, wire: Wire, error: Refusal) -> Wire | None:
-        """Return the other protocol if a refusal points to it, or shows that the endpoint lacks this one."""
+    def _other_wire(self, wire: Wire, error: Refusal, *, is_named: bool = False) -> Wire | None:
+        """Return the other protocol if a refusal names it, or shows that the endpoint lacks this one.
+
+        Args:
+            is_named: Only the name of the other one counts. The model may accept the request in another form.
+        """
         other = self._others.get(wire.path)
         if other is None or not (error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE):
             return None
         text = _DOCUMENTATION_LINK.sub("", error.error.message)
-        is_named = re.search(wire.name_pattern, text, re.IGNORECASE) is not None
-        is_missing = error.status in _NO_ROUTE and re.search(r"\b(?:model|deployment)", text) is None
-        may_be_missing = wire.may_be_missing and wire.path not in self._used
-        is_meant = re.search(other.name_pattern, text, re.IGNORECASE) or (may_be_missing and (is_named or is_missing))
-        return other if is_meant else None
+        if re.search(other.name_pattern, text, re.IGNORECASE):
+            return other
+        if is_named or not wire.may_be_missing or wire.path in self._used:
+            return None
+        is_of_model = error.error.is_unknown_model or re.search(r"\b(?:model|deployment)", text, re.IGNORECASE)
+        is_missing = error.status in _NO_ROUTE and not is_of_model
+        return other if is_missing or re.search(wire.absence_pattern, text, re.IGNORECASE) else None
 
     def _report_settings(self, wire: Wire, request: ModelRequest, dialect: Dialect) -> None:
         """Log once each setting that this model gets in another form, or not at all."""

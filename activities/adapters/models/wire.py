@@ -51,9 +51,14 @@ class Wire(ABC):
     """The path after the base URL."""
     name_pattern: ClassVar[str]
     """A regular expression for the protocol's names in refusals."""
-    may_be_missing: ClassVar[bool] = False
-    """True if a server of this provider may lack the protocol."""
+    absence_pattern: ClassVar[str] = r"(?!)"
+    """A regular expression for refusals which mean that the server lacks the protocol, whatever their status."""
     reader: ClassVar[type[StreamReader]]
+
+    @property
+    def may_be_missing(self) -> bool:
+        """True if a server of this provider may lack the protocol."""
+        return True
 
     @property
     def has_raw_text(self) -> bool:

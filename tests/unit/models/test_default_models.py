@@ -2,7 +2,6 @@
 ship, and against servers that refuse what the providers refuse.
 """
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, get_args
@@ -17,13 +16,12 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.model_settings import default_model
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.ports import ModelError, ModelRequest, ToolChoice
+from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model import strict
-from tests.support.model.providers import Network, a_request, chunk, message_item, response_events, stream_response
 
 MODELS = {provider.name: provider.default_model for provider in DEFAULT_PROVIDERS}
 
@@ -123,85 +121,3 @@ async def test_the_default_model_for_each_key_runs_with_tools(
     assert reply.text == strict.DONE
     assert len(scripted.refusals) == len(set(scripted.refusals)) <= 2
     assert reply.cost_usd
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        "Function tools with reasoning_effort are not supported for {} in /v1/chat/completions. Please use "
-        "/v1/responses "
-        "instead.",
-        "This model is only supported in v1/responses and not in v1/chat/completions.",
-        "{} requires the Responses API. See https://platform.openai.com/docs/guides/migrate.",
-    ],
-)
-@pytest.mark.parametrize("status", [400, 404])
-async def test_a_refusal_that_points_to_responses_is_followed_and_remembered(refusal: str, status: int) -> None:
-    """The endpoint remembers it, so another model there is not refused first."""
-
-    def server(request: http.Request) -> http.Response:
-        model = json.loads(request.content)["model"]
-        asked.append((model, request.url.path))
-        if request.url.path.endswith("/chat/completions"):
-            return http.Response(status, json={"error": {"message": refusal.format(model)}})
-        return stream_response(*response_events(message_item("hi")))
-
-    asked: list[tuple[str, str]] = []
-    registry = ModelRegistry({"OPENAI_COMPATIBLE_BASE_URL": "http://gw/v1"}, transport=http.MockTransport(server))
-    for name in ("a", "a", "b"):
-        provider, model = registry.resolve(f"openai-compatible:{name}")
-        assert (await provider.complete(a_request(model=model), lambda text: None)).text == "hi"
-    await registry.close()
-    assert asked == [
-        ("a", "/v1/chat/completions"),
-        ("a", "/v1/responses"),
-        ("a", "/v1/responses"),
-        ("b", "/v1/responses"),
-    ]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        http.Response(404, json={"detail": "Not Found"}),
-        http.Response(405, text="Method Not Allowed"),
-        http.Response(501, json={"error": {"message": "not implemented"}}),
-        http.Response(404, json={"error": {"message": "Invalid URL (POST /v1/responses)"}}),
-        http.Response(400, json={"error": {"message": "The Responses API is not supported for this model."}}),
-        http.Response(400, json={"error": {"message": "This model is only supported in v1/chat/completions."}}),
-    ],
-)
-async def test_openai_falls_back_to_chat_completions_if_responses_is_missing(answer: http.Response) -> None:
-    def server(request: http.Request) -> http.Response:
-        asked.append(request.url.path)
-        return answer if asked[-1].endswith("/responses") else stream_response(chunk("stop", content="hi"))
-
-    asked: list[str] = []
-    env = {"OPENAI_API_KEY": "a-key-of-some-length", "OPENAI_BASE_URL": "http://gw/v1"}
-    registry = ModelRegistry(env, transport=http.MockTransport(server))
-    provider, model = registry.resolve("openai:m")
-    for _ in range(2):
-        assert (await provider.complete(a_request(model=model), lambda text: None)).text == "hi"
-    await registry.close()
-    assert asked == ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions"]
-
-
-@pytest.mark.parametrize(
-    ("status", "text", "requests"),
-    [
-        pytest.param(404, "The model `m` does not exist", 1, id="no model"),
-        pytest.param(404, "nothing here", 2, id="no such address"),
-        pytest.param(400, "Invalid 'input'. See https://x.test/docs/chat/completions", 1, id="a link to a page"),
-        pytest.param(401, "no access to /v1/chat/completions", 1, id="no access"),
-        pytest.param(502, "/v1/responses: upstream failed, try chat/completions", 1, id="a failure"),
-    ],
-)
-async def test_a_refusal_without_another_address_fails(status: int, text: str, requests: int) -> None:
-    network = Network([http.Response(status, json={"error": {"message": text}})])
-    env = {"OPENAI_API_KEY": "a-key-of-some-length"}
-    registry = ModelRegistry(env, transport=http.MockTransport(network))
-    provider, model = registry.resolve("openai:m")
-    with pytest.raises(ModelError, match=f"answered {status}"):
-        await provider.complete(a_request(model=model), lambda text: None)
-    await registry.close()
-    assert len(network.requests) == requests

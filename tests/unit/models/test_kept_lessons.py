@@ -68,6 +68,7 @@ async def test_another_worker_has_learned_it_already(tmp_path: Path) -> None:
     [
         ((OpenAIChat("openai"), OpenAIResponses("openai")), "m needs tools in another way. Use /v1/responses instead."),
         ((OpenAIResponses("openai"), OpenAIChat("openai")), "Not Found"),
+        ((OpenAIChat("openai"), OpenAIResponses("openai")), "Not Found"),
     ],
 )
 async def test_the_protocol_of_a_model_is_learned_too(tmp_path: Path, wires: tuple[Wire, Wire], refusal: str) -> None:

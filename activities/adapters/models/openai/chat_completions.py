@@ -210,6 +210,10 @@ class OpenAIChat(Wire):
     reader = ChatReader
 
     @property
+    def may_be_missing(self) -> bool:
+        return self.provider not in {"openrouter", "ollama"}
+
+    @property
     def has_raw_text(self) -> bool:
         return self.provider != "openai"
 

@@ -270,8 +270,7 @@ def _kept_blocks(item: _OutputItem) -> Iterator[Block]:
 
 class OpenAIResponses(Wire):
     path = "/responses"
-    name_pattern = r"/responses\b|\bresponses api\b"
-    may_be_missing = True
+    name_pattern = absence_pattern = r"/responses\b|\bresponses api\b"
     reader = ResponseReader
 
     def absent_settings(self, model: str) -> Set[str]:
