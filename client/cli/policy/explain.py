@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,24 +22,16 @@ from orga.client.cli.shown.text import (
     write_note,
     write_result,
 )
-from orga.client.config.file import LoadedConfig
+from orga.client.config.file import LoadedConfig, load_config
 from orga.client.journal.reading import read_journal
 from orga.client.policies.cases import case_files, read_cases
 from orga.client.policies.explained import Explanation, explanations
 
 if TYPE_CHECKING:
     from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-    from orga.activities.ports import PolicyEngine
-    from orga.client.policies.cases import CaseResult
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from orga.client.config.file import load_config
-
-if TYPE_CHECKING:
     from orga.activities.adapters.policy.ladder import PolicySettings
     from orga.activities.ports import PolicyEngine
-
+    from orga.client.policies.cases import CaseResult
 
 Surface = Annotated[
     str | None,

@@ -70,6 +70,11 @@ def test_the_version_loads_no_command() -> None:
     assert not [name for name in loaded if name.startswith(("temporalio", "pydantic.", "orga.client.cli.connection"))]
 
 
+def test_the_console_starts_without_the_package_of_ag_ui() -> None:
+    program = "import sys\nsys.modules['ag_ui'] = None\nimport orga.client.frontends.mounted\nprint(*sys.modules)"
+    assert "orga.client.frontends.agui" in modules_of(program)
+
+
 ORDER = """
 import sys
 from orga.client.cli import commands, main

@@ -9,7 +9,7 @@ from ag_ui.core import BaseEvent, RunAgentInput
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.client.frontends.agui import Shown
+from orga.client.frontends.agui_events import Shown
 from orga.client.frontends.responses import ResponseFold
 from orga.client.frontends.turns import CallEnded, CallMade, Over, Step, Text, TurnFold
 from orga.client.journal.events import LiveActivity
