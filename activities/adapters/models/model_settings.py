@@ -22,6 +22,7 @@ _MODEL_SETTING = re.compile(
 )
 """Variables that choose who gets a prompt or a text, including one that sets a whole agent."""
 _OLLAMA_PORT = 11434
+_ANTHROPIC_VERSION = "2026-10-21"
 
 
 def default_model(env: Mapping[str, str]) -> str:
@@ -131,9 +132,7 @@ def _key_headers(api: Api, settings: EndpointSettings, key: str) -> dict[str, st
     headers = {"authorization": f"Bearer {key}"} if scheme == "bearer" else {scheme: key}
     headers = headers if key else {}
     if api == "messages":
-        from orga.activities.adapters.models.anthropic import API_VERSION  # every command imports this module
-
-        headers["anthropic-version"] = API_VERSION
+        headers["anthropic-version"] = _ANTHROPIC_VERSION
     return headers
 
 

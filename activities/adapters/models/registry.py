@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.anthropic import AnthropicMessages
+from orga.activities.adapters.models.anthropic.messages_api import AnthropicMessages
 from orga.activities.adapters.models.dialect import Dialect, dialect_at
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.adapters.models.extra.providers import LibraryProvider, LibraryWire

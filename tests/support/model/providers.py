@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.anthropic import AnthropicMessages
+from orga.activities.adapters.models.anthropic.messages_api import AnthropicMessages
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.openai.chat_completions import OpenAIChat
 from orga.activities.adapters.models.openai.responses_api import OpenAIResponses

@@ -1,27 +1,15 @@
-"""Anthropic's Messages protocol: requests and streamed replies."""
+"""Requests of Anthropic's Messages protocol."""
 
-from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Set
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import to_json
-
+from orga.activities.adapters.models.anthropic.messages_reply import BLOCK, THINKING, MessageReader
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.http import END_FRAME
-from orga.activities.adapters.models.kept_fields import (
-    StreamedFields,
-    further_fields,
-    kept_parts,
-    parts_with_fields,
-    wire_block,
-)
+from orga.activities.adapters.models.kept_fields import parts_with_fields, wire_block
 from orga.activities.adapters.models.media import base64_text, loaded_parts
-from orga.activities.adapters.models.pricing import reply_cost_usd
-from orga.activities.adapters.models.reply import OpenCall, frugal_usage, tool_call
 from orga.activities.adapters.models.thinking import CLAUDE_MIN_TOKENS
 from orga.activities.adapters.models.wire import (
-    StreamReader,
     Wire,
     alternating_turns,
     cache_control,
@@ -31,13 +19,9 @@ from orga.activities.adapters.models.wire import (
     wire_name,
 )
 from orga.activities.ports import LoadedMedia, ModelRequest
-from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
-from orga.workflows.types.messages import FinishReason, Message, Reply
-from orga.workflows.types.parts import Block, OpaquePart, Part, TextPart, ThinkingPart, ToolCall
+from orga.workflows.types.messages import Message
+from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
-
-THINKING = frozenset({"thinking", "redacted_thinking"})
-_BLOCK = "messages.block"
 
 
 def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
@@ -132,7 +116,7 @@ def _part_blocks(part: Part, fields: dict[str, Any], dialect: Dialect) -> list[d
             return [more | {"type": "tool_use", "id": wire_id(part.call_id), "name": name, "input": part.arguments}]
         case ThinkingPart() | OpaquePart() if dialect.thinking and part.format in THINKING:
             return [wire_block(part)]
-        case OpaquePart() if dialect.kept_fields and part.format == _BLOCK:
+        case OpaquePart() if dialect.kept_fields and part.format == BLOCK:
             return [dict(part.data)]
         case LoadedMedia():
             return [_media_block(part)]
@@ -167,134 +151,6 @@ def _mark_cache(blocks: list[dict[str, Any]], ttl: str | None) -> None:
         blocks[-1]["cache_control"] = cache_control(ttl)
 
 
-API_VERSION = "2026-10-21"
-
-
-@dataclass
-class MessageReader(StreamReader):
-    """Reads the events of one message."""
-
-    _kept: dict[int, StreamedFields] = field(default_factory=dict[int, StreamedFields])
-    """Blocks that go back as they came, and the further fields of texts and calls."""
-    _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
-    _finish: str = ""
-    _usage: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def feed(self, frame: dict[str, Any]) -> bool:
-        kind = frame.get("type")
-        if kind == "error" or frame.get("error"):
-            raise self._failures.from_stream_error(frame)
-        index = as_count(frame.get("index"))
-        if kind == "message_start":
-            self._read_envelope(as_object(frame.get("message")))
-        elif kind == "message" or (kind is None and "content" in frame):
-            self._read_whole_message(frame)
-        elif kind == "content_block_start":
-            self._begin_block(index, as_object(frame.get("content_block")))
-        elif kind == "content_block_delta":
-            self._add_delta(index, as_object(frame.get("delta")))
-        elif kind == "message_delta":
-            self._read_envelope(as_object(frame.get("delta")) | {"usage": frame.get("usage")})
-        self._ended = self._ended or kind == "message_stop"
-        return self._assembly.full or frame is END_FRAME
-
-    def reply(self) -> Reply:
-        if not (self._finish or self._ended or self._assembly.full):
-            raise self._failures.bad_stream("cut off before its end")
-        cached, written = self._count("cache_read_input_tokens"), self._count("cache_creation_input_tokens")
-        usage = frugal_usage(
-            self._count("input_tokens") + cached + written,
-            self._count("output_tokens"),
-            cached_input_tokens=cached,
-            thinking_tokens=as_count(as_object(self._usage.get("output_tokens_details")).get("thinking_tokens")),
-        )
-        price = partial(
-            reply_cost_usd,
-            self._provider,
-            self._request.model,
-            billed=self._usage.get("cost"),
-            cache_write_tokens=written,
-            hour_tokens=self._hour_tokens(written),
-        )
-        return self._assembly.reply(_FINISH_REASONS.get(self._finish, "stop"), usage, self._model, price)
-
-    def _count(self, name: str) -> int:
-        return as_count(self._usage.get(name))
-
-    def _hour_tokens(self, written: int) -> int:
-        """Return how many of the tokens that were written to the cache are kept for an hour."""
-        counts = as_object(self._usage.get("cache_creation"))
-        if counts:
-            return min(as_count(counts.get("ephemeral_1h_input_tokens")), written)
-        return written if self._request.settings.cache_ttl == "1h" else 0
-
-    def _read_envelope(self, fields: dict[str, Any]) -> None:
-        """Read model, stop reason and usage. The counts of a later event are totals and replace earlier ones."""
-        self._model = as_text(fields.get("model")) or self._model
-        self._finish = as_text(fields.get("stop_reason")) or self._finish
-        counts = as_object(fields.get("usage"))
-        self._usage |= {name: count for name, count in counts.items() if count is not None}
-
-    def _read_whole_message(self, message: dict[str, Any]) -> None:
-        self._read_envelope(message)
-        for index, block in enumerate(as_objects(message.get("content"))):
-            self._begin_block(index, block)
-        self._ended = True
-
-    def _begin_block(self, index: int, block: dict[str, Any]) -> None:
-        kind = as_text(block.get("type"))
-        if kind == "text":
-            self._assembly.begin_text()
-            self._keep(index, further_fields(block, _TEXT_FIELDS), "messages.text")
-            self._assembly.add_text(as_text(block.get("text")))
-        elif kind == "tool_use":
-            fitting = self._assembly.take_fitting
-            call = OpenCall(call_id=fitting(as_text(block.get("id"))), name=fitting(as_text(block.get("name"))))
-            if not self._assembly.open_call(call):
-                return
-            self._calls[index] = call
-            call.fields, call.fields_format = StreamedFields(further_fields(block, _CALL_FIELDS)), "messages.call"
-            if whole := as_object(block.get("input")):
-                self._assembly.add_arguments(call, to_json(whole).decode())
-        elif kind:
-            self._keep(index, block, "" if kind in THINKING else _BLOCK)
-            self._assembly.show_thinking(as_text(block.get("thinking")), index)
-
-    def _keep(self, index: int, fields: dict[str, Any], format: str) -> None:
-        kept = self._kept[index] = StreamedFields(fields)
-        self._assembly.add_blocks(lambda: _kept_blocks(format, kept.value()))
-
-    def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
-        kind = as_text(delta.get("type"))
-        if kind == "text_delta":
-            self._assembly.add_text(as_text(delta.get("text")))
-        elif kind == "input_json_delta" and index in self._calls:
-            self._assembly.add_arguments(self._calls[index], as_text(delta.get("partial_json")))
-        elif index in self._kept:
-            piece = {
-                key: value for key, value in delta.items() if key in _DELTA_FIELDS.get(kind, delta.keys() - {"type"})
-            }
-            self._kept[index].add({"citations": [piece["citation"]]} if "citation" in piece else piece)
-            self._assembly.show_thinking(as_text(piece.get("thinking")), index)
-
-
-_TEXT_FIELDS, _CALL_FIELDS = frozenset({"type", "text"}), frozenset({"type", "id", "name", "input"})
-_DELTA_FIELDS = {
-    "thinking_delta": {"thinking"},
-    "signature_delta": {"signature"},
-    "citations_delta": {"citation"},
-    "input_json_delta": {"partial_json"},
-}
-"""The field of each known delta. All fields of an unknown one are pieces of its block."""
-
-
-def _kept_blocks(format: str, data: dict[str, Any]) -> Iterator[Block]:
-    """Yield a block of the stream. Its input comes as pieces of JSON."""
-    if text := as_text(data.pop("partial_json", "")):
-        data["input"] = tool_call("", "", text).arguments
-    yield from kept_parts(format, data)
-
-
 @dataclass(frozen=True)
 class AnthropicMessages(Wire):
     provider: str = "anthropic"
@@ -314,11 +170,3 @@ class AnthropicMessages(Wire):
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         return messages_body(request, dialect)
-
-
-_FINISH_REASONS: dict[str, FinishReason] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "pause_turn": "length",
-    "refusal": "refusal",
-}
