@@ -332,7 +332,12 @@ def _media_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
 
 
 def lasting_lesson(lesson: Dialect, before: Dialect, refusal: Refusal) -> Dialect:
-    """Return the part of a lesson that other requests should follow. A bad picture shows nothing about the model."""
+    """Return the part of a lesson that other requests should follow.
+
+    A bad picture or a lost container shows nothing about the model.
+    """
+    if _LOST_CONTAINER.search(refusal.error.message):
+        return replace(lesson, kept_fields=before.kept_fields)
     if _BAD_MEDIA.search(refusal.error.message):
         return replace(lesson, images=before.images, documents=before.documents)
     return lesson
@@ -342,10 +347,17 @@ def _thinking_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> D
     return replace(dialect, thinking=False) if dialect.thinking and _STALE_THINKING.search(refusal) else None
 
 
+_LOST_CONTAINER = re.compile(
+    r"container.{0,80}(?:not found|not exist|expired|is required)|expected container_id", re.IGNORECASE
+)
+"""Refusals by Anthropic and OpenAI because the container in which code of the conversation ran is gone."""
+
+
 def _kept_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    names = kept_names(request.messages) if dialect.kept_fields and _REFUSED.search(refusal) else ()
-    is_named = any(re.search(rf"\b{re.escape(name)}\b", refusal) for name in names)
-    return replace(dialect, kept_fields=False) if is_named else None
+    names = kept_names(request.messages) if dialect.kept_fields else ()
+    is_named = _REFUSED.search(refusal) and any(re.search(rf"\b{re.escape(name)}\b", refusal) for name in names)
+    is_lost = names and _LOST_CONTAINER.search(refusal)
+    return replace(dialect, kept_fields=False) if is_named or is_lost else None
 
 
 def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -374,7 +386,7 @@ _LESSONS: tuple[_Lesson, ...] = (
 def _lessons(refusal: Refusal) -> tuple[_Lesson, ...]:
     if refusal.kind == "InvalidRequest":
         return _LESSONS
-    if refusal.kind == "ModelNotFound":  # OpenRouter has no server with tools for the model
-        return (_tools_lesson, _media_lesson)
+    if refusal.kind == "ModelNotFound":  # OpenRouter has no server with tools for the model, Anthropic no container
+        return (_tools_lesson, _kept_lesson, _media_lesson)
     # some servers report a failed chat template as a server error
     return (_tools_lesson, _roles_lesson, _media_lesson) if refusal.status >= 500 else ()

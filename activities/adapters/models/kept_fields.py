@@ -11,6 +11,7 @@
 | `chat.call`, `messages.call`, `responses.call` | further fields of the call that follows: `extra_content`, `caller` |
 | `messages.text`, `responses.text` | further fields of the text that follows: `citations`, `phase` (OpenAI) |
 | `messages.block`, `responses.item` | a block or item of another type, such as those of a search |
+| `messages.message` | `container`: the id of the container in which Anthropic ran code |
 """
 
 from collections.abc import Iterable, Iterator, Set
