@@ -219,8 +219,9 @@ async def _stored_part(part: MediaPart, store: BlobStore | None) -> MediaPart | 
         return part.words("could not be kept: this worker has no store")
     try:
         await store.put(part.data, part.media_type)
-    except OSError as error:
-        return part.words(f"could not be kept: {error.strerror or type(error).__name__}")
+    except Exception as error:  # an application's own store raises what it likes
+        reason = error.strerror if isinstance(error, OSError) else None
+        return part.words(f"could not be kept: {reason or type(error).__name__}")
     return part.reference()
 
 

@@ -1,4 +1,5 @@
-"""The public API for parts of your own: a model, a policy, a critic, a knowledge store, a summarizer.
+"""The public API for parts of your own: a model, a policy, a critic, a knowledge store, a summarizer,
+a store of pictures and documents.
 
 Each part is an object with the methods of a protocol. `OrgaPlugin` and `orga.worker` take it (docs/own-parts.md).
 """
@@ -6,6 +7,7 @@ Each part is an object with the methods of a protocol. `OrgaPlugin` and `orga.wo
 from orga.activities.knowledge.identity import is_erased_by, is_visible, item_id, require_named
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, StoreFacts
 from orga.activities.ports import (
+    BlobStore,
     CodeCritic,
     ModelError,
     ModelProvider,
@@ -25,6 +27,7 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 
 __all__ = [
     "ApprovalTerms",
+    "BlobStore",
     "CodeCritic",
     "Critic",
     "Dimension",

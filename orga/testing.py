@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         transient,
     )
     from orga.client.testing.part_checks import (
+        check_blob_store,
         check_critic,
         check_knowledge_store,
         check_model,
@@ -47,6 +48,7 @@ __all__ = [
     "assert_denied",
     "calls",
     "calls_in",
+    "check_blob_store",
     "check_critic",
     "check_knowledge_store",
     "check_model",
@@ -80,7 +82,14 @@ _NAMES_BY_MODULE = {
         "policy_folder",
         "transient",
     ),
-    "part_checks": ("check_critic", "check_knowledge_store", "check_model", "check_policy", "check_summarizer"),
+    "part_checks": (
+        "check_blob_store",
+        "check_critic",
+        "check_knowledge_store",
+        "check_model",
+        "check_policy",
+        "check_summarizer",
+    ),
     "replay": ("NoHistory", "ReplayDiffers", "journal_of", "replay"),
     "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
 }

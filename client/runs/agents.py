@@ -341,7 +341,7 @@ async def start_agent(
         again: Start even if a run with this id has ended. The old history can then be found only by its run id.
         search_attributes: Set from the start. The run adds its own.
         attachments: Pictures and PDFs that belong to the task: paths, bytes, `orga.Media`, or references. They are put
-            into the folder `blobs` of this machine's state, which the worker has to share.
+            into the folder `blobs` of this machine's state, or your own store. The worker has to share it.
 
     Raises:
         InvalidInput: The input or an attachment is invalid. The text names it, and nothing was started.
@@ -351,9 +351,9 @@ async def start_agent(
     checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
     run_id = run_id_of(workflow_id)
     if attachments:
-        from orga.client.runs.attachments import kept_attachments
+        from orga.client.runs.attachments import with_attachments
 
-        checked = checked.with_attachments(await kept_attachments((*checked.attachments, *attachments)))
+        checked = await with_attachments(checked, attachments, client)
     await start_run(
         client,
         AGENT_WORKFLOW,

@@ -1,8 +1,9 @@
 """Pictures and documents that a starter gives with a task: kept in the store, and sent as references."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from orga.activities.adapters.blob_folder import BlobFolder
 from orga.activities.media import Media, UnusableMedia, keep_media
@@ -12,13 +13,36 @@ from orga.client.user_path import user_path
 from orga.workflows.types.input import MAX_ATTACHMENTS, Attachment
 from orga.workflows.types.record import InvalidInput, check_input
 
+if TYPE_CHECKING:
+    from temporalio.client import Client
+    from temporalio.service import ServiceClient
+
+    from orga.workflows.types.goals.goal_input import GoalInput
+    from orga.workflows.types.input import AgentInput
+
+T = TypeVar("T", bound="AgentInput | GoalInput")
+
 Attachable = str | Path | bytes | Media | Attachment | Mapping[str, Any]
 """A path, the bytes, `orga.Media`, or a reference to what the store has already."""
+
+_STORES_BY_CONNECTION: "WeakKeyDictionary[ServiceClient, BlobStore]" = WeakKeyDictionary()
+
+
+def register_store(connection: "ServiceClient", store: BlobStore | None) -> None:
+    """Register the application's own store, if it has one, for attachments that this connection's clients send."""
+    if store is not None:
+        _STORES_BY_CONNECTION[connection] = store
 
 
 def blob_store() -> BlobFolder:
     """Return the store of this user. It is created by the first blob."""
     return BlobFolder(server_home().blobs)
+
+
+def store_of(client: "Client") -> BlobStore:
+    """Return the application's own store, or the user's."""
+    own = _STORES_BY_CONNECTION.get(client.service_client)
+    return blob_store() if own is None else own
 
 
 def read_attachment(path: str | Path) -> Media:
@@ -40,18 +64,32 @@ def refuse_too_many(count: int) -> None:
         raise UnusableMedia(f"there are {count}, and the limit is {MAX_ATTACHMENTS}. Leave some out")
 
 
-async def kept_attachments(given: Iterable[Attachable], store: BlobStore | None = None) -> tuple[Attachment, ...]:
-    """Put files and bytes into the store, and return the references in order.
+async def with_attachments(checked: T, given: Sequence[Attachable], client: "Client") -> T:
+    """Return the input with more attachments, after its own.
+
+    Raises:
+        InvalidInput: As for `kept_attachments`.
+    """
+    if not given:
+        return checked
+    kept = await kept_attachments(given, store_of(client), already=checked.attachments)
+    return checked.with_attachments(kept)
+
+
+async def kept_attachments(
+    given: Iterable[Attachable], store: BlobStore, *, already: tuple[Attachment, ...] = ()
+) -> tuple[Attachment, ...]:
+    """Put files and bytes into the store, and return the references in order, after those that there were already.
 
     Raises:
         InvalidInput: A file cannot be read, is no picture or PDF, or exceeds a limit. The text names it.
     """
     if isinstance(given, str | Path | bytes | Media | Attachment | Mapping):
         raise InvalidInput("attachments: one is given, not a list. Write [...] around it")
-    listed = [*given]
+    listed = [*already, *given]
     try:
         refuse_too_many(len(listed))
-        return tuple([await _kept(each, store or blob_store()) for each in listed])
+        return tuple([await _kept(each, store) for each in listed])
     except UnusableMedia as error:
         raise InvalidInput(f"attachments: {error}") from None
 

@@ -75,9 +75,9 @@ async def start_goal(
     checked = _checked_goal(goal, {key: value for key, value in more.items() if value is not None})
     run_id = run_id_of(workflow_id, "goal")
     if attachments:
-        from orga.client.runs.attachments import kept_attachments
+        from orga.client.runs.attachments import with_attachments
 
-        checked = checked.with_attachments(await kept_attachments((*checked.attachments, *attachments)))
+        checked = await with_attachments(checked, attachments, client)
     await start_run(
         client,
         GOAL_WORKFLOW,

@@ -179,9 +179,9 @@ class SessionHandle(TurnWaiter):
             **sender_fields(by),
         }
         if attachments:
-            from orga.client.runs.attachments import kept_attachments
+            from orga.client.runs.attachments import kept_attachments, store_of
 
-            kept = await kept_attachments(attachments)
+            kept = await kept_attachments(attachments, store_of(self.client))
             message["attachments"] = [each.model_dump(exclude_defaults=True) for each in kept]
         try:
             parse_record(SessionMessage, message, long=frozenset({"text"}))

@@ -22,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.config.workplace import queue_and_memo
 from orga.client.errors import ScheduleTaken
 from orga.client.runs.agents import SUMMARY_CHARS, check_by_local_worker, run_id_of
+from orga.client.runs.attachments import Attachable, with_attachments
 from orga.client.runs.ids import MAX_ID_BYTES
 from orga.client.schedules.handle import ScheduleHandle, schedule_error
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
@@ -186,6 +187,7 @@ async def create_schedule(
     paused: bool = False,
     note: str = "",
     task_queue: str | None = None,
+    attachments: Sequence[Attachable] = (),
 ) -> ScheduleHandle:
     """Create a schedule by which Temporal starts a goal or a run at set times, and return its handle.
 
@@ -203,6 +205,7 @@ async def create_schedule(
         paused: Create the schedule paused.
         note: A note for people.
         task_queue: As for `start_agent`.
+        attachments: As for `start_agent`. All runs get the same ones.
 
     Raises:
         InvalidInput: An argument is invalid. The text names it, and nothing was created.
@@ -212,8 +215,9 @@ async def create_schedule(
         cron=cron, every=every, time_zone=time_zone, overlap=overlap, catch_up=catch_up, jitter=jitter, end=end
     )
     state = ScheduleState(note=checked_note(note) or None, paused=paused)
-    checked = checked_input(given)
-    return await create_checked(client, checked_schedule_id(schedule_id), checked, times, state, task_queue=task_queue)
+    checked, schedule_id = checked_input(given), checked_schedule_id(schedule_id)
+    checked = await with_attachments(checked, attachments, client)
+    return await create_checked(client, schedule_id, checked, times, state, task_queue=task_queue)
 
 
 async def create_checked(

@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import CodeCritic, PolicyEngine, Summarizer
+from orga.activities.ports import BlobStore, CodeCritic, PolicyEngine, Summarizer
 from orga.client.config.sections import OrgaConfig
 from orga.client.history.converter import data_converter
 from orga.client.server.obtain import locate
@@ -91,6 +91,7 @@ class Environment:
         critics: Mapping[str, CodeCritic] | None = None,
         knowledge: KnowledgeStore | None = None,
         summarizer: Summarizer | None = None,
+        blobs: BlobStore | None = None,
         workflows: Sequence[type[Any]] = (),
         activities: Sequence[Callable[..., Any]] = (),
         task_queue: str | None = None,
@@ -109,6 +110,7 @@ class Environment:
             critics: Your own critics.
             knowledge: Your own store of knowledge.
             summarizer: Your own summarizer.
+            blobs: Your own store of pictures and documents.
             workflows: Your own workflows.
             activities: Your own activities.
             task_queue: The queue, by default a new one.
@@ -129,6 +131,7 @@ class Environment:
             critics=critics,
             knowledge=knowledge,
             summarizer=summarizer,
+            blobs=blobs,
         )
         queue = task_queue or f"test-{uuid4()}"
         worker = Worker(

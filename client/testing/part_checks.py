@@ -9,7 +9,16 @@ from datetime import UTC, datetime, timedelta
 
 from orga.activities.gate.gate import recordable_verdicts
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.activities.ports import CodeCritic, ModelProvider, ModelRequest, PolicyEngine, ReviewedWork, Summarizer
+from orga.activities.media import MAX_DOCUMENT_BYTES, digest_of
+from orga.activities.ports import (
+    BlobStore,
+    CodeCritic,
+    ModelProvider,
+    ModelRequest,
+    PolicyEngine,
+    ReviewedWork,
+    Summarizer,
+)
 from orga.workflows.types.agents import Critic
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, Recall
 from orga.workflows.types.messages import Message, Reply
@@ -155,6 +164,21 @@ async def check_knowledge_store(store: KnowledgeStore) -> None:
     await store.reindex(lambda _done, _all: None)
     await store.purge()
     _require((await store.facts()).counts.get("document") == 2, "facts: counts must be those of the stored items")
+
+
+async def check_blob_store(store: BlobStore) -> None:
+    """Check a store of pictures and documents: it keeps bytes of any size under their digest, also twice at once.
+
+    Raises:
+        AssertionError: What is wrong.
+    """
+    unknown = await store.get(digest_of(b"never stored"))
+    _require(unknown is None, "get: must return None for a digest that was never stored")
+    small, large = b"%PDF-1.4 small", b"%PDF-1.4".ljust(MAX_DOCUMENT_BYTES, b" ")
+    for data in (small, large):
+        digests = await asyncio.gather(*(store.put(data, "application/pdf") for _ in range(2)))
+        _require({*digests} == {digest_of(data)}, "put: must return sha256: and the 64 hex characters of the digest")
+        _require(await store.get(digest_of(data)) == data, f"get: {len(data):,} bytes are not as they were stored")
 
 
 def _require_kind(value: object, kind: type, place: str) -> None:

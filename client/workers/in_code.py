@@ -18,7 +18,7 @@ from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import CodeCritic, ModelProvider, PolicyEngine, Summarizer, Tool
+from orga.activities.ports import BlobStore, CodeCritic, ModelProvider, PolicyEngine, Summarizer, Tool
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
@@ -133,6 +133,7 @@ class OwnParts:
     engine: PolicyEngine | None = None
     knowledge: KnowledgeStore | None = None
     summarizer: Summarizer | None = None
+    blobs: BlobStore | None = None
 
     def __post_init__(self) -> None:
         """Check the names and the methods."""
@@ -146,6 +147,8 @@ class OwnParts:
         _require_method(self.engine, "judge", "policy")
         _require_method(self.knowledge, "recall", "knowledge")
         _require_method(self.summarizer, "summarise", "summarizer")
+        for method in ("put", "get"):
+            _require_method(self.blobs, method, "blobs")
 
     @property
     def names(self) -> list[str]:

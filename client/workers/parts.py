@@ -203,7 +203,7 @@ def configured_parts(
         ValueError: Something in the configuration is unavailable. The text names it.
     """
     store = own.knowledge or configured_store(config, env, root)
-    blobs = blob_store()
+    blobs = blob_store() if own.blobs is None else own.blobs
     tools = configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools if stand_ins else ())
     tools = tools if stand_ins is None else stand_ins.applied_to(tools)
     servers = configured_servers(config, tools, env)

@@ -27,7 +27,7 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import Agents, CodeCritic, ModelProvider, PolicyEngine, Summarizer
+from orga.activities.ports import Agents, BlobStore, CodeCritic, ModelProvider, PolicyEngine, Summarizer
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
@@ -35,6 +35,7 @@ from orga.client.config.workplace import workplace
 from orga.client.connect import UpdateReasons, run_page
 from orga.client.errors import ConfigError
 from orga.client.runners.workflows import WORKFLOWS, SharedRunner, our_runner, sandbox_for_others
+from orga.client.runs.attachments import register_store
 from orga.client.server.search_attributes import are_usable
 from orga.client.workers.core_faults import SHUTDOWN_GRACE, end_if_not_begun, work_around_core_faults
 from orga.client.workers.deployment import UnpinningRunner
@@ -102,6 +103,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         critics: Mapping[str, CodeCritic] | None = None,
         knowledge: KnowledgeStore | None = None,
         summarizer: Summarizer | None = None,
+        blobs: BlobStore | None = None,
     ) -> None:
         """Read the configuration and add what is given here.
 
@@ -116,13 +118,14 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             critics: Your own critics. A critic of an agent names one as its model, `code:NAME`.
             knowledge: Your own store of knowledge, in place of the configured one.
             summarizer: Writes what replaces old messages under `context_strategy = "anchored_summary"`.
+            blobs: Your own store of pictures and documents, for runs and for attachments that this client sends.
 
         Raises:
             ConfigError: Something cannot be used, two things have one name, or nobody has trusted the file.
         """
         folder = Path(policy) if isinstance(policy, (str, Path)) else None
         engine = None if isinstance(policy, (str, Path)) else policy
-        own = OwnParts(models or {}, critics or {}, engine, knowledge, summarizer)
+        own = OwnParts(models or {}, critics or {}, engine, knowledge, summarizer, blobs)
         in_code = InCodeParts(agents, tools, mcp_servers or {}, folder, own)
         has_config = isinstance(config, OrgaConfig)
         if not isinstance(config, OrgaConfig):
@@ -147,6 +150,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """
         config["data_converter"] = with_our_converter(config.get("data_converter", DataConverter.default))
         config["interceptors"] = [*config.get("interceptors", ()), UpdateReasons()]
+        register_store(cast("dict[str, ServiceClient]", config)["service_client"], self._in_code.own.blobs)
         return config
 
     async def connect_service_client(
@@ -162,6 +166,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             ConfigError: The client does not have the plugin, the worker has it twice, or two things have one name.
         """
         client = worker_client(config, self)
+        register_store(client.service_client, self._in_code.own.blobs)
         made = self._parts(client)
         agents = _ServerAgents(made.agents)
         parts = replace(made, agents=agents)

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import CodeCritic, ModelProvider, PolicyEngine, Summarizer
+from orga.activities.ports import BlobStore, CodeCritic, ModelProvider, PolicyEngine, Summarizer
 from orga.client.config.known_input import refuse_in_process
 from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
@@ -47,6 +47,7 @@ async def worker(
     critics: Mapping[str, CodeCritic] | None = None,
     knowledge: KnowledgeStore | None = None,
     summarizer: Summarizer | None = None,
+    blobs: BlobStore | None = None,
     workflows: Sequence[type[Any]] = (),
     activities: Sequence[Callable[..., Any]] = (),
     task_queue: str | None = None,
@@ -57,7 +58,7 @@ async def worker(
     the embedded one is started. Blocking code stops the worker: await slow operations, or run them in a thread.
 
     Args:
-        agents: As for `OrgaPlugin`, like the next nine.
+        agents: As for `OrgaPlugin`, like the next ten.
         tools: Functions for agents.
         mcp_servers: Servers by name.
         policy: Folder of Cedar files, or an object that judges.
@@ -67,6 +68,7 @@ async def worker(
         critics: Your own critics.
         knowledge: Your own store of knowledge.
         summarizer: Your own summarizer.
+        blobs: Your own store of pictures and documents.
         workflows: Your own workflows, in addition to agents and goals.
         activities: Your own activities.
         task_queue: The queue to poll. None takes that of this folder and configuration. If anything is given in code,
@@ -89,6 +91,7 @@ async def worker(
         critics=critics,
         knowledge=knowledge,
         summarizer=summarizer,
+        blobs=blobs,
     )
     has_own = plugin.has_more_than_the_file or bool(workflows or activities)
     observed = telemetry(plugin.config.telemetry)

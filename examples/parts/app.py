@@ -1,4 +1,4 @@
-"""An agent whose model, policy, critic, summarizer and knowledge are the objects of `parts.py`.
+"""An agent whose model, policy, critic, summarizer, knowledge and pictures are the objects of `parts.py`.
 
 python app.py "What is a lamp?"
 """
@@ -6,7 +6,7 @@ python app.py "What is a lamp?"
 import asyncio
 import sys
 
-from parts import FirstLines, HouseModel, LengthCritic, MemoryStore, OfficeHours
+from parts import FirstLines, HouseModel, LengthCritic, MemoryBlobs, MemoryStore, OfficeHours
 
 import orga
 from orga.ports import Critic, Dimension
@@ -42,6 +42,7 @@ async def main(task: str) -> None:
         policy=OfficeHours(),
         knowledge=MemoryStore(),
         summarizer=FirstLines(),
+        blobs=MemoryBlobs(),
     ) as client:
         run = await orga.start_agent(client, task)
         print((await run.result()).output)

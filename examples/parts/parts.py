@@ -1,11 +1,13 @@
-"""Parts of one's own: a model, a policy, a critic, a summarizer and a knowledge store, each an object."""
+"""Parts of one's own: a model, a policy, a critic, a summarizer and two stores, each an object."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 
 from orga.ports import (
     ApprovalTerms,
+    BlobStore,
     Erasure,
     GateRequest,
     KnowledgeItem,
@@ -116,3 +118,18 @@ class MemoryStore(KnowledgeStore):
     async def facts(self) -> StoreFacts:
         counts: dict[KnowledgeKind, int] = Counter(each.kind for each in self._items.values())
         return StoreFacts("memory", "this process", 1, "words", counts, 0, 0, 0, 0, 0)
+
+
+class MemoryBlobs(BlobStore):
+    """A store of pictures and documents in memory."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    async def put(self, data: bytes, media_type: str) -> str:
+        digest = f"sha256:{sha256(data).hexdigest()}"
+        self._kept[digest] = data
+        return digest
+
+    async def get(self, digest: str) -> bytes | None:
+        return self._kept.get(digest)

@@ -20,7 +20,7 @@ from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.cli.start.run import warn_of_disabled_policy, warn_of_missing_worker
 from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
 from orga.client.config.known_input import refuse_unknown, requested_names
-from orga.client.runs.attachments import kept_attachments
+from orga.client.runs.attachments import with_attachments
 from orga.client.schedules.create import (
     CATCH_UP,
     NO_TIME,
@@ -158,7 +158,7 @@ async def _create(request: _ScheduleRequest, config: Path | None, *, as_json: bo
     wanted = requested_names(request.checked)
     async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         warn_of_disabled_policy(here)
-        checked = request.checked.with_attachments(await kept_attachments(request.attached))
+        checked = await with_attachments(request.checked, request.attached, here.client)
         made = await create_checked(here.client, request.schedule_id, checked, request.times, request.state)
         described = await made.describe()
         one = await schedule_summary(described)

@@ -1,12 +1,15 @@
 """Runs with a model, a policy, a critic, a summarizer and a store that the application gives as objects."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +17,29 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Replayer, Worker
 
-from examples.parts.parts import FirstLines, HouseModel, LengthCritic, MemoryStore, OfficeHours
-from orga import Agent, AgentHandle, LoopConfig, OrgaPlugin, start_agent, tool
+from examples.parts.parts import FirstLines, HouseModel, LengthCritic, MemoryBlobs, MemoryStore, OfficeHours
+from orga import (
+    Agent,
+    AgentHandle,
+    LoopConfig,
+    Media,
+    OrgaPlugin,
+    create_schedule,
+    start_agent,
+    start_session,
+    tool,
+)
+from orga.activities.media import digest_of
 from orga.client.config.sections import OrgaConfig
 from orga.client.journal.reading import read_journal
 from orga.ports import Critic, Dimension, KnowledgeItem, Message, ModelRequest, Recall, Reply, ToolCall, Usage
 from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.recall import STORE_KNOWLEDGE
+from tests.support.model.chat_server import Calls, Says, chat_server
 from tests.support.programs.noted_folder import home
 from tests.support.programs.orga_command import ROOT, an_orga
+from tests.support.values.pictures import a_png
 
 __all__ = ["home"]
 
@@ -185,12 +201,63 @@ async def test_a_store_of_the_application_keeps_and_recalls(client: Client, tmp_
     assert [each.item.object for each in await store.recall(Recall(text="lamp", kinds=("fact",)))] == ["green"]
 
 
+@tool(effect="read_only")
+def draw() -> Media:
+    """Draw."""
+    return Media(a_png(colour=1), "drawn.png")
+
+
+async def _started(client: Client, queue: str) -> str:
+    handle = await start_agent(client, "Look.", task_queue=queue, attachments=[a_png()])
+    return (await handle.result()).output
+
+
+async def _sent(client: Client, queue: str) -> str:
+    session = await start_session(client, task_queue=queue)
+    answer = await session.send("Look.", attachments=[a_png()])
+    await session.close()
+    return answer.output
+
+
+async def _scheduled(client: Client, queue: str) -> str:
+    name, day = f"daily-{uuid.uuid4()}", timedelta(days=1)
+    made = await create_schedule(client, name, {"task": "Look."}, every=day, task_queue=queue, attachments=[a_png()])
+    try:
+        return (await AgentHandle(client, (await made.trigger()).run_id).result()).output
+    finally:
+        await made.delete()
+
+
+@pytest.mark.parametrize("is_worker", [True, False], ids=["the worker's client", "a client without a worker"])
+@pytest.mark.parametrize("starter", [_started, _sent, _scheduled])
+async def test_a_store_of_the_application_has_attachments_and_pictures_of_tools(
+    client: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    starter: Callable[[Client, str], Awaitable[str]],
+    is_worker: bool,
+) -> None:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    store = MemoryBlobs()
+    agent = Agent("default", model="openai-compatible:m", tools=[draw])
+    with chat_server(Calls("draw", {}), Says(["seen"])) as server:
+        monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", server.url)
+        async with at_work(client, tmp_path, agent, blobs=store) as (ours, queue):
+            target = client.service_client.config.target_host
+            other = await Client.connect(target, plugins=[OrgaPlugin(config=OrgaConfig(), blobs=store)])
+            assert await starter(ours if is_worker else other, queue) == "seen"
+        last = json.dumps(server.requests[-1]["messages"])
+    assert [await store.get(digest_of(each)) for each in (a_png(), a_png(colour=1))] == [a_png(), a_png(colour=1)]
+    assert all(b64encode(each).decode() in last for each in (a_png(), a_png(colour=1)))
+    assert not (tmp_path / "home" / "blobs").exists()
+
+
 def test_the_guide_shows_the_example_which_answers(client: Client, tmp_path: Path, home: Path) -> None:
     here = an_orga(Path(shutil.copytree(ROOT / "examples" / "parts", tmp_path / "parts")), home)
     code = "\n".join(file.read_text() for file in sorted(here.folder.glob("*.py")))
     shown = PYTHON.findall((ROOT / "docs" / "own-parts.md").read_text())
     assert [block for block in shown if block not in code and "check_" not in block] == []
-    assert len(shown) == 7
+    assert len(shown) == 8
     (here.folder / "checks.py").write_text(
         f"import asyncio\n{shown[-1]}\nasyncio.run(test_our_parts())\nprint('passed')"
     )

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from examples.parts.parts import FirstLines, HouseModel, LengthCritic, MemoryStore, OfficeHours
+from examples.parts.parts import FirstLines, HouseModel, LengthCritic, MemoryBlobs, MemoryStore, OfficeHours
 from orga import OrgaPlugin
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
@@ -30,7 +30,14 @@ from orga.ports import (
     ToolCall,
     Verdict,
 )
-from orga.testing import check_critic, check_knowledge_store, check_model, check_policy, check_summarizer
+from orga.testing import (
+    check_blob_store,
+    check_critic,
+    check_knowledge_store,
+    check_model,
+    check_policy,
+    check_summarizer,
+)
 
 SHORT = Critic(name="short", model="code:length", rubric={"length": Dimension(weight=1.0)})
 
@@ -41,6 +48,7 @@ async def test_the_parts_of_the_example_pass_their_checks() -> None:
     await check_critic(LengthCritic(), SHORT)
     await check_summarizer(FirstLines())
     await check_knowledge_store(MemoryStore())
+    await check_blob_store(MemoryBlobs())
 
 
 class NoReply:
@@ -119,6 +127,23 @@ class ForgetsAll(MemoryStore):
         return await super().forget(Erasure(tenant="acme") if what == Erasure() else what)
 
 
+class OwnNames(MemoryBlobs):
+    async def put(self, data: bytes, media_type: str) -> str:
+        return (await super().put(data, media_type)).removeprefix("sha256:")
+
+
+class OnlySmall(MemoryBlobs):
+    async def put(self, data: bytes, media_type: str) -> str:
+        digest = await super().put(data, media_type)
+        self._kept[digest] = data[:1_000_000]
+        return digest
+
+
+class NeverMissing(MemoryBlobs):
+    async def get(self, digest: str) -> bytes | None:
+        return await super().get(digest) or b""
+
+
 FAULTS: dict[str, tuple[Callable[[], Awaitable[None]], str]] = {
     "a model that returns a text": (lambda: check_model(NoReply()), "complete: is str, not Reply"),
     "a model that streams another text": (lambda: check_model(OtherStream()), "another text than the reply"),
@@ -133,6 +158,9 @@ FAULTS: dict[str, tuple[Callable[[], Awaitable[None]], str]] = {
     "a store that shows what others own": (lambda: check_knowledge_store(ShowsAll()), "somebody else's"),
     "a store that replaces nothing": (lambda: check_knowledge_store(KeepsBoth()), "is not replaced"),
     "a store that forgets what is not named": (lambda: check_knowledge_store(ForgetsAll()), "nothing is named"),
+    "blobs under names of their own": (lambda: check_blob_store(OwnNames()), "must return sha256:"),
+    "blobs that are cut": (lambda: check_blob_store(OnlySmall()), "get: 20,000,000 bytes are not as they were"),
+    "blobs that are never missing": (lambda: check_blob_store(NeverMissing()), "must return None for a digest"),
 }
 
 
