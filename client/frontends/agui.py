@@ -144,7 +144,8 @@ class _ProtocolRun:
         if message is None or any(entry.data.get("message") == message[1] for entry in past):
             return turn, None
         when_busy = "interrupt" if all(each.status == "cancelled" for each in answers) else "enqueue"
-        return turn, await post_message(run, message[1], self.visitor.name, message[0], when_busy)
+        message_id, text = message
+        return turn, await post_message(run, text, by=self.visitor.name, message_id=message_id, when_busy=when_busy)
 
     async def _find(self) -> AgentHandle | None:
         """Return the run of the thread. The thread may also be the id of a run that was started elsewhere.
@@ -184,7 +185,7 @@ class _ProtocolRun:
             if current_turn(past) and (waits := await open_waits(run)):
                 ids = ", ".join(interrupt_of(wait, run.id, self.base).id for wait in waits)
                 raise Problem(409, f"this thread waits for a person. Resume its interrupts first: {ids}")
-            turn = await post_message(run, text, self.visitor.name, message_id)
+            turn = await post_message(run, text, by=self.visitor.name, message_id=message_id)
         return run, turn
 
     async def _state(self, run: AgentHandle) -> "BaseEvent":

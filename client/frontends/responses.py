@@ -305,7 +305,7 @@ async def _create(request: Request) -> Response:
     else:
         session = await _begun(console, visitor, body)
     try:
-        turn = await threads.post_message(session, text, visitor.name)
+        turn = await threads.post_message(session, text, by=visitor.name)
     except NoAnswer as error:
         if not previous and not isinstance(error, NotTakenYet):  # nobody knows it, so it would wait for ever
             with suppress(OrgaError):

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, Unpack, cast
 
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
@@ -19,11 +19,10 @@ from orga.client.frontends.turns import read_past
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.ids import MAX_ID_BYTES
-from orga.client.runs.sessions import SessionHandle
+from orga.client.runs.sessions import SendOptions, SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
 from orga.workflows.types.names import AGENT, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.sessions.session_input import WhenBusy
 from orga.workflows.types.status import JournalEntry
 
 E = TypeVar("E")
@@ -145,12 +144,10 @@ async def start_thread(
     return (SessionHandle if kind == "session" else AgentHandle)(console.client, run_id)
 
 
-async def post_message(
-    session: SessionHandle, text: str, by: str, message_id: str | None = None, when_busy: WhenBusy = "enqueue"
-) -> int:
+async def post_message(session: SessionHandle, text: str, **options: Unpack[SendOptions]) -> int:
     """Send a message and return its turn. If the session could not begin, raise InvalidInput with the reason."""
     try:
-        return await session.post(text, when_busy=when_busy, message_id=message_id, by=by)
+        return await session.post(text, **options)
     except RunEnded:
         last = (await read_past(session))[-1]
         if last.event == "Terminated" and last.data.get("reason") == "error":

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import uuid_utils
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -126,10 +126,29 @@ _PATIENCE_S = 5.0
 """Seconds to wait for a worker."""
 
 
+class SendOptions(TypedDict, total=False):
+    """`SessionHandle.post` explains each key."""
+
+    when_busy: WhenBusy
+    message_id: str | None
+    by: str
+    attachments: "Sequence[Attachable]"
+
+
 class SessionHandle(TurnWaiter):
     """A session, live or ended: `SessionHandle(client, id)`. It has all methods of an `AgentHandle`."""
 
-    async def send(
+    async def send(self, text: str, **options: Unpack[SendOptions]) -> TurnResult:
+        """Send a message and wait for the result of its turn, however long that takes. It raises what `post` and
+        `result_of` raise.
+
+        Args:
+            text: The message, at most 50 kB as JSON.
+            options: `when_busy`, `message_id`, `by` and `attachments`, as for `post`.
+        """
+        return await self.result_of(await self.post(text, **options))
+
+    async def post(
         self,
         text: str,
         *,
@@ -137,15 +156,15 @@ class SessionHandle(TurnWaiter):
         message_id: str | None = None,
         by: str = "",
         attachments: "Sequence[Attachable]" = (),
-    ) -> TurnResult:
-        """Send a message and wait for the result of its turn, however long that takes.
+    ) -> int:
+        """Send a message and return the number of its turn without waiting for it.
 
         Args:
             text: The message, at most 50 kB as JSON.
             when_busy: What happens if a turn is under way: the message waits for its own turn (`enqueue`), guides the
                 current turn (`steer`), cuts it short and begins the next (`interrupt`), or is refused (`refuse`).
             message_id: The message's id. A message whose id was sent before is not taken again, and its turn is
-                awaited.
+                returned.
             by: The name of the person, for the journal.
             attachments: At most 10, as for `start_agent`. A message that steers has none.
 
@@ -159,19 +178,6 @@ class SessionHandle(TurnWaiter):
             NoAnswer: No worker is running that can accept it. Its subclass `NotTakenYet`, which has the `message_id`: a
                 worker was there a moment ago, or the server was lost meanwhile, so the message may still take effect.
         """
-        turn = await self.post(text, when_busy=when_busy, message_id=message_id, by=by, attachments=attachments)
-        return await self.result_of(turn)
-
-    async def post(
-        self,
-        text: str,
-        *,
-        when_busy: WhenBusy = "enqueue",
-        message_id: str | None = None,
-        by: str = "",
-        attachments: "Sequence[Attachable]" = (),
-    ) -> int:
-        """Send a message and return the number of its turn without waiting for it. The rest is as for `send`."""
         message: dict[str, Any] = {
             "text": clean_text(text),
             "when_busy": when_busy,
