@@ -6,7 +6,8 @@
 | `reasoning` | an item of OpenAI's Responses |
 | `reasoning.…` | an element of `reasoning_details` (OpenRouter) |
 | `chat.NAME` | a text of thinking, in field NAME of a message: `reasoning_content` (DeepSeek), `reasoning` (vLLM) |
-| `chat.message` | the other fields of a message: `extra_content` (Gemini), `thinking_blocks` (LiteLLM), unknown ones |
+| `chat.message` | the other fields of a message: `extra_content` (Gemini), `thinking_blocks` (LiteLLM), unknown ones, |
+| | and of `annotations` the texts of PDFs (OpenRouter) |
 | `chat.block` | a chunk of thinking in the content of a message (Mistral) |
 | `chat.call`, `messages.call`, `responses.call` | further fields of the call that follows: `extra_content`, `caller` |
 | `messages.text`, `responses.text` | further fields of the text that follows: `citations`, `phase` (OpenAI) |
@@ -185,6 +186,25 @@ def thinking_chunks(content: object) -> list[dict[str, Any]]:
     return [chunk for chunk in as_objects(content) if chunk.get("type") == "thinking"]
 
 
+MAX_FILE_CHARS = 40_000
+"""Characters of the files of one reply. They are in each later request, and leave less room for arguments of calls."""
+
+
+def file_annotations(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the PDFs that OpenRouter has read. It reads them again, and charges for it, unless they go back."""
+    return [each for each in as_objects(message.get("annotations")) if each.get("type") == "file"]
+
+
+def file_parts(files: Iterable[dict[str, Any]], earlier: Iterable[Message]) -> Iterator[Block]:
+    """Yield a part with the files that no earlier message has. One that is too long is left out."""
+    known = [file for message in earlier for file in message_fields(message).get("annotations", ())]
+    fitting: list[dict[str, Any]] = []
+    for file in files:
+        if file not in known and len(str([*fitting, file])) <= MAX_FILE_CHARS and not is_deeper(file, MAX_DEPTH):
+            fitting.append(file)
+    yield from kept_parts("chat.message", clean_json({"annotations": fitting}) if fitting else {})
+
+
 def further_call_fields(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a call of Chat Completions that go back as they came."""
     function = further_fields(as_object(entry.get("function")), _READ_FUNCTION_FIELDS)
@@ -217,6 +237,8 @@ def message_fields(message: Message) -> dict[str, Any]:
             found |= {name: part.text for name in names if name in _THINKING_FIELDS}
         elif part.format == "chat.message":
             found |= further_fields(part.data, _READ_FIELDS)
+            if files := file_annotations(part.data):
+                found["annotations"] = files
         elif part.format == "chat.block":
             found.setdefault("content", []).extend(thinking_chunks([part.data]))
         elif part.format.startswith(_DETAIL):

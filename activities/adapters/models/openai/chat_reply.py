@@ -1,6 +1,7 @@
 """Reads a reply of Chat Completions: text, calls, finish reason and reasoning, streamed or whole."""
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -8,11 +9,14 @@ from pydantic_core import to_json
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.kept_fields import (
     StreamedFields,
+    file_annotations,
+    file_parts,
     further_call_fields,
     further_message_fields,
     message_parts,
     thinking_chunks,
 )
+from orga.activities.adapters.models.media import MAX_REQUEST_ITEMS
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.wire import StreamReader
@@ -141,6 +145,7 @@ def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
 class ChatReader(StreamReader):
     _fields: StreamedFields | None = None
     """The further fields of the message."""
+    _files: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _finish: str = ""
     _refused: bool = False
     _answered: bool = False
@@ -166,6 +171,8 @@ class ChatReader(StreamReader):
         if not (self._finish or (self._ended and self._answered) or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
         finish = self._finish_reason()
+        if self._files:
+            self._assembly.add_blocks(lambda: file_parts(self._files, self._request.messages))
         return self._assembly.reply(finish, _chat_usage(self._usage), self._model, self._cost)
 
     def _finish_reason(self) -> FinishReason:
@@ -204,6 +211,8 @@ class ChatReader(StreamReader):
             self._refused = True
             self._assembly.add_text(refusal)
         self._keep_fields(further_message_fields(delta))
+        files = (file for file in file_annotations(delta) if file not in self._files)
+        self._files += islice(files, MAX_REQUEST_ITEMS - len(self._files))
         self._assembly.show_thinking(_thinking_piece(delta), "")
         self._assembly.add_text(_content(delta.get("content")))
         for image in (*as_objects(delta.get("images")), *as_objects(delta.get("content"))):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
+from orga.activities.adapters.models import kept_fields
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.replies import normalised_reply
 from orga.workflows.types.messages import Message, Reply
@@ -387,6 +388,27 @@ async def test_chunks_of_thinking_go_back_before_the_text() -> None:
     ]
 
 
+def a_file(name: str, text: str = "one") -> dict[str, Any]:
+    """Return an annotation of OpenRouter, with what it has read from a PDF."""
+    content = [{"type": "text", "text": f"<file name={name}>"}, {"type": "text", "text": text}]
+    return {"type": "file", "file": {"hash": f"hash of {name}", "name": name, "content": content}}
+
+
+async def test_files_that_openrouter_has_read_go_back_once() -> None:
+    """Otherwise it reads them again, and charges for it. Citations need not go back."""
+    cited = {"type": "url_citation", "url_citation": {"url": "https://a.test", "title": "A"}}
+    first = in_pieces("annotations", [a_file("a"), cited], [a_file("a"), a_file("b")])
+    second = in_pieces("annotations", [a_file("b"), a_file("c", "x" * kept_fields.MAX_FILE_CHARS), a_file("d")])
+    third = in_pieces("annotations", [cited, a_file("d")])
+    turns = [[*each, *calls_of(with_text(turn))] for turn, each in enumerate((first, second, third))]
+    bodies = await talk("chat", turns)
+    assert [message for message in bodies[3]["messages"] if message["role"] == "assistant"] == [
+        with_text(0, annotations=[a_file("a"), a_file("b")]),
+        with_text(1, annotations=[a_file("d")]),
+        with_text(2),
+    ]
+
+
 EXTRAS = (
     *("reasoning", "reasoning_content", "reasoning_text", "reasoning_details", "thinking_blocks", "extra_content"),
     *("reasoning_opaque", "cot_id", "state", "thought_signature", "provider_specific_fields"),
@@ -443,6 +465,7 @@ THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
         ("chat", [*plain("reasoning")(0)[0], *calls_of(gemini(0)[1])], "extra_content", "tool_calls"),
         ("chat", [*details(0)[0], *calls_of(details(0)[1])], "reasoning_details", "tool_calls"),
         ("chat", [chunk(content=[THOUGHT]), *calls_of(with_text(0))], "thinking", "tool_calls"),
+        ("chat", [chunk(annotations=[a_file("a")]), *calls_of(with_text(0))], "annotations", "tool_calls"),
     ],
 )
 async def test_a_server_that_refuses_what_it_sent_gets_none_of_it(
