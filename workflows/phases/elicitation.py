@@ -66,7 +66,7 @@ async def execute_with_inputs(run: Run, allowed: AllowedCall, identity: CallIden
 
 
 async def _ask_inputs(run: Run, allowed: AllowedCall, identity: CallIdentity, asked: AskedInputs) -> GivenInputs:
-    given, questions = GivenInputs(state=asked.state), 0
+    given, questions = GivenInputs(state=asked.state, answers=asked.answers), 0
 
     async def answer_of(one: AskedInput, field: FormField | None, problem: str = "") -> str | None:
         """Return a person's answer, or None if it is declined or nobody answers in time."""

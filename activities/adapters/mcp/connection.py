@@ -4,16 +4,19 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 
 from mcp import ClientSession, MCPError
-from mcp.client.session import IncomingMessage
+from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CONNECTION_CLOSED,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
     InputRequiredResult,
     PaginatedRequestParams,
     Tool,
@@ -22,7 +25,7 @@ from mcp_types import (
 from pydantic import TypeAdapter, ValidationError
 
 from orga.activities.adapters.mcp.definitions import ToolDefinitions, usable_definitions
-from orga.activities.adapters.mcp.elicitation import UnusableRequest, asked_inputs
+from orga.activities.adapters.mcp.elicitation import CallInFlight, UnusableRequest, asked_inputs
 from orga.activities.adapters.mcp.failures import bad_result_error, protocol_error, unavailable_error
 from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
 from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text
@@ -30,6 +33,7 @@ from orga.activities.adapters.mcp.lenient_messages import omitted_tools
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.mcp.reading import read_from_server, reading_tools
 from orga.activities.ports import InputRequired, ToolError
+from orga.workflows.types.tool_calls.elicitation import GivenInputs
 
 MAX_TOOLS = 1_000
 MAX_PAGES = 100
@@ -66,7 +70,8 @@ class McpConnection:
     def __init__(self, settings: ServerSettings, taken: Collection[str]) -> None:
         """Prepare the connection. Its tools cannot have the names in `taken`."""
         self.settings = settings
-        self.keeper = SessionKeeper(settings, self._list, self._handle_message)
+        self.keeper = SessionKeeper(settings, self._list, self._handle_message, self._answer_question)
+        self._calls: list[CallInFlight] = []
         self.known: ToolDefinitions | None = None
         """The last list of tools, or None before the first connection."""
         self._taken = taken
@@ -75,7 +80,7 @@ class McpConnection:
         self._reading: frozenset[str] = frozenset()
         """The tools of the last list that read resources and prompts."""
         self._changes = 0
-        """How often the server has notified us of a changed list."""
+        """The number of notifications that the list has changed."""
 
     async def current(self) -> ToolDefinitions:
         """Return the server's list of tools, at most `FRESH_S` old. Raise ToolError if there is no connection."""
@@ -85,8 +90,13 @@ class McpConnection:
                 return await self._relist(session)
             return self.known
 
-    async def call(self, request: CallToolRequestParams, on_progress: ProgressFnT) -> CallToolResult:
+    async def call(
+        self, request: CallToolRequestParams, on_progress: ProgressFnT, call: CallInFlight
+    ) -> CallToolResult:
         """Carry out one call. Cancelling it also cancels the request at the server.
+
+        Args:
+            call: Collects the requests that the server makes meanwhile, and has the earlier answers.
 
         Raises:
             ToolError: There is no connection, no valid result, or the server answered with an error.
@@ -94,7 +104,7 @@ class McpConnection:
         session = await self.keeper.ready_session()
         wanted = CallToolRequest(params=request)
         try:
-            with self.keeper.count_call():
+            with self.keeper.count_call(), self._in_flight(call):
                 if request.name in self._reading:
                     result = await read_from_server(session, request.name, request.arguments or {})
                 else:
@@ -108,16 +118,33 @@ class McpConnection:
             raise
         if result is None:
             raise bad_result_error(self.settings.name, "asks for input, which only its tools can")
-        if isinstance(result, InputRequiredResult):
-            self.keeper.has_served = True
-            raise self._input_required(result)
         self.keeper.has_served = True
+        if isinstance(result, InputRequiredResult):
+            raise self._input_required(result, None)
+        if call.asked:
+            raise self._input_required(InputRequiredResult(input_requests={**call.asked}), call.given)
         return result
 
-    def _input_required(self, result: InputRequiredResult) -> ToolError:
+    @contextmanager
+    def _in_flight(self, call: CallInFlight) -> Generator[None]:
+        self._calls.append(call)
+        try:
+            yield
+        finally:
+            self._calls.remove(call)
+
+    async def _answer_question(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        """Answer a request in the middle of a call. It does not name the call, so there has to be only one."""
+        if len(self._calls) == 1:
+            return self._calls[0].answer(params)
+        for call in self._calls:
+            call.unanswered = "It does not name the call, and several were in flight; make it alone."
+        return ElicitResult(action="cancel")
+
+    def _input_required(self, result: InputRequiredResult, given: GivenInputs | None) -> ToolError:
         name = self.settings.name
         try:
-            asked = asked_inputs(name, result, self.settings.secrets)
+            asked = asked_inputs(name, result, self.settings.secrets, given)
         except UnusableRequest as unusable:
             return bad_result_error(name, f"asks for input that no person is asked for: {unusable}")
         return InputRequired(f"the MCP server {name!r} needs input from a person", asked)

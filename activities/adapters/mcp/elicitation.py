@@ -2,9 +2,18 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, InputResponses
+from mcp_types import (
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    InputRequiredResult,
+    InputResponses,
+)
 
 from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.text.secrets import KnownSecrets
@@ -17,9 +26,14 @@ MAX_LINE_BYTES = 1_000
 MAX_BYTES = 100_000
 """Bytes of JSON of a server's requests for one call. The history has them."""
 
+DIGEST_CHARS = 32
+
 _SECRET = re.compile(
     r"pass(?:word|phrase|code)|secret|api.?key|token|credential|card.?(?:number|no)|\bcv[cv]\b|\bpin\b", re.I
 )
+
+_WARNING = re.compile(r"\b(?:do not|don't|never) (?:enter|give|share|use|provide|include|put)\b[^.;:)]*", re.I)
+"""Part of a sentence that tells people to give no secret."""
 
 _ADDRESS = re.compile(r"https?://\S+")
 
@@ -28,17 +42,54 @@ class UnusableRequest(Exception):
     """A request that no person is asked. The text states the reason."""
 
 
-def asked_inputs(server: str, result: InputRequiredResult, secrets: KnownSecrets) -> AskedInputs:
-    """Return the requests to people. Raise UnusableRequest if the protocol does not allow one."""
+@dataclass
+class CallInFlight:
+    """A call whose server may make requests in the middle of it, as servers of protocols before 2026-07-28 do.
+
+    No activity waits for a person. So a request is cancelled, and the call is made once more after people have
+    answered, if the tool's effect allows that. Then the server makes the same request, and gets the answer at once.
+    """
+
+    given: GivenInputs
+    may_repeat: bool
+    asked: dict[str, ElicitRequest] = field(default_factory=dict[str, ElicitRequest])
+    """The requests to people, by digest."""
+    unanswered: str = ""
+    """Why a request reaches nobody."""
+
+    def answer(self, params: ElicitRequestParams) -> ElicitResult:
+        """Return the answer to the same request of an earlier attempt. Otherwise collect the request and cancel it."""
+        content = params.model_dump_json(exclude={"meta", "task", "elicitation_id"}, by_alias=True)
+        key = sha256(content.encode(errors="replace")).hexdigest()[:DIGEST_CHARS]
+        known = input_responses(self.given).get(key)
+        if isinstance(known, ElicitResult):
+            return known
+        if self.may_repeat:
+            self.asked[key] = ElicitRequest(params=params)
+        else:
+            self.unanswered = 'The call would be made once more, so the tool\'s options need effect = "idempotent".'
+        return ElicitResult(action="cancel")
+
+
+def asked_inputs(
+    server: str, result: InputRequiredResult, secrets: KnownSecrets, given: GivenInputs | None = None
+) -> AskedInputs:
+    """Return the requests to people, with the earlier answers that the call needs again.
+
+    Raises:
+        UnusableRequest: The protocol does not allow a request.
+    """
     inputs = tuple(_asked(key, request, secrets) for key, request in (result.input_requests or {}).items())
     if sum(max(len(each.fields), 1) for each in inputs) > MAX_FIELDS:
         raise UnusableRequest(f"it asks more than {MAX_FIELDS} things at once")
-    asked = AskedInputs(server=server, inputs=inputs, state=result.request_state)
+    asked = AskedInputs(
+        server=server, inputs=inputs, state=result.request_state, answers=given.answers if given else {}
+    )
     text = asked.model_dump_json()
     if secrets.redact(text) != text:
         raise UnusableRequest("its state or a name repeats a secret of the worker")
     if len(text) > MAX_BYTES:
-        raise UnusableRequest(f"what it asks has more than {MAX_BYTES:,} bytes")
+        raise UnusableRequest(f"its requests have more than {MAX_BYTES:,} bytes")
     return asked
 
 
@@ -71,28 +122,30 @@ def _asked(key: str, request: object, secrets: KnownSecrets) -> AskedInput:
 def _field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, is_required: bool) -> FormField:
     about = filter(None, (as_text(schema.get("title")) or name, as_text(schema.get("description"))))
     title = _line(": ".join(about), secrets)
-    if _SECRET.search(f"{name} {title}"):
+    if _SECRET.search(_WARNING.sub("", f"{name} {title}")):
         raise UnusableRequest(f"it asks for a secret in a form ({_line(name, secrets)}), which the protocol forbids")
-    kind = schema.get("type")
-    if kind not in ("string", "number", "integer", "boolean"):
+    kind = "list" if schema.get("type") == "array" else schema.get("type")
+    if kind not in ("string", "number", "integer", "boolean", "list"):
         raise UnusableRequest(f"its form has a field that is no text, number or truth ({_line(name, secrets)})")
-    titled = as_objects(schema.get("oneOf"))
-    listed: Any = schema.get("enum") or [each.get("const") for each in titled]
+    offers = as_object(schema.get("items")) if kind == "list" else schema
+    titled = as_objects(offers.get("oneOf")) or as_objects(offers.get("anyOf"))
+    listed: Any = offers.get("enum") or [each.get("const") for each in titled]
     options = tuple(_line(each, secrets) for each in listed if isinstance(each, str))
-    if len(options) != len(listed) or options != tuple(dict.fromkeys(each for each in listed)):
+    can_be_typed = kind != "list" or (options and "," not in "".join(options))  # commas separate the choices
+    if len(options) != len(listed) or options != tuple(dict.fromkeys(each for each in listed)) or not can_be_typed:
         raise UnusableRequest(f"the choices of {_line(name, secrets)} cannot be shown")
-    names = inner_values(schema.get("enumNames")) or [each.get("title") for each in titled]
+    names = inner_values(offers.get("enumNames")) or [each.get("title") for each in titled]
     meanings = [f"{each}: {it}" for each, it in zip(options, map(as_text, names), strict=False) if it not in ("", each)]
     if meanings:
         title = _line(f"{title} ({', '.join(meanings)})", secrets)
-    low, high = _LIMITS[kind == "string"]
+    low, high = _LIMITS.get(kind, ("minimum", "maximum"))
     limits = {"least": schema.get(low), "most": schema.get(high)}
     found = {key: each for key, each in limits.items() if isinstance(each, int | float)}
     return FormField(name=name, kind=kind, title=title, options=options, is_required=is_required, **found)
 
 
-_LIMITS = {True: ("minLength", "maxLength"), False: ("minimum", "maximum")}
-"""The limits of texts, and of numbers."""
+_LIMITS = {"string": ("minLength", "maxLength"), "list": ("minItems", "maxItems")}
+"""The limits of a text and of a list. Those of numbers have other names."""
 
 
 def _line(text: str, secrets: KnownSecrets) -> str:

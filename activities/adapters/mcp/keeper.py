@@ -5,14 +5,14 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from importlib.metadata import version
 from typing import Any, cast
 
 import anyio
 from mcp import Client, ClientSession, MCPError
-from mcp.client.session import ClientRequestContext, MessageHandlerFnT
-from mcp_types import ClientCapabilities, ElicitRequestParams, ElicitResult, Implementation
+from mcp.client.session import ElicitationFnT, MessageHandlerFnT
+from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from orga.activities.adapters.mcp.failures import unavailable_error
@@ -51,30 +51,15 @@ _logger = logging.getLogger(__name__)
 _CLIENT_INFO = Implementation(name="orga", version=version("orga"))
 
 
-async def _cancel_question(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-    """Answer a question in the middle of a call: no activity waits for a person."""
-    return ElicitResult(action="cancel")
-
-
-class _AskableClient(Client):
-    """Shows servers that people can be asked, unless their protocol asks in the middle of a call."""
-
-    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
-        session = await super()._build_session(exit_stack)
-        build = session._build_capabilities
-
-        def capabilities(version: str) -> ClientCapabilities:
-            return build(version) if version in MODERN_PROTOCOL_VERSIONS else ClientCapabilities()
-
-        session._build_capabilities = capabilities
-        return session
-
-
 class SessionKeeper:
     """Keeps a session with a server, or the reason why there is none."""
 
     def __init__(
-        self, settings: ServerSettings, check: Callable[[ClientSession], Awaitable[object]], hear: MessageHandlerFnT
+        self,
+        settings: ServerSettings,
+        check: Callable[[ClientSession], Awaitable[object]],
+        hear: MessageHandlerFnT,
+        answer: ElicitationFnT,
     ) -> None:
         """Prepare the keeper.
 
@@ -82,13 +67,17 @@ class SessionKeeper:
             check: Called with a new session before anybody gets it, and with a doubtful one. It raises an error if the
                 session is useless.
             hear: Called with the server's notifications.
+            answer: Called with requests to people in the middle of a call.
         """
         self.why = "it was not started"
         self.has_served = False
         """True after a call was answered."""
+        self.asks_during_calls = False
+        """True if the protocol of the session is one in which servers ask people in the middle of a call."""
         self._settings = settings
         self._check = check
         self._hear = hear
+        self._answer = answer
         self._session: ClientSession | None = None
         self._scope: anyio.CancelScope | None = None
         self._task: asyncio.Task[None] | None = None
@@ -191,12 +180,12 @@ class SessionKeeper:
         was_open = False
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as self._scope:
             try:
-                async with _AskableClient(
+                async with Client(
                     self._transport(),
                     cache=None,
                     client_info=_CLIENT_INFO,
                     message_handler=self._hear,
-                    elicitation_callback=_cancel_question,
+                    elicitation_callback=self._answer,
                 ) as client:
                     make_lenient(client.session)
                     await self._check(client.session)
@@ -219,6 +208,7 @@ class SessionKeeper:
 
     def _open(self, client: Client) -> bool:
         self._session = client.session
+        self.asks_during_calls = client.protocol_version not in MODERN_PROTOCOL_VERSIONS
         self._settled.set()
         _logger.info("MCP server %s: connected, protocol %s", self._settings.name, client.protocol_version)
         return True

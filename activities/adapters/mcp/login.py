@@ -206,9 +206,9 @@ class StoredLogin(_LoginProvider):
     async def _store_refreshed(self, response: httpx2.Response) -> None:
         status = response.status_code
         if status in (400, 401) and self.login:
-            tokens = self.login.tokens.model_copy(update={"refresh_token": None})  # nobody sends it again
-            ended = self.login.model_copy(update={"tokens": tokens, "expires_at": time.time()})
-            await self.file.write(ended)
+            self.login.tokens.refresh_token = None  # nobody sends it again
+            self.login.expires_at = time.time()
+            await self.file.write(self.login)
             raise self.login_needed("the login has ended")
         try:  # checked before the SDK does, because the SDK would log the answer with parts of the token
             OAuthToken.model_validate_json(response.content if status == 200 else b"")

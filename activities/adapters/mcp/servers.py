@@ -11,11 +11,12 @@ from mcp_types import CallToolRequestParams
 from orga.activities.adapters.mcp.connection import McpConnection
 from orga.activities.adapters.mcp.content import plain_line, result_output, value_output
 from orga.activities.adapters.mcp.definitions import McpOfferedTool
-from orga.activities.adapters.mcp.elicitation import input_responses
+from orga.activities.adapters.mcp.elicitation import CallInFlight, input_responses
 from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
 from orga.activities.adapters.mcp.mcp_settings import CallerSecrets, ServerSettings
 from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.ports import AbsentTool, InputRequired, Tool, ToolContext, ToolError
+from orga.workflows.types.tool_calls.elicitation import GivenInputs
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 KEY_META = "orga/idempotency-key"
@@ -145,18 +146,22 @@ class McpTool:
 
         offered = await self._current_definition(connection)
         self.spec, own_name = offered.spec, offered.own_name
-        given = context.given
+        given = context.given or GivenInputs()
+        is_sent = bool(given.answers) and not connection.keeper.asks_during_calls
         request = CallToolRequestParams(
             name=own_name,
             arguments=arguments,
-            input_responses=input_responses(given) if given and given.answers else None,
-            request_state=given.state if given else None,
+            input_responses=input_responses(given) if is_sent else None,
+            request_state=given.state,
             _meta={KEY_META: context.idempotency_key},
         )
-        result = await connection.call(request, note)
+        call = CallInFlight(given, may_repeat=self.spec.effect != "irreversible")
+        result = await connection.call(request, note, call)
         has_value = self.spec.output_schema is not None and not result.is_error
         output = value_output(result) if has_value else result_output(result)
         text = connection.settings.secrets.redact(output.content)
+        if call.unanswered:
+            text = f"[The server wanted to ask a person, and nobody was asked. {call.unanswered}]\n{text}"
         if result.is_error:
             raise reported_error(text)
         return output.with_content(text)

@@ -1,6 +1,7 @@
 """MCP servers that need input from a person: the run asks, and the call is made once more with the answer."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import wait_until
 from tests.support.mcp import asking
 from tests.support.mcp.loop import an_mcp_loop
+from tests.support.parts.mcp_servers import node_program
 from tests.support.runs.questions import is_on_record, send_update, tool_results_in, wait_for_question
 
 LISTED = ["shop_*"]
@@ -45,6 +47,27 @@ async def answer(handle: WorkflowHandle[Any, Any], *texts: str) -> list[str]:
     return asked
 
 
+async def answer_all(handle: WorkflowHandle[Any, Any], known: Mapping[str, str]) -> list[str]:
+    """Answer each question whose title begins with one of the names, and leave out the others. Return their texts."""
+    asked = list[str]()
+
+    async def has_next() -> bool:
+        status = await handle.query("status")
+        is_new = bool(status["waiting"]) and status["waiting"][0]["question"] not in asked
+        return status["termination"] is not None or (is_new and await is_on_record(handle))
+
+    while True:
+        await wait_until(has_next)
+        if not (waiting := (await handle.query("status"))["waiting"]):
+            return asked
+        text = waiting[0]["question"]
+        asked.append(text)
+        title = text.splitlines()[1].lower()
+        await send_update(
+            handle, "answer", next((given for name, given in known.items() if title.startswith(name)), "-")
+        )
+
+
 async def test_a_form_becomes_questions_and_the_server_gets_the_answers(client: Client, tmp_path: Path) -> None:
     async with an_mcp_loop(client, [ordering(), answers()], shop(tmp_path), listed=LISTED, env={}) as loop:
         handle = await loop.start()
@@ -55,7 +78,7 @@ async def test_a_form_becomes_questions_and_the_server_gets_the_answers(client: 
     assert (tmp_path / "ordered").read_text() == "x"
     assert asked[0].startswith("The MCP server 'shop' asks, for shop_order: Which lamp do you want?\n")
     assert "Count: How many pieces?\nGive a whole number." in asked[1]
-    assert asked[2].endswith("'two' is no whole number")
+    assert asked[2].endswith("'two' is not a whole number")
     assert "(optional, '-' leaves it out)" in asked[3]
     [recovered] = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
     assert (recovered["strategy"], recovered["outcome"]) == ("input", "ok")
@@ -162,3 +185,40 @@ async def test_a_retry_by_a_person_can_need_input(client: Client, tmp_path: Path
     ids = [each.activity_id for each in scheduled if each.activity_type.name == "shop_confirm"]
     assert "1.0.r1.i5" in ids
     assert len(set(ids)) == len(ids)
+
+
+ELICITING = "old_trigger-elicitation-request"
+
+
+def old_server() -> dict[str, McpServer]:
+    """Return a server of another maker, whose protocol (2025-11-25) asks in the middle of a call."""
+    return {"old": McpServer(command=node_program("mcp-server-everything"))}
+
+
+async def test_a_server_that_asks_in_the_middle_of_a_call_gets_the_answers(client: Client) -> None:
+    options = {ELICITING: ToolOptions(effect="idempotent")}
+    steps = [calls(ELICITING), answers()]
+    async with an_mcp_loop(client, steps, old_server(), listed=["old_*"], env={}, options=options) as loop:
+        handle = await loop.start()
+        question = await wait_for_question(handle)
+        asked = await answer_all(
+            handle, {"string: your full": "Ada", "integer": "42", "titled multiple": "fish-1, fish-3"}
+        )
+        await loop.ended(handle)
+        assert (await verify(client, handle.id)).ok
+    assert question["question"].startswith(f"The MCP server 'old' asks, for {ELICITING}: ")
+    assert any("one or several of " in text for text in asked)
+    [result] = tool_results_in(loop)
+    assert "User provided the requested information" in result
+    assert "Ada" in result
+    assert "42" in result
+    assert "fish-3" in result
+
+
+async def test_an_irreversible_call_is_not_made_again_for_an_answer(client: Client) -> None:
+    async with an_mcp_loop(client, [calls(ELICITING), answers()], old_server(), listed=["old_*"], env={}) as loop:
+        ran = await loop.run()
+    [result] = tool_results_in(loop)
+    assert result.startswith("[The server wanted to ask a person, and nobody was asked. ")
+    assert 'effect = "idempotent"' in result
+    assert "QuestionAsked" not in ran.events

@@ -61,7 +61,9 @@ def test_texts_of_a_server_are_one_line_without_secrets() -> None:
         pytest.param(form(password={"type": "string"}), "a secret in a form (password)", id="a password"),
         pytest.param(form(x={"type": "string", "description": "Your API key"}), "a secret", id="a key by its text"),
         pytest.param(form(x={"type": "object"}), "no text, number or truth (x)", id="a nested object"),
-        pytest.param(form(x={"type": "array", "items": {"enum": ["a"]}}), "no text, number", id="a list"),
+        pytest.param(form(x={"type": "array", "items": {"type": "string"}}), "the choices of x", id="a list of texts"),
+        pytest.param(form(x={"type": "array", "items": {"enum": ["a,b"]}}), "the choices of x", id="a comma"),
+        pytest.param(form(x={"type": "string", "title": "Enter the PIN (never share it)"}), "a secret", id="a PIN"),
         pytest.param(form(x={}), "no text, number", id="no type"),
         pytest.param(form(x={"type": "string", "enum": [1, 2]}), "the choices of x", id="choices that are no texts"),
         pytest.param(form(x={"type": "string", "enum": ["a\u202e"]}), "the choices of x", id="hidden characters"),
@@ -75,6 +77,21 @@ def test_texts_of_a_server_are_one_line_without_secrets() -> None:
 def test_nobody_is_asked_for_anything_else(request_: InputRequest, why: str) -> None:
     with pytest.raises(UnusableRequest, match=why.replace("(", r"\(").replace(")", r"\)")):
         read(request_)
+
+
+def test_a_list_has_choices_and_a_warning_asks_for_nothing() -> None:
+    items = {"anyOf": [{"const": "tuna", "title": "Tuna"}, {"const": "trout"}]}
+    fields: dict[str, Any] = {
+        "fish": {"type": "array", "items": items},
+        "n": {"type": "integer", "title": "No (do not give us a pin)"},
+    }
+    [asked] = read(form(**fields)).inputs
+    fish, number = asked.fields
+    assert (fish.kind, fish.options, number.kind) == ("list", ("tuna", "trout"), "integer")
+    assert input_options(asked, fish) == ()
+    assert field_value(fish, " trout,tuna, trout") == ["trout", "tuna"]
+    with pytest.raises(ValueError, match="'cod' is not one or several of tuna, trout, separated by commas"):
+        field_value(fish, "cod")
 
 
 def test_a_request_is_bounded() -> None:

@@ -24,7 +24,7 @@ def input_question_text(server: str, tool: str, asked: AskedInput, field: FormFi
         text += f"\nIt wants you to open {asked.url}\nOpen it only if you trust this server. Then answer {DONE!r}."
     elif field is not None:
         optional = "" if field.is_required else f" (optional, {LEFT_OUT!r} leaves it out)"
-        wanted = "Choose an option" if input_options(asked, field) else f"Give a {_KIND_NAMES[field.kind]}"
+        wanted = "Choose an option" if input_options(asked, field) else f"Give {_kind_text(field)}"
         text += f"\n{field.title}{optional}\n{wanted}{_limits_text(field)}."
         text += " Never give a password, a key or the number of a card."
     return f"{text}\n{problem}" if problem else text
@@ -32,7 +32,7 @@ def input_question_text(server: str, tool: str, asked: AskedInput, field: FormFi
 
 def _limits_text(field: FormField) -> str:
     limits = (("at least", field.least), ("at most", field.most))
-    unit = " characters" if field.kind == "string" else ""
+    unit = {"string": " characters", "list": " of them"}.get(field.kind, "")
     given = [f"{name} {limit:.15g}{unit}" for name, limit in limits if limit is not None]
     return f", {', '.join(given)}" if given else ""
 
@@ -48,6 +48,8 @@ def input_options(asked: AskedInput, field: FormField | None) -> tuple[str, ...]
         return (DONE,)
     if field is None:
         return (YES, NO)
+    if field.kind == "list":  # an answer may have several of them
+        return ()
     options = (YES, NO) if field.kind == "boolean" else field.options
     return (*options, LEFT_OUT) if options and not field.is_required else options
 
@@ -59,11 +61,19 @@ def field_value(field: FormField, answer: str) -> Any:
     try:
         value = _READERS[field.kind](answer.strip() if field.kind != "string" else answer)
     except ValueError:
-        raise ValueError(f"{answer[:40]!r} is no {_KIND_NAMES[field.kind]}") from None
-    size = len(value) if isinstance(value, str) else value
+        value = None
+    if value is None or (field.kind == "list" and not {*value} <= {*field.options}):
+        raise ValueError(f"{answer[:40]!r} is not {_kind_text(field)}")
+    size = len(value) if field.kind in ("string", "list") else value
     if (field.least is not None and size < field.least) or (field.most is not None and size > field.most):
         raise ValueError(f"{answer[:40]!r} is not allowed{_limits_text(field)}")
     return value
+
+
+def _kind_text(field: FormField) -> str:
+    if field.kind == "list":
+        return f"one or several of {', '.join(field.options)}, separated by commas"
+    return _KIND_NAMES[field.kind]
 
 
 def _number(text: str) -> float:
@@ -78,5 +88,6 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "number": _number,
     "integer": int,
     "boolean": lambda text: text == YES,
+    "list": lambda text: [*dict.fromkeys(each.strip() for each in text.split(","))],
 }
-_KIND_NAMES = {"string": "text", "number": "number", "integer": "whole number", "boolean": "yes or no"}
+_KIND_NAMES = {"string": "a text", "number": "a number", "integer": "a whole number", "boolean": "yes or no"}

@@ -8,18 +8,18 @@ INPUT_REQUIRED = "InputRequired"
 """Failure type of a call that needs input from a person. It is made once more with the input."""
 
 MAX_INPUT_ROUNDS = 5
-"""How often one call may need input."""
+"""Times that one call may need input."""
 
 
 class FormField(Record):
     """A field of a form."""
 
     name: str
-    kind: Literal["string", "number", "integer", "boolean"] = "string"
+    kind: Literal["string", "number", "integer", "boolean", "list"] = "string"
     title: str = ""
     """Its name and the server's text about it, on one line."""
     options: tuple[str, ...] = ()
-    """The only values of a text."""
+    """The only values of a text, or of each text of a list."""
     is_required: bool = True
     least: float | None = None
     """The smallest number, or the fewest characters of a text."""
@@ -43,6 +43,8 @@ class AskedInputs(Record):
     inputs: tuple[AskedInput, ...] = ()
     state: str | None = None
     """Text that the server gets back unchanged."""
+    answers: dict[str, dict[str, Any] | None] = {}
+    """Answers that people gave before, which the call needs again."""
 
 
 class GivenInputs(Record):
