@@ -67,7 +67,7 @@ class Refused(OrgaError):
     kind: str = ""
     """The run's name for this kind of refusal, if it has one."""
     details: Sequence[Any] = ()
-    """What the run reports besides its reason."""
+    """Details that the run reports with its reason."""
 
 
 class SessionBusy(Refused):

@@ -1,4 +1,4 @@
-"""How every process of orga starts: isolated, so that no folder and no variable can replace our modules.
+"""The start of every process of orga: isolated, so that no folder and no variable can replace our modules.
 
 The commands `orga` and `orga-worker` begin here and at once become another Python, `python -I`, which ignores the
 working folder and `PYTHONPATH`. Until then, nothing is imported that Python itself has not already imported.

@@ -62,7 +62,7 @@ class DeliveryConfig(CheckedInput):
     """One channel. Its kind decides which keys it has."""
 
     kind: DeliveryKind
-    """How the channel is reached, and so which keys it has."""
+    """The channel's kind, which decides which keys it has."""
     default: bool = False
     """Send the answers of goals that name no delivery here."""
     path: str | None = Field(default=None, min_length=1, max_length=1_000)

@@ -1,4 +1,4 @@
-"""How a route of the interface is declared: one value says who may use it, what it takes and what it answers.
+"""Declarations of the interface's routes: one value has who may use a route, what it takes and what it answers.
 
 A route takes its parameters as one checked model: the query of a GET, the JSON body of a POST. The run in the path of
 `/runs/{id}/…` is looked up first, so that a run of another tenant does not exist for any route.
@@ -48,7 +48,7 @@ class Adapter:
     name: Literal["agui", "mcp", "responses"]
     routes: tuple[BaseRoute, ...]
     error_forms: Mapping[str, Callable[[Problem], Response]] = field(default_factory=dict[str, Any])
-    """How a problem is answered below a path, by its beginning, if the protocol has a form of its own."""
+    """Forms of problems, by the beginning of the path, where a protocol has a form of its own."""
 
 
 @dataclass(frozen=True)

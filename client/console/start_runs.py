@@ -33,7 +33,7 @@ Input = AgentInput | GoalInput | SessionInput
 
 
 class StartKind(NamedTuple):
-    """How a kind of run is started."""
+    """A kind of run, and the function that starts it."""
 
     workflow: str
     model: type[BaseModel]

@@ -1,4 +1,4 @@
-"""How values are written to histories: plain JSON by pydantic, without unset fields."""
+"""Values in histories: plain JSON by pydantic, without unset fields."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache

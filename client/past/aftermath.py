@@ -52,7 +52,7 @@ _EVENT_OUTCOMES = {
     "child_workflow_execution_canceled_event_attributes": "cancelled",
     "child_workflow_execution_terminated_event_attributes": "terminated",
 }
-"""How a call or a delegated run ended, by the event that ends it."""
+"""The outcome of a call or a delegated run, by the event that ends it."""
 
 
 @dataclass(frozen=True)

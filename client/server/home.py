@@ -45,7 +45,7 @@ class Home:
 
     @property
     def lessons(self) -> Path:
-        """What models have refused, for all workers (`orga.activities.adapters.models.lessons`). It may be deleted."""
+        """Lessons from refusals of models, for all workers. It may be deleted."""
         return self.folder / "lessons.json"
 
     @property

@@ -214,7 +214,7 @@ async def _bring_worker(stage: Stage, run: Live) -> None:
 
 
 class State(NamedTuple):
-    """How a run gets into a state, what its page then shows, and how the run goes on."""
+    """A run in some state: the way there, the page that it then has, and the way on."""
 
     task: str
     shown: str
@@ -301,7 +301,7 @@ async def _give_up(stage: Stage, run: Live) -> None:
 
 
 class Ending(NamedTuple):
-    """How a run ends, and what its page then shows."""
+    """The end of a run, and the page that it then has."""
 
     task: str
     state: str

@@ -14,7 +14,7 @@ from tests.support.parts.system_packages import require
 
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 MARK = "globalThis.hostileTextRan = true"
-"""What hostile texts of the tests do if they are executed."""
+"""The effect of hostile texts of the tests if they are executed."""
 
 
 NOTE_BREACHES = """addEventListener("securitypolicyviolation", (event) =>

@@ -97,7 +97,7 @@ class GatedReply(NamedTuple):
     is_answered: bool = False
     """True if people were asked about it. They have answered, and another segment would ask them again."""
     conclusion: AnswerConclusion | None = None
-    """How a final answer is added, once a stage has found a problem or accepted it."""
+    """The way in which a final answer is added, once a stage has found a problem or accepted it."""
 
     @property
     def reply(self) -> Reply:

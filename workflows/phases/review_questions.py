@@ -21,7 +21,7 @@ from orga.workflows.types.questions import Answer, Item
 from orga.workflows.types.tool_calls.gate import Purpose
 
 MAX_ROUNDS = 5
-"""How often one call is asked about because the policy set changed while a person decided."""
+"""Questions about one call because the policy set changed while a person decided."""
 
 
 async def approve_reply(run: Run, gated: GatedReply) -> GatedReply:

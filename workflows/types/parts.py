@@ -173,7 +173,7 @@ class MediaPart(Record):
         return int(self.tokens * MEDIA_BYTES_PER_TOKEN)
 
     def line(self, *, with_digest: bool = False) -> str:
-        """Return the line that stands for it in a text: `[image photo.png, 640x480, 120 kB]`."""
+        """Return the line that replaces it in a text: `[image photo.png, 640x480, 120 kB]`."""
         facts = [
             f"{self.kind} {self.name}".strip(),
             f"{self.width}x{self.height}" if self.width and self.height else "",

@@ -1,4 +1,4 @@
-"""How much a model thinks: the run's setting, in the form of each provider.
+"""The setting of how much a model thinks, in the form of each provider.
 
 Some providers accept a level of effort, some accept a number of tokens, and some accept both. The table at the end has
 a row for each. A level that a model lacks is replaced by the nearest one, and a form that it lacks by the other form.
@@ -25,7 +25,7 @@ _TOKENS: dict[Effort, int] = {"none": 0, "low": 2_048, "medium": 8_192, "high": 
 
 
 class SentThinking(NamedTuple):
-    """How much a model is asked to think. Both None: nothing is sent."""
+    """The requested amount of thinking. Both None: nothing is sent."""
 
     effort: str | None = None
     tokens: int | None = None

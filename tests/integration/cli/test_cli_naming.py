@@ -1,4 +1,4 @@
-"""How commands name a run: by an id prefix, as the newest, or from the list. Also what an ended run shows."""
+"""Names of runs in commands: by an id prefix, as the newest, or from the list. Also what an ended run shows."""
 
 import json
 from pathlib import Path

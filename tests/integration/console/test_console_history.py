@@ -1,4 +1,4 @@
-"""What the console's interface reads from the history of runs, on a real server."""
+"""The console's interface reads the history of runs, on a real server."""
 
 import json
 from collections.abc import AsyncGenerator

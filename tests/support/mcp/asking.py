@@ -13,7 +13,7 @@ server = MCPServer("asking", log_level="ERROR")
 
 
 class Choice(BaseModel):
-    """What a person has to choose."""
+    """A choice for a person."""
 
     size: Literal["small", "large"]
     count: int = Field(description="How many pieces?")

@@ -1,4 +1,4 @@
-"""How the tests are distributed to the processes of a test run."""
+"""Distributes the tests to the processes of a test run."""
 
 from xdist.scheduler import LoadFileScheduling
 

@@ -49,7 +49,7 @@ class Kept:
 
     @property
     def misses(self) -> int:
-        """How often a conversation was rebuilt from its history."""
+        """The number of times that a conversation was rebuilt from its history."""
         return sum(made.misses for made in self.all)
 
 

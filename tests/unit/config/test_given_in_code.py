@@ -45,7 +45,7 @@ EMPTY = OrgaConfig()
 
 @tool(effect="read_only")
 def stock(item: str) -> int:
-    """How many there are."""
+    """The number of them."""
     return len(item)
 
 

@@ -1,4 +1,4 @@
-"""What the console shows of a goal's plan and memory, and of the conversation, from recorded histories."""
+"""The console shows a goal's plan and memory, and the conversation, from recorded histories."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""How a goal proceeds: each reply and each round's outcomes become the next state of its pursuit."""
+"""Steps of a goal's pursuit: each reply and each round's outcomes become its next state."""
 
 from __future__ import annotations
 

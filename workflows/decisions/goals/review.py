@@ -195,7 +195,7 @@ def _with_plan_withdrawn(state: GoalState) -> GoalState:
 
 
 class _ReviewRules(NamedTuple):
-    """How a plan that is not approved as it is continues."""
+    """The rules by which a plan continues that is not approved as it is."""
 
     how: str
     """The hint for a person."""

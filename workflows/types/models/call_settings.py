@@ -19,7 +19,7 @@ class ModelSettings(CheckedInput):
     temperature: float | None = Field(default=None, ge=0, le=2)
     """0 is sent. Null leaves it to the provider."""
     effort: Effort | None = None
-    """How much the model thinks: `none`, `low`, `medium`, `high` or `max`. Null leaves it to the provider."""
+    """The amount of thinking: `none`, `low`, `medium`, `high` or `max`. Null leaves it to the provider."""
     thinking_tokens: int | None = Field(default=None, ge=1, le=10**7)
     """Tokens that the model may use for thinking in one reply, in place of an effort."""
     top_p: float | None = Field(default=None, gt=0, le=1)
@@ -33,7 +33,7 @@ class ModelSettings(CheckedInput):
     parallel_tool_calls: bool | None = None
     """False: at most one call in a reply."""
     cache_ttl: Literal["5m", "1h"] | None = None
-    """How long Anthropic's prompt cache lives. An hour costs more to write."""
+    """Lifetime of Anthropic's prompt cache. An hour costs more to write."""
     silence_s: float | None = Field(default=None, ge=1, le=86_400)
     """Seconds without a byte, after which a model call is cut off and tried again. Null takes the endpoint's."""
 

@@ -60,7 +60,7 @@ class Session(Record):
     accepted: int = 0
     """The number of the last accepted turn. Turns are numbered from 1."""
     begun: int = 0
-    """How many turns have begun."""
+    """The number of turns that have begun."""
     before: int = 0
     """Iterations before the current or next turn."""
     queue: tuple[QueuedMessage, ...] = ()

@@ -32,7 +32,7 @@ class McpOAuth(CheckedInput):
     client_id: str | None = Field(default=None, min_length=1, max_length=1_000)
     """The name under which the client is registered there. A login without it registers a client."""
     scope: str | None = Field(default=None, pattern=r"^[!-~]+( [!-~]+)*$", max_length=2_000)
-    """What a login requests, separated by spaces. Null: what the server asks for."""
+    """The scope that a login requests, separated by spaces. Null: that of the server's metadata."""
     secret_from: Variable | None = None
     """The variable that holds the client's secret."""
     key_from: Variable | None = None

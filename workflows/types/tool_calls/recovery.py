@@ -93,7 +93,7 @@ RecoveryStrategy = Literal["retry", "fallback", "cached_result", "llm_recovery",
 
 
 class Recovery(CheckedInput):
-    """How failed calls are handled, per tool or for all. Every strategy starts with attempts. Its name says what
+    """Handling of failed calls, per tool or for all. Every strategy starts with attempts. Its name says what
     follows.
     """
 

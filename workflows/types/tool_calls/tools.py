@@ -24,7 +24,7 @@ is repeated.
 
 
 class ToolOptions(CheckedInput):
-    """How calls of one tool are carried out: Temporal activity options, in seconds. `[tools.options.NAME]`."""
+    """Settings for the calls of one tool, mostly Temporal activity options in seconds. `[tools.options.NAME]`."""
 
     effect: Effect | None = None
     """Overrides the tool's own effect, if you know better what a function or a program does."""
@@ -183,7 +183,7 @@ NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalP
 
 
 class Caller(Record):
-    """The run that makes a call, and the people behind it. The run sets it, never the model."""
+    """The run that makes a call, and the people for whom it works. The run sets it, never the model."""
 
     agent: str = ""
     tenant: str = ""

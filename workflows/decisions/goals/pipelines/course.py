@@ -1,4 +1,4 @@
-"""How a goal with a pipeline proceeds: next step, task of each agent, verdict of each critic, and answer."""
+"""The course of a goal with a pipeline: next step, task of each agent, verdict of each critic, and answer."""
 
 from __future__ import annotations
 
@@ -493,7 +493,7 @@ def best_draft_answer(state: GoalState, ending: Stop) -> str:
 
 
 class _OutputRules(NamedTuple):
-    """How a pipeline of this kind uses the outputs of its steps."""
+    """The rules by which a pipeline of this kind uses the outputs of its steps."""
 
     needed: Callable[[Course], set[str]]
     """The steps whose outputs are kept."""
