@@ -30,6 +30,15 @@ class BlobFolder:
             raise ValueError(f"{digest[:100]!r}: is no digest. Write sha256: and 64 hex characters")
         return self._folder / digest.replace(":", "-")
 
+    def file_sizes(self) -> list[int]:
+        """Return the bytes of each file. The folder may not exist yet. Raise OSError if it cannot be read."""
+        sizes = list[int]()
+        with suppress(FileNotFoundError), os.scandir(self._folder) as files:
+            for file in files:
+                with suppress(FileNotFoundError):
+                    sizes.append(file.stat(follow_symlinks=False).st_size)
+        return sizes
+
     async def put(self, data: bytes, media_type: str) -> str:
         """Write the file, unless it is there already. An OSError names the folder."""
         digest = digest_of(data)

@@ -16,6 +16,7 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from orga.activities.adapters.blob_folder import BlobFolder
 from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import ExitCode
 from orga.client.cli.interrupts import run_interruptible
@@ -32,7 +33,7 @@ from orga.client.runs.failing_tasks import failing_tasks
 from orga.client.runs.listing import RunFilter
 from orga.client.runs.settings import read_settings
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
-from orga.client.server.home import prepare_home
+from orga.client.server.home import prepare_home, server_home
 from orga.client.server.pollers import (
     MARK,
     NO_CONFIG,
@@ -57,6 +58,7 @@ from orga.start import module_command
 from orga.workflows.decisions.settings import problems_text
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.names import KEYS
+from orga.workflows.types.parts import size_text
 from orga.workflows.types.record import Record
 from orga.workflows.types.settings import settings_id
 
@@ -146,6 +148,8 @@ class DoctorCheck:
 async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
     """Yield the results of all checks in order."""
     yield _folder_check()
+    for check in blob_checks(server_home().blobs):
+        yield check
     try:
         loaded = load_config(config)
     except Untrusted as error:
@@ -193,6 +197,24 @@ def _folder_check() -> DoctorCheck:
         return DoctorCheck("folder", ok=True, detail=f"{prepare_home().folder} can be written")
     except ServerUnavailable as error:
         return DoctorCheck("folder", ok=False, detail=error.cause, remedy=error.remedy)
+
+
+LARGE_STORE_BYTES = 1_000_000_000
+"""The size of the store of pictures and documents from which the doctor warns. Nothing is removed by itself."""
+
+
+def blob_checks(folder: Path) -> list[DoctorCheck]:
+    """Return the size of the folder of pictures and documents, or nothing as long as it has none."""
+    try:
+        sizes = BlobFolder(folder).file_sizes()
+    except OSError as error:
+        detail = f"{folder} cannot be read: {error.strerror}. Runs have no pictures and documents"
+        return [DoctorCheck("blobs", ok=False, detail=detail, remedy="make it a folder that you can read and write")]
+    count = count_text(len(sizes), "picture or document", "pictures and documents")
+    detail = f"{count}, {size_text(sum(sizes))}, in {folder}"
+    remedy = f"remove those that no model has got for 90 days: find {quote(f'{folder}/')} -type f -mtime +90 -delete"
+    is_large = sum(sizes) >= LARGE_STORE_BYTES
+    return [DoctorCheck("blobs", ok=True, detail=detail, remedy=remedy, warning=is_large)] if sizes else []
 
 
 def _worker_report_checks(report: WorkerReport) -> list[DoctorCheck]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,8 @@ from orga.activities.media import (
     output_with_media,
     with_stored_media,
 )
+from orga.client.cli.workbench import doctor
+from orga.client.cli.workbench.doctor import blob_checks, check_lines
 from orga.client.runs.attachments import kept_attachments
 from orga.workflows.types.input import Attachment, parse_input
 from orga.workflows.types.record import InvalidInput
@@ -103,6 +106,33 @@ async def test_an_unused_blob_can_be_found_by_its_age(store: BlobFolder) -> None
     os.utime(store.path(digest), (0, 0))
     await store.get(digest)
     assert store.path(digest).stat().st_mtime > 0
+
+
+async def test_the_doctor_shows_the_size_of_the_folder_and_how_to_remove_unused_blobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, folder = tmp_path / "a disk", tmp_path / "the state" / "blobs"
+    disk.mkdir()
+    folder.parent.mkdir()
+    folder.symlink_to(disk)
+    store = BlobFolder(folder)
+    assert blob_checks(folder) == []
+    old, new = [await store.put(a_png(colour=colour), "image/png") for colour in (1, 2)]
+    (check,), size = blob_checks(folder), len(a_png(colour=1)) + len(a_png(colour=2))
+    assert check_lines(check) == [f"✓ blobs: 2 pictures and documents, {size} bytes, in {folder}"]
+    monkeypatch.setattr(doctor, "LARGE_STORE_BYTES", size)
+    os.utime(store.path(old), (0, 0))
+    _, remedy = check_lines(blob_checks(folder)[0])
+    subprocess.run(["sh", "-c", remedy.partition(": ")[2]], check=True)
+    assert (await store.get(old), await store.get(new)) == (None, a_png(colour=2))
+    assert [check.detail.partition(",")[0] for check in blob_checks(folder)] == ["1 picture or document"]
+
+
+def test_the_doctor_finds_a_folder_of_blobs_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "blobs").write_text("")
+    (check,) = blob_checks(tmp_path / "blobs")
+    assert not check.ok
+    assert f"{tmp_path / 'blobs'} cannot be read: Not a directory." in check.detail
 
 
 async def test_many_put_the_same_bytes_at_once(store: BlobFolder) -> None:
