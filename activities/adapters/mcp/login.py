@@ -5,14 +5,19 @@ read the file again.
 """
 
 import asyncio
+import json
+import logging
 import os
+import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
 
 import httpx2
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthTokenError
 from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -28,12 +33,25 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.shared_files import OwnFile, try_lock, write_atomically
+from orga.activities.adapters.tools.guarded_http import is_public, system_addresses
+from orga.workflows.types.json_text import as_object
 
 REQUEST_S = 30.0
 """Seconds for one request to an authorization server."""
 
+MAX_VALID_S = 1e9
+"""Seconds. Some servers mean "for ever" by a number that no date can hold."""
+
 LOCK_PAUSE_S = 0.05
 MAX_BYTES = 1_000_000
+"""Bytes of a login, and of each answer on the way to it."""
+
+_VISIBLE = re.compile(r"[!-~]+")
+"""Characters of an access token (RFC 6749, A.12), without the space, which no header could show."""
+
+_ERROR_CODE = re.compile(r"[a-z_]{1,40}")
+
+logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # its errors show answers, which may have tokens
 
 
 class Login(BaseModel):
@@ -72,7 +90,11 @@ class LoginFile(OwnFile[Login]):
 
 
 class EncryptedOnly(httpx2.Auth):
-    """Stops a provider from using unencrypted addresses, because the MCP server names them. Limits its requests."""
+    """Stops a provider from using addresses that are unencrypted or private, because the MCP server names them.
+
+    It also limits the provider's requests. Whatever a server answers, the only error is an OAuthFlowError without the
+    answer, because that may have tokens.
+    """
 
     def __init__(self, provider: OAuthClientProvider, settings: ServerSettings) -> None:
         self._provider = provider
@@ -80,26 +102,92 @@ class EncryptedOnly(httpx2.Auth):
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         flow = self._provider.async_auth_flow(request)
+        response: httpx2.Response | None = None
         try:
-            outgoing = await anext(flow)
             while True:
+                outgoing = await (anext(flow) if response is None else flow.asend(response))
                 if outgoing is not request:
-                    check_encrypted(str(outgoing.url), self._settings)
+                    await check_address(str(outgoing.url), self._settings)
+                    outgoing.headers["accept-encoding"] = "identity"
                     outgoing.extensions["timeout"] = httpx2.Timeout(REQUEST_S).as_dict()
                 response = yield outgoing
-                outgoing = await flow.asend(response)
+                if outgoing is not request or response.status_code in (401, 403):
+                    await read_answer(response)
         except StopAsyncIteration:
             return
+        except OAuthTokenError:
+            raise OAuthFlowError(f"the authorization server gave no token: {_failure(response)}") from None
+        except (ValueError, ArithmeticError, RecursionError, httpx2.InvalidURL) as error:
+            raise OAuthFlowError(f"a server sent something unusable: {type(error).__name__}") from None
         finally:
             await flow.aclose()
 
 
-def check_encrypted(address: str, settings: ServerSettings) -> None:
-    """Raise OAuthFlowError for an address without TLS, unless it is on this machine, as the server or issuer is."""
+class _LimitedStream(httpx2.AsyncByteStream):
+    def __init__(self, response: httpx2.Response) -> None:
+        self._inner = cast("httpx2.AsyncByteStream", response.stream)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_BYTES
+        async for piece in self._inner:
+            left -= len(piece)
+            if left < 0:
+                raise OAuthFlowError(f"a server's answer has more than {MAX_BYTES} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def read_answer(response: httpx2.Response) -> None:
+    """Read the body. Raise OAuthFlowError if it is too large or too slow, or has an unknown size."""
+    try:
+        if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            raise OAuthFlowError("a server's answer is compressed, which nobody asked for")
+        response.stream = _LimitedStream(response)
+        async with asyncio.timeout(REQUEST_S):
+            await response.aread()
+    except TimeoutError:
+        raise OAuthFlowError(f"a server's answer took more than {REQUEST_S:g} seconds") from None
+    finally:
+        await response.aclose()
+
+
+def _failure(response: httpx2.Response | None) -> str:
+    """Return the status with the error's code (RFC 6749, 5.2)."""
+    if response is None:
+        return "there was no answer"
+    try:
+        code = as_object(json.loads(response.content)).get("error")
+    except (ValueError, RecursionError):
+        code = None
+    is_code = isinstance(code, str) and _ERROR_CODE.fullmatch(code)
+    return f"HTTP status {response.status_code}" + (f" ({code})" if is_code else "")
+
+
+async def check_address(address: str, settings: ServerSettings) -> None:
+    """Raise OAuthFlowError for an address without TLS or in a private network, unless the server or issuer is there.
+
+    A proxy may know names that this machine does not know. They are not checked.
+    """
+    try:
+        host, _ = urlsplit(address).hostname or "", urlsplit(address).port
+    except ValueError:
+        raise OAuthFlowError(f"the server names an unusable address ({address[:200]!r})") from None
     oauth = settings.server.oauth
     known = (settings.server.url or "", (oauth and oauth.issuer) or "")
     if not address.startswith("https://") and not (is_loopback(address) and any(map(is_loopback, known))):
         raise OAuthFlowError(f"the server names an address without https:// ({address[:200]!r})")
+    hosts = [urlsplit(each).hostname or "" for each in known]
+    if host not in hosts and await _is_private(host) and not await _is_private(hosts[0]):
+        raise OAuthFlowError(f"the server names an address in a private network ({host}). Set issuer if it is right")
+
+
+async def _is_private(host: str) -> bool:
+    try:
+        return not all(map(is_public, await system_addresses(host, 443)))
+    except (OSError, UnicodeError):
+        return False
 
 
 class _LoginProvider(OAuthClientProvider):
@@ -131,10 +219,13 @@ class _LoginProvider(OAuthClientProvider):
     async def set_tokens(self, tokens: OAuthToken) -> None:
         context, client = self.context, self.context.client_info
         assert client
+        if not _VISIBLE.fullmatch(tokens.access_token):
+            raise OAuthFlowError("the authorization server gave a token that no header can have")
         self.mark_secret(tokens)
+        expires_at = context.token_expiry_time
         self.login = Login(
             tokens=tokens,
-            expires_at=context.token_expiry_time,
+            expires_at=expires_at and min(max(expires_at, 1.0), time.time() + MAX_VALID_S),
             client=client,
             server=context.oauth_metadata,
             resource=context.protected_resource_metadata,
@@ -155,6 +246,7 @@ class StoredLogin(_LoginProvider):
     def __init__(self, settings: ServerSettings) -> None:
         super().__init__(settings, OAuthClientMetadata(redirect_uris=None))
         self.context.protocol_version = LATEST_PROTOCOL_VERSION
+        self._refreshing: asyncio.Task[None] | None = None
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         await self._authorize(request)
@@ -167,8 +259,13 @@ class StoredLogin(_LoginProvider):
 
     async def _authorize(self, request: httpx2.Request, refused: str = "") -> None:
         if not self._is_usable(refused):
-            # a refresh token is spent even if the request that needs it is cancelled
-            await asyncio.shield(asyncio.create_task(self._refresh(refused)))
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.create_task(self._refresh(refused))
+            try:  # a refresh token is spent even if the request that needs it is cancelled
+                await asyncio.shield(self._refreshing)
+            except (OSError, httpx2.HTTPError) as error:
+                why = f"{error}" or type(error).__name__
+                raise OAuthFlowError(f"the login cannot be refreshed now: {why}") from None
         self._add_auth_header(request)
 
     def _is_usable(self, refused: str) -> bool:
@@ -195,12 +292,14 @@ class StoredLogin(_LoginProvider):
             if not self.context.can_refresh_token():
                 raise self.login_needed("the login has ended")
             request = await self._refresh_token()
-            try:
-                trust_env = not is_loopback(str(request.url))
-                async with httpx2.AsyncClient(timeout=REQUEST_S, trust_env=trust_env) as client:
-                    response = await client.send(request)
-            except httpx2.HTTPError as error:
-                raise OAuthFlowError(f"the login cannot be refreshed now: {type(error).__name__}") from None
+            request.headers["accept-encoding"] = "identity"
+            trust_env = not is_loopback(str(request.url))
+            async with (
+                asyncio.timeout(REQUEST_S),  # for the whole request, because all calls of all workers wait for it
+                httpx2.AsyncClient(timeout=REQUEST_S, trust_env=trust_env) as client,
+            ):
+                response = await client.send(request, stream=True)
+                await read_answer(response)
             await self._store_refreshed(response)
 
     async def _store_refreshed(self, response: httpx2.Response) -> None:
@@ -210,7 +309,7 @@ class StoredLogin(_LoginProvider):
             self.login.expires_at = time.time()
             await self.file.write(self.login)
             raise self.login_needed("the login has ended")
-        try:  # checked before the SDK does, because the SDK would log the answer with parts of the token
+        try:
             OAuthToken.model_validate_json(response.content if status == 200 else b"")
         except ValidationError:
             raise OAuthFlowError(f"the login cannot be refreshed now: HTTP status {status} without a token") from None
@@ -258,7 +357,10 @@ class _NewLogin(_LoginProvider):
     async def _perform_authorization(self) -> httpx2.Request:
         issuer, metadata = self.oauth.issuer, self.context.oauth_metadata
         if metadata:
-            check_encrypted(str(metadata.authorization_endpoint), self.settings)
+            address = str(metadata.authorization_endpoint)
+            await check_address(address, self.settings)
+            if "@" in urlsplit(address).netloc:
+                raise OAuthFlowError(f"the address of the login hides its host ({address[:200]!r})")
         if issuer and not (metadata and issuers_match(str(metadata.issuer), issuer)):
             raise OAuthFlowError(f"the server does not lead to the issuer {issuer}")
         return await super()._perform_authorization()
@@ -281,7 +383,7 @@ async def log_in(
         httpx2.HTTPError: A server cannot be reached.
     """
     url, provider = settings.server.url or "", _NewLogin(settings, redirect_uri, show, answer)
-    headers = {**settings.headers, "accept": "application/json, text/event-stream"}
+    headers = {**settings.headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}
     headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     auth = EncryptedOnly(provider, settings)

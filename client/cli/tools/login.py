@@ -1,10 +1,10 @@
 """`orga tools login`: a person logs in to an MCP server in a browser, for the workers."""
 
 import asyncio
-import logging
 import os
 import webbrowser
 from datetime import UTC, datetime
+from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, urlsplit
@@ -88,9 +88,8 @@ async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) 
 
     from orga.activities.adapters.mcp.login import log_in
 
-    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs errors that are shown below
-
     async def show(address: str) -> None:
+        redirect.state = parse_qs(urlsplit(address).query)["state"][-1]
         write_result(address)
         write_note("log in at this address; Ctrl-C ends the command")
         if with_browser:
@@ -126,6 +125,8 @@ class _Redirect:
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self.state: str | None = None
+        """Only the authorization server knows it. Other programs and pages can reach this address too."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -149,7 +150,8 @@ class _Redirect:
 
         parts = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        if parts.path != "/callback" or not {"code", "error"} & query.keys() or self.answer.done():
+        is_own = self.state is not None and compare_digest(query.get("state", "").encode(), self.state.encode())
+        if parts.path != "/callback" or not is_own or not {"code", "error"} & query.keys() or self.answer.done():
             return "404 Not Found", "There is nothing here."
         if "error" in query:
             why = query.get("error_description") or query["error"]

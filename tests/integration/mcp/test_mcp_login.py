@@ -6,6 +6,10 @@ import signal
 import stat
 import time
 from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,8 +20,9 @@ from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 from temporalio.client import Client
 
+from orga.activities.adapters.mcp import login as login_module
 from orga.activities.adapters.mcp.failures import UNAVAILABLE
-from orga.activities.adapters.mcp.login import Login, check_encrypted, log_in
+from orga.activities.adapters.mcp.login import EncryptedOnly, Login, StoredLogin, check_address, log_in
 from orga.activities.ports import ToolError
 from orga.client.cli.exit_codes import ExitCode
 from orga.client.cli.tools import login as login_command
@@ -30,6 +35,7 @@ from tests.support.mcp.with_logins import KNOWN_CLIENT
 from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.orga_command import Orga
 from tests.support.runs.questions import tool_results_in
+from tests.support.web.serving import serving
 
 LEAKED = "Bearer [redacted]"
 NEEDED = "Run: orga tools login crm"
@@ -120,9 +126,12 @@ def test_ctrl_c_ends_the_command(orga: Orga, home: Path) -> None:
 def test_the_command_shows_why_the_server_refuses(orga: Orga, home: Path) -> None:
     with orga.started("tools", "login", "crm", "--no-browser") as command:
         address = command.line(r"/authorize\?(\S+)$")[1]
-        redirect = parse_qs(address)["redirect_uri"][0]
+        redirect, right = (parse_qs(address)[each][0] for each in ("redirect_uri", "state"))
         assert httpx2.get(redirect.replace("callback", "favicon.ico"), trust_env=False).status_code == 404
-        assert httpx2.get(redirect, params={"error": "access_denied"}, trust_env=False).status_code == 200
+        for other in ({"error": "forged"}, {"error": "forged", "state": "é"}, {"code": "c", "state": right[:-1]}):
+            assert httpx2.get(redirect, params=other, trust_env=False).status_code == 404, "any page can send it"
+        refusal = {"error": "access_denied", "state": right}
+        assert httpx2.get(redirect, params=refusal, trust_env=False).status_code == 200
         command.line("mcp.servers.crm: login failed: the authorization server answered: access_denied")
         assert command.code() == ExitCode.FAILED
     assert not (home / "logins").exists()
@@ -252,19 +261,174 @@ async def test_a_login_that_is_led_astray_stores_nothing(
     assert not (home / "logins").exists()
 
 
+PUBLIC = "https://93.184.216.34/mcp"
+
+
 @pytest.mark.parametrize(
-    ("url", "address", "is_good"),
+    ("url", "issuer", "address", "problem"),
     [
-        ("https://crm.example.org/mcp", "https://auth.example.org/token", True),
-        ("https://crm.example.org/mcp", "http://auth.example.org/token", False),
-        ("https://crm.example.org/mcp", "http://127.0.0.1:8080/token", False),
-        ("http://127.0.0.1:9000/mcp", "http://127.0.0.1:8080/token", True),
+        (PUBLIC, None, "https://93.184.216.35/token", ""),
+        (PUBLIC, None, "http://93.184.216.35/token", "without https"),
+        (PUBLIC, None, "http://127.0.0.1:8080/token", "without https"),
+        ("http://127.0.0.1:9000/mcp", None, "http://127.0.0.1:8080/token", ""),
+        (PUBLIC, None, "https://10.0.0.1/token", "private network"),
+        (PUBLIC, None, "https://169.254.169.254/token", "private network"),
+        (PUBLIC, "https://10.0.0.1", "https://10.0.0.1/token", ""),
+        ("https://10.0.0.2/mcp", None, "https://10.0.0.1/token", ""),
+        (PUBLIC, None, "https://93.184.216.35:99999/token", "unusable"),
     ],
 )
-def test_addresses_that_a_server_names_are_encrypted(url: str, address: str, *, is_good: bool) -> None:
-    (settings,) = settings_of({}, crm=McpServer(url=url, oauth=McpOAuth(login=True)))
-    if is_good:
-        check_encrypted(address, settings)
+async def test_addresses_that_a_server_names_are_encrypted_and_public(
+    url: str, issuer: str | None, address: str, problem: str
+) -> None:
+    (settings,) = settings_of({}, crm=McpServer(url=url, oauth=McpOAuth(login=True, issuer=issuer)))
+    if problem:
+        with pytest.raises(OAuthFlowError, match=problem):
+            await check_address(address, settings)
     else:
-        with pytest.raises(OAuthFlowError, match="without https"):
-            check_encrypted(address, settings)
+        await check_address(address, settings)
+
+
+@dataclass
+class Hostile:
+    """A server with its authorization server. `answers` replace those of a path."""
+
+    answers: dict[str, tuple[int, bytes, dict[str, str]]]
+    address_of_facts: str = "OWN/facts"
+    delay_s: float = 0.0
+    """Seconds before each piece of 100,000 bytes."""
+    asked: list[str] = field(default_factory=list[str])
+
+    @contextmanager
+    def served(self) -> Generator[McpServer]:
+        """Serve it, and yield its configuration."""
+        hostile = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                hostile.asked.append(self.path)
+                own = f"http://{self.headers['host']}"
+                status, body, headers = hostile.answers.get(self.path) or hostile.usual(
+                    self.path, own, has_token="authorization" in self.headers
+                )
+                body = body.replace(b"OWN", own.encode())
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value.replace("OWN", own))
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                with suppress(OSError):
+                    for at in range(0, len(body), 100_000):
+                        time.sleep(hostile.delay_s)
+                        self.wfile.write(body[at : at + 100_000])
+
+            def do_POST(self) -> None:
+                self.do_GET()
+
+        with serving(Handler) as port:
+            yield McpServer(url=f"http://127.0.0.1:{port}/mcp", oauth=McpOAuth(login=True))
+
+    def usual(self, path: str, own: str, *, has_token: bool) -> tuple[int, bytes, dict[str, str]]:
+        """Return an honest answer."""
+        found = {
+            "/facts": {"resource": f"{own}/mcp", "authorization_servers": [own]},
+            "/.well-known/oauth-authorization-server": METADATA,
+            "/register": {"client_id": "c1", "token_endpoint_auth_method": "none"},
+            "/token": {"access_token": "tok-1", "refresh_token": "ref-1", "expires_in": 60},
+        }
+        if path in found or has_token:
+            return 200, json.dumps(found.get(path)).encode(), {}
+        return 401, b"", {"www-authenticate": f'Bearer resource_metadata="{self.address_of_facts}"'}
+
+
+METADATA = {each: f"OWN/{each[:-9]}" for each in ("authorization_endpoint", "token_endpoint")} | {
+    "issuer": "OWN",
+    "registration_endpoint": "OWN/register",
+}
+
+
+def gives_token(body: bytes, status: int = 200) -> Hostile:
+    return Hostile({"/token": (status, body, {})})
+
+
+def gives_facts(body: bytes, headers: dict[str, str], delay_s: float = 0) -> Hostile:
+    return Hostile({"/facts": (200, body, headers)}, delay_s=delay_s)
+
+
+def with_endpoint(address: str) -> Hostile:
+    metadata = METADATA | {"authorization_endpoint": address}
+    return Hostile({"/.well-known/oauth-authorization-server": (200, json.dumps(metadata).encode(), {})})
+
+
+@pytest.mark.parametrize(
+    ("hostile", "problem"),
+    [
+        pytest.param(gives_facts(b"{" + b" " * 1_100_000, {}), "more than 1000000 bytes", id="endless facts"),
+        pytest.param(gives_facts(b"x", {"content-encoding": "gzip"}), "compressed", id="facts of unknown size"),
+        pytest.param(gives_facts(b" " * 900_000, {}, delay_s=0.1), "took more than", id="facts that never end"),
+        pytest.param(Hostile({}, "https://a:b/"), "unusable", id="facts at no port"),
+        pytest.param(Hostile({}, "http://127.0.0.1:99999/"), "unusable", id="facts at a port that is too large"),
+        pytest.param(Hostile({}, "https://x/\x1b[31m"), "unusable", id="facts at an address with an escape"),
+        pytest.param(with_endpoint("http://bank.example@127.0.0.1/"), "hides its host", id="a login that hides"),
+        pytest.param(gives_token(b"\xff SECRET", 400), "something unusable", id="a refusal of odd bytes"),
+        pytest.param(
+            gives_token(b'{"error": "invalid_grant", "code_verifier": "SECRET"}', 400),
+            r"HTTP status 400 \(invalid_grant\)",
+            id="a refusal that shows the request",
+        ),
+        pytest.param(gives_token(b'{"refresh_token": "SECRET"}'), "no token: HTTP status 200", id="half a token"),
+        pytest.param(gives_token('{"access_token": "SECRET-é"}'.encode()), "no header", id="a token that is no ASCII"),
+        pytest.param(gives_token(b'{"access_token": ""}'), "no header", id="an empty token"),
+        pytest.param(
+            gives_token(b'{"access_token": "SECRET", "expires_in": %s}' % (b"9" * 400)), "unusable", id="a huge number"
+        ),
+    ],
+)
+async def test_whatever_a_server_answers_the_login_fails_with_one_clear_error(
+    home: Path, hostile: Hostile, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login_module, "REQUEST_S", 0.5 if hostile.delay_s else 10)
+    with hostile.served() as server, pytest.raises(OAuthFlowError, match=problem) as raised:
+        await logged_in_at_once(server)
+    assert "SECRET" not in str(raised.value)
+    assert not [*home.glob("logins/*.json")]
+
+
+async def logged_in_at_once(server: McpServer) -> Login:
+    """Log in with a code that the server does not check."""
+    (settings,) = settings_of({}, crm=server)
+    shown: list[str] = []
+
+    async def show(address: str) -> None:
+        shown.append(address)
+
+    async def answer() -> AuthorizationCodeResult:
+        return AuthorizationCodeResult(code="c", state=parse_qs(shown[0])["state"][0])
+
+    return await log_in(settings, "http://127.0.0.1:1/callback", show, answer)
+
+
+async def test_a_token_that_is_valid_for_ever_has_a_date() -> None:
+    with gives_token(b'{"access_token": "tok-1", "expires_in": 9223372036854775807}').served() as server:
+        login = await logged_in_at_once(server)
+    assert datetime.fromtimestamp(login.expires_at or 0, UTC).year < 2100
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [pytest.param(503, b"", id="an error"), pytest.param(200, b" " * 1_100_000, id="an endless answer")],
+)
+async def test_calls_at_once_ask_once_for_a_token_that_nobody_gives(home: Path, status: int, body: bytes) -> None:
+    hostile = Hostile({})
+    with hostile.served() as server:
+        await logged_in_at_once(server)
+        let_expire(home)
+        hostile.asked.clear()
+        hostile.answers["/token"], hostile.delay_s = (status, body, {}), 0.05
+        (settings,) = settings_of({}, crm=server)
+        auth = EncryptedOnly(StoredLogin(settings), settings)
+        async with httpx2.AsyncClient(auth=auth, trust_env=False) as client:
+            found = await asyncio.gather(*(client.get(server.url or "") for _ in range(50)), return_exceptions=True)
+    assert {type(each) for each in found} == {OAuthFlowError}
+    assert hostile.asked == ["/token"]
