@@ -90,8 +90,7 @@ def parsed_answer_json(text: str) -> Any:
     if _SURROGATE.search(body):
         raise ValueError("it holds half a character (a lone surrogate)")
     try:
-        value = from_json(body, allow_inf_nan=False)
-        from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
+        value = _writable_value(body)
     except ValueError as error:
         raise ValueError(f"it is not JSON alone: {_json_error_text(body, error)}") from None
     if is_deeper(value, MAX_DEPTH):
@@ -103,10 +102,17 @@ def parsed_answer_json(text: str) -> Any:
     return value
 
 
+def _writable_value(text: str) -> Any:
+    """Return the value. Raise ValueError if it cannot be written and read again, as `1e400`, which becomes infinite."""
+    value = from_json(text, allow_inf_nan=False)
+    from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
+    return value
+
+
 def parsed_last_line(text: str) -> Any:
     """Return the JSON value that is the last line of a text, or None if that is no JSON that can be written again."""
     try:
-        value = from_json(text.rpartition("\n")[2], allow_inf_nan=False)
+        value = _writable_value(text.rpartition("\n")[2])
     except (ValueError, TypeError):  # the latter for half a character
         return None
     return None if is_deeper(value, MAX_DEPTH) else value

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from orga.workflows.types.json_text import MAX_DEPTH, parsed_answer_json
+from orga.workflows.types.json_text import MAX_DEPTH, parsed_answer_json, parsed_last_line
 from tests.support.values.strategies import LAW, any_text, json_values
 
 
@@ -35,6 +35,23 @@ from tests.support.values.strategies import LAW, any_text, json_values
 )
 def test_json_alone_is_an_answer(text: str, value: Any) -> None:
     assert parsed_answer_json(text) == (from_json(text) if "[" * MAX_DEPTH in text else value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('found it\n{"a": 1}', {"a": 1}),
+        ("1", 1),
+        ("1\nno", None),
+        ("NaN", None),
+        ('{"a": 1e999}', None),
+        ('"\\ud800"', None),
+        ("1" * 5_000, None),
+        ("[" * 101 + "]" * 101, None),
+    ],
+)
+def test_a_last_line_is_a_value_only_if_it_can_be_written_again(text: str, value: Any) -> None:
+    assert parsed_last_line(text) == value
 
 
 @pytest.mark.parametrize(

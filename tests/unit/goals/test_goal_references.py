@@ -1,5 +1,6 @@
 """References of a step's arguments to the value of another step."""
 
+import functools
 import time
 from typing import Any
 
@@ -10,9 +11,17 @@ from orga.workflows.decisions.goals.references import value_outline, with_values
 from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES
 from orga.workflows.types.goals.requests import referred_steps
+from orga.workflows.types.json_text import MAX_DEPTH
 from tests.support.values.goals import a_plan_step
 
-VALUE = {"id": "A-7", "items": [{"name": "lamp"}, {"name": None}], "long": "x" * MAX_ARGUMENTS_BYTES}
+DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(MAX_DEPTH), [])
+VALUE = {
+    "refers": [{"$step": "b"}],
+    "deep": DEEP,
+    "id": "A-7",
+    "items": [{"name": "lamp"}, {"name": None}],
+    "long": "x" * MAX_ARGUMENTS_BYTES,
+}
 SKILLS = {"get": "", "pay": ""}
 
 
@@ -34,6 +43,9 @@ def refers(*path: Any, step: str = "a") -> dict[str, Any]:
         pytest.param({"n": refers("id", "x")}, None, id="a field of a text"),
         pytest.param({"n": refers("items", 1, "name")}, None, id="null"),
         pytest.param({"n": refers("items", {})}, None, id="a path of no keys"),
+        pytest.param({"n": refers("items", float("inf"))}, None, id="an endless index"),
+        pytest.param({"n": refers("refers")}, None, id="a value that refers to another step"),
+        pytest.param({"n": refers("deep")}, None, id="deeper than a plan may be"),
         pytest.param({"n": refers("long")}, None, id="more than a plan holds"),
     ],
 )

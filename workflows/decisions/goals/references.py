@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, PlanStep
 from orga.workflows.types.goals.requests import REFERENCE_KEY, referred_steps
-from orga.workflows.types.json_text import as_object, as_objects, as_text
+from orga.workflows.types.json_text import MAX_DEPTH, as_object, as_objects, as_text, is_deeper
 from orga.workflows.types.text import one_line
 
 
@@ -23,7 +23,7 @@ class NoSuchValue(Exception):
 def with_values(step: PlanStep, values: Mapping[str, Any]) -> PlanStep:
     """Return the step with the values of these finished steps in its arguments.
 
-    If a step has no value at the path, or the values are too large for a plan, the model writes the arguments.
+    If a step has no value at the path, or the values are too large or deep for a plan, the model writes the arguments.
     """
     if step.arguments is None or values.keys().isdisjoint(referred_steps(step.arguments)):
         return step
@@ -31,7 +31,7 @@ def with_values(step: PlanStep, values: Mapping[str, Any]) -> PlanStep:
         arguments = _filled(step.arguments, values)
     except NoSuchValue:
         return step.with_fields(arguments=None)
-    fits = len(to_json(arguments)) <= MAX_ARGUMENTS_BYTES
+    fits = not is_deeper(arguments, MAX_DEPTH) and len(to_json(arguments)) <= MAX_ARGUMENTS_BYTES
     return step.with_fields(arguments=arguments if fits else None)
 
 
@@ -48,14 +48,17 @@ def _filled(part: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _value_at(value: Any, path: object) -> Any:
-    """Return the part of a value. Raise NoSuchValue if there is none: null is no value either."""
+    """Return the part of a value. Raise NoSuchValue if there is none: null is no value either.
+
+    A part that itself contains a reference counts as none. Otherwise a tool could fetch the value of another step.
+    """
     keys = cast("list[Any]", path) if isinstance(path, list) else [] if path is None else [cast("Any", path)]
     for key in keys:
         try:
             value = value[int(key) if isinstance(value, list) else str(key)]
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, OverflowError):
             raise NoSuchValue from None
-    if value is None:
+    if value is None or next(referred_steps(value), None) is not None:
         raise NoSuchValue
     return value
 
