@@ -1,21 +1,12 @@
-"""The part of the extra `providers` that imports pydantic-ai, boto3 and google-genai. Import it in a thread."""
+"""The models of pydantic-ai: requests in its form, replies and failures in ours. Import it in a thread."""
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from contextvars import ContextVar
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, TypeVar, cast
 
-import boto3
 import httpx2
-from anyio.to_thread import current_default_thread_limiter
-from botocore import UNSIGNED
-from botocore.awsrequest import AWSResponse
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 from google.auth.exceptions import GoogleAuthError
 from google.genai.errors import APIError
@@ -25,14 +16,18 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.bedrock import BedrockConverseModel
 from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.output import OutputObjectDefinition
-from pydantic_ai.providers.bedrock import BedrockProvider
-from pydantic_ai.providers.google import GoogleProvider
-from pydantic_ai.providers.google_cloud import GoogleCloudProvider
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import to_json
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.errors import ProviderFailures
+from orga.activities.adapters.models.extra.cloud_clients import (
+    bedrock_client,
+    bedrock_provider,
+    exchange,
+    google_client,
+    google_provider,
+)
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.adapters.models.media import media_apart
@@ -41,7 +36,6 @@ from orga.activities.adapters.models.wire import alternating_turns, called_names
 from orga.activities.ports import LoadedMedia, ModelError, ModelRequest
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.messages import Message
-from orga.workflows.types.models.providers import PROVIDERS
 from orga.workflows.types.parts import OpaquePart, Parts, TextPart, ThinkingPart, ToolCall
 from orga.workflows.types.text import clean_json
 
@@ -52,9 +46,6 @@ THINKING, DETAILS = "pydantic_ai.thinking", "pydantic_ai.details"
 
 _NO_OUTPUT = "[no output]"
 """A result without text, because Bedrock refuses blank ones."""
-
-_MIN_THREADS = 1_000
-"""The worker has a lower limit of calls at a time. The 40 that are usual would make all others wait."""
 
 _MAX_MODELS = 256
 
@@ -69,25 +60,23 @@ class Library:
         self._name = place.provider
         self._models: dict[str, Model[Any]] = {}
         self._is_bedrock = place.provider == "bedrock"
-        headers = {"accept-encoding": "identity"}  # boto3 decodes nothing
-        headers |= {"authorization": f"Bearer {place.secret}"} if place.secret else {}
-        self._http = http.http_client(place.base_url, headers=headers) if self._is_bedrock else None
-        self._google_http = None if self._is_bedrock else _google_client(place.base_url)
-        self._provider = self._bedrock(place, env) if self._is_bedrock else self._google(place, env)
+        if self._is_bedrock:
+            self._client, self._provider = bedrock_client(place), bedrock_provider(place, env)
+        else:
+            self._client = google_client(place.base_url)
+            self._provider = google_provider(place, env, self._client)
 
     def model(self, name: str) -> Model[Any]:
         """Return a model of the library. Raise its UserError for one that it cannot ask."""
         if name not in self._models:
             if len(self._models) >= _MAX_MODELS:
                 self._models.clear()
-            of_kind = BedrockConverseModel if self._is_bedrock else GoogleModel
-            self._models[name] = of_kind(name, provider=cast("Any", self._provider))
+            model_class = BedrockConverseModel if self._is_bedrock else GoogleModel
+            self._models[name] = model_class(name, provider=cast("Any", self._provider))
         return self._models[name]
 
     async def close(self) -> None:
-        for client in (self._http, self._google_http):
-            if client is not None:
-                await client.aclose()
+        await self._client.aclose()
 
     async def read(
         self, request: ModelRequest, settings: dict[str, Any], assembly: ReplyAssembly, silence_s: float, thinking: bool
@@ -108,12 +97,11 @@ class Library:
             settings = settings | {"timeout": silence_s}
         parameters, choice = _parameters(request)
         reader = _Reader(self._name, assembly)
-        exchange = None if self._http is None else _Exchange(self._http, silence_s)
-        _EXCHANGE.set(exchange)
-        threads = current_default_thread_limiter()  # boto3 needs a thread for each call that waits
-        threads.total_tokens = max(threads.total_tokens, _MIN_THREADS)
         try:
-            async with model.request_stream(sent, cast("Any", settings | choice), parameters) as stream:
+            async with (
+                exchange(self._client, silence_s),
+                model.request_stream(sent, cast("Any", settings | choice), parameters) as stream,
+            ):
                 async for event in stream:
                     reader.feed(event)
                     if assembly.full:
@@ -124,144 +112,8 @@ class Library:
                 raise
             # nothing was sent, because this model's calls cannot be forced; the loop notices a reply without one
             return await self.read(request, settings | {"tool_choice": "auto"}, assembly, silence_s, thinking)
-        finally:
-            if exchange is not None:
-                await exchange.aclose()
         reader.keep_blocks(response.parts)
         return response
-
-    def _bedrock(self, place: ProviderEndpoint, env: Mapping[str, str]) -> BedrockProvider:
-        """Return the provider with a client that repeats nothing and sends its requests over `_EXCHANGE`."""
-        keys = {name: env.get(name.upper(), "").strip() or None for name in _AWS_KEYS}
-        region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
-        session: Any = boto3.Session(region_name=region, profile_name=env.get("AWS_PROFILE") or None, **keys)
-        signed: dict[str, Any] = {"signature_version": UNSIGNED} if place.secret else {}
-        config = Config(retries={"total_max_attempts": 1}, **signed)
-        client = session.client("bedrock-runtime", endpoint_url=place.base_url, config=config)
-        client.meta.events.register("before-send.bedrock-runtime.ConverseStream", _send)
-        client.meta.events.register("after-call.bedrock-runtime.ConverseStream", _number_blocks)
-        return BedrockProvider(bedrock_client=client)
-
-    def _google(self, place: ProviderEndpoint, env: Mapping[str, str]) -> GoogleProvider | GoogleCloudProvider:
-        usual = PROVIDERS[self._name].default_url
-        base_url = None if place.base_url == usual else place.base_url
-        if self._name == "gemini":
-            return GoogleProvider(api_key=place.secret, base_url=base_url, http_client=self._google_http)
-        project = env.get("GOOGLE_CLOUD_PROJECT") or None
-        has_credentials = project or env.get("GOOGLE_APPLICATION_CREDENTIALS") or not place.secret
-        return GoogleCloudProvider(
-            api_key=None if has_credentials else place.secret,
-            project=project,
-            location=(env.get("GOOGLE_CLOUD_LOCATION") or "global") if has_credentials else None,
-            base_url=base_url,
-            http_client=self._google_http,
-        )
-
-
-_AWS_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-
-
-def _google_client(base_url: str) -> httpx2.AsyncClient:
-    """Return a client like that of `http.http_client`, but of httpx2. The library sets all timeouts to one number."""
-
-    async def connect_fast(sent: httpx2.Request) -> None:
-        sent.extensions["timeout"]["connect"] = http.CONNECT_S
-
-    return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(http.SILENCE_S, connect=http.CONNECT_S),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-        trust_env=not http.is_loopback(base_url),
-        event_hooks={"request": [connect_fast]},
-    )
-
-
-class _Exchange:
-    """A request of boto3, sent over our own client, so that it is cancelled and cut off as those of other providers.
-
-    boto3 blocks a thread, and a thread cannot be cancelled. All but `aclose` is called in that thread.
-    """
-
-    def __init__(self, client: http.AsyncClient, silence_s: float) -> None:
-        self._client, self._timeout = client, http.silence_timeout(silence_s)
-        self._loop = asyncio.get_running_loop()
-        self._running: Future[Any] | None = None
-        self._response: http.Response | None = None
-        self._is_closed = False
-
-    def send(self, request: Any) -> AWSResponse:
-        headers = {
-            name: value.decode() if isinstance(value, bytes) else value for name, value in request.headers.items()
-        }
-        built = self._client.build_request(
-            request.method, request.url, headers=headers, content=request.body, timeout=self._timeout
-        )
-        response = self._response = self._wait(self._client.send(built, stream=True))
-        return AWSResponse(request.url, response.status_code, dict(response.headers), self)
-
-    def stream(self, *sizes: int) -> Iterator[bytes]:
-        """Yield the body. boto3 calls this."""
-        chunks = cast("http.Response", self._response).aiter_raw()
-        while (chunk := self._wait(_next_chunk(chunks))) is not None:
-            yield chunk
-
-    def close(self) -> None:
-        """Do nothing, because `aclose` closes it. boto3 calls this."""
-
-    async def aclose(self) -> None:
-        self._is_closed = True
-        if self._running is not None:
-            self._running.cancel()
-        if self._response is not None:
-            await self._response.aclose()
-
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._is_closed:
-            coroutine.close()
-            raise http.NetworkError("closed")
-        self._running = running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        return running.result()
-
-
-async def _next_chunk(chunks: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(chunks, None)
-
-
-_EXCHANGE: ContextVar[_Exchange | None] = ContextVar("_EXCHANGE", default=None)
-"""The exchange of the current call. boto3 runs in a thread with a copy of the call's context."""
-
-
-def _send(request: Any, **of_event: Any) -> AWSResponse | None:
-    exchange = _EXCHANGE.get()
-    return None if exchange is None else exchange.send(request)
-
-
-def _number_blocks(parsed: dict[str, Any], **of_event: Any) -> None:
-    if "stream" in parsed:
-        parsed["stream"] = _NumberedBlocks(parsed["stream"])
-
-
-class _NumberedBlocks:
-    """The events of a reply, with a number of its own for each block. The library merges blocks with one number."""
-
-    def __init__(self, events: Any) -> None:
-        self._events = events
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        numbers: dict[int, int] = {}
-        free = count()
-        for event in self._events:
-            for kind in ("contentBlockStart", "contentBlockDelta", "contentBlockStop"):
-                if (block := event.get(kind)) is not None:
-                    given = block.get("contentBlockIndex", 0)
-                    if kind == "contentBlockStart" or given not in numbers:
-                        numbers[given] = next(free)
-                    block["contentBlockIndex"] = numbers[given]
-                    if kind == "contentBlockStop":
-                        del numbers[given]
-            yield event
-
-    def close(self) -> None:
-        self._events.close()
 
 
 @dataclass
@@ -441,7 +293,7 @@ def model_error(error: Exception, failures: ProviderFailures) -> ModelError:
         return _refusal(error, failures)
     if isinstance(error.__cause__, APIError) and 300 <= error.__cause__.code < 400:  # nothing follows a redirect
         return failures.from_response(error.__cause__.code, {}, "")
-    if isinstance(error, GoogleAuthError) and cast("Any", error).retryable:  # the server of tokens is away
+    if isinstance(error, GoogleAuthError) and cast("Any", error).retryable:  # the server of tokens does not answer
         return failures.from_transport(http.ConnectError(str(error)), reading=False)
     if isinstance(error, (GoogleAuthError, BotoCoreError, errors.UserError)) or type(error) is ValueError:
         # google-genai has a plain ValueError for a model's name that cannot be in an address
