@@ -1,4 +1,7 @@
-"""The laws that every journal must satisfy, as far as the journal itself can show it."""
+"""The laws that every journal must satisfy, as far as the journal itself can show it, and the results of checks.
+
+The laws read every entry, not a view of the run, because a journal that was changed may hold anything.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,9 +26,6 @@ DONE = frozenset({"ok", "failed"})
 """Outcomes of a call that recovery tried instead of another. They show that the call was really started."""
 
 _JUDGED_AGAIN = frozenset({"held", "denied"})
-
-
-# The laws read every entry, not a view of the run, since a journal that was changed may hold anything.
 
 
 def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:

@@ -41,59 +41,6 @@ from orga.workflows.types.tool_calls.gate import Purpose
 from orga.workflows.types.tool_calls.loop_tools import ASK_USER, DECIDE, SAGA, TERMINATE, SagaStep, loop_tool
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome
 
-LoopToolHandler = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
-"""Returns the outcome of an allowed call at its place."""
-
-
-async def _end_run(run: Run, allowed: AllowedCall, _: str) -> Outcome:
-    if undecided := run.state.due_decisions:
-        run.change_state(with_undecided_end)
-        feedback = f"[Not ended] {undecided_text(undecided)}"
-        return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=feedback)
-    arguments = allowed.call.arguments
-    run.change_state(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
-    news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"
-    text = "[Ended]" if run.state.stop else f"[Not ended] {news}; take it into account."
-    return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=text)
-
-
-async def _decide(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
-    """Return the outcome. A call that decides nothing is not run."""
-    call = allowed.call
-    try:
-        name, decided = decision.decision_of_call(run.state, call)
-    except ValueError as error:
-        return not_run_outcome(call, str(error))
-    run.change_state(decision.with_decision, activity_id, name, decided)
-    return Outcome(call=call, status="ok", text="").with_own_text(
-        before=f"[Decided] {name}: {decision.decision_text(decided)}"
-    )
-
-
-async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
-    """Return a person's answer. If the person ends the run instead, the call is not run."""
-    call, given = allowed.call, allowed.call.arguments
-    if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
-        return not_run_outcome(call, "default: give one of the options")
-    question = build_question(
-        activity_id,
-        str(given["question"]),
-        run.now,
-        activity_id=activity_id,
-        options=given.get("options", ()),
-        default=given.get("default", ""),
-        expires_s=given.get("expires_s"),
-    )
-    try:
-        decided = await ask_for_answer(run, question)
-    except Interrupted:
-        return not_run_outcome(call, "the run ended before anybody answered")
-    if decided.choice == "skip":
-        why = decided.reason or "the operator gives no answer"
-        return Outcome(call=call, status="ok", text="").with_own_text(before=f"[No answer] {why}; go on without.")
-    how = f"[Default answer: {decided.reason}]" if not decided.by and decided.reason else "[Answer of the operator]"
-    return Outcome(call=call, status="ok", text=decided.result).with_own_text(before=f"{how}\n")
-
 
 class ExecutedReply(NamedTuple):
     """A reply with one outcome for each of its calls, in call order."""
@@ -393,6 +340,59 @@ async def _wait_for_cut_step(run: Run, task: asyncio.Task[Outcome], allowed: All
         return task_outcome(task, allowed).with_going_on(True)
     return task_outcome(task, allowed)
 
+
+async def _end_run(run: Run, allowed: AllowedCall, _: str) -> Outcome:
+    if undecided := run.state.due_decisions:
+        run.change_state(with_undecided_end)
+        feedback = f"[Not ended] {undecided_text(undecided)}"
+        return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=feedback)
+    arguments = allowed.call.arguments
+    run.change_state(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
+    news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"
+    text = "[Ended]" if run.state.stop else f"[Not ended] {news}; take it into account."
+    return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=text)
+
+
+async def _decide(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
+    """Return the outcome. A call that decides nothing is not run."""
+    call = allowed.call
+    try:
+        name, decided = decision.decision_of_call(run.state, call)
+    except ValueError as error:
+        return not_run_outcome(call, str(error))
+    run.change_state(decision.with_decision, activity_id, name, decided)
+    return Outcome(call=call, status="ok", text="").with_own_text(
+        before=f"[Decided] {name}: {decision.decision_text(decided)}"
+    )
+
+
+async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
+    """Return a person's answer. If the person ends the run instead, the call is not run."""
+    call, given = allowed.call, allowed.call.arguments
+    if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
+        return not_run_outcome(call, "default: give one of the options")
+    question = build_question(
+        activity_id,
+        str(given["question"]),
+        run.now,
+        activity_id=activity_id,
+        options=given.get("options", ()),
+        default=given.get("default", ""),
+        expires_s=given.get("expires_s"),
+    )
+    try:
+        decided = await ask_for_answer(run, question)
+    except Interrupted:
+        return not_run_outcome(call, "the run ended before anybody answered")
+    if decided.choice == "skip":
+        why = decided.reason or "the operator gives no answer"
+        return Outcome(call=call, status="ok", text="").with_own_text(before=f"[No answer] {why}; go on without.")
+    how = f"[Default answer: {decided.reason}]" if not decided.by and decided.reason else "[Answer of the operator]"
+    return Outcome(call=call, status="ok", text=decided.result).with_own_text(before=f"{how}\n")
+
+
+LoopToolHandler = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
+"""Returns the outcome of an allowed call at its place."""
 
 LOOP_TOOL_HANDLERS: Mapping[str, LoopToolHandler] = {
     TERMINATE: _end_run,

@@ -1,4 +1,7 @@
-"""Signs and sends one POST of JSON to an address that the operator configured, and interprets the answer."""
+"""Signs and sends one POST of JSON to an address that the operator configured, and interprets the answer.
+
+A webhook of notifications sends such a POST for each question, or its text for Slack and the like.
+"""
 
 import asyncio
 import hmac

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orga.activities.adapters.problem import FileProblem
+from orga.activities.adapters.problem import BrokenPolicies, FileProblem
 from orga.client.cli.commands import LastRunCommand
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json
@@ -116,7 +116,6 @@ def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[
     """Return the policies of all surfaces (each once), their problems, and the version of the first set."""
     from orga.activities.adapters.policy.cedar import read_policies
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
-    from orga.activities.adapters.problem import BrokenPolicies
 
     policies: dict[str, CedarPolicy] = {}
     problems: dict[FileProblem, None] = {}

@@ -24,7 +24,7 @@ from orga.client.cli.shown.text import (
 )
 from orga.client.config.file import LoadedConfig, load_config
 from orga.client.journal.reading import read_journal
-from orga.client.policies.cases import case_files, read_cases
+from orga.client.policies.cases import case_files, case_results, read_cases
 from orga.client.policies.explained import Explanation, explanations
 
 if TYPE_CHECKING:
@@ -218,8 +218,6 @@ def run_tests(
 
 
 async def _case_results(engine: "PolicyEngine", path: Path) -> "list[CaseResult]":
-    from orga.client.policies.cases import case_results
-
     files = [read_cases(file) for file in case_files(path)]
     return [done for cases in files async for done in case_results(engine, cases)]
 
