@@ -182,7 +182,8 @@ def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
         spec = manifest_spec(file.manifest)
         yield _tool_row(spec.name, f"manifest {Path(file.path).name}", held, spec)
     for name, activity in held.tools.activities.items():
-        tool = ActivityTool(name, **dict(activity))
+        given: dict[str, Any] = {**dict(activity), "output_schema": None}  # a worker checks it, and no row shows it
+        tool = ActivityTool(name, **given)
         yield _tool_row(name, tool.source, held, tool.spec)
     for name, later in held.tools.deferred.items():
         yield _tool_row(name, f"deferred, started by {later.start}" if later.start else "deferred", held)

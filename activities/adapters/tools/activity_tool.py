@@ -21,7 +21,7 @@ from temporalio.exceptions import (
 )
 
 from orga.activities.adapters.schemas.arguments import schema_problem
-from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.activities.adapters.tools.python_function import PythonFunction, checked_output_schema
 from orga.activities.ports import Acted, Tool, ToolContext, ToolError
 from orga.workflows.types.names import ACTIVITY_CALL_WORKFLOW
 from orga.workflows.types.tool_calls.tools import (
@@ -62,7 +62,7 @@ class ActivityTool:
         effect: Effect = "irreversible",
         heartbeat_timeout_s: float | None = None,
         pass_context: bool = False,
-        output_schema: Mapping[str, Any] | None = None,
+        output_schema: type | Mapping[str, Any] | None = None,
     ) -> None:
         """Describe the tool.
 
@@ -77,10 +77,14 @@ class ActivityTool:
                 heartbeats, by which an abort reaches it, too. None: only the time limit counts.
             pass_context: Give the activity a second argument, an object with `idempotency_key`, `workflow_id`,
                 `call_id`, `agent`, and, if there are such, `tenant`, `trusted_context` and `approver`.
-            output_schema: JSON Schema (2020-12) of the value that the activity returns. None: any JSON.
+            output_schema: Type of the value that the activity returns, such as a pydantic model, or its JSON Schema
+                (2020-12). None: any JSON.
+
+        Raises:
+            ValueError: The output schema cannot be used.
         """
         spec = ToolSpec(name=name, description=description, parameters=dict(parameters), effect=effect)
-        schema = None if output_schema is None else dict(output_schema)
+        schema = None if output_schema is None else _named_schema(name, output_schema)
         self.spec = spec.with_takes_caller(pass_context).with_output_schema(schema)
         self.activity = activity or name
         self.task_queue = task_queue
@@ -162,6 +166,13 @@ class ActivityTool:
         return ToolError(f"{self.activity} took too long, or its worker is gone", kind=TIME_LIMIT, retryable=True)
 
 
+def _named_schema(name: str, declared: Any) -> dict[str, Any]:
+    try:
+        return checked_output_schema(declared)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
 def _call_facts(context: ToolContext) -> dict[str, Any]:
     ids = {name: getattr(context, name) for name in ("idempotency_key", "workflow_id", "call_id")}
     facts = {name: getattr(context, name) for name in ("agent", "tenant", "trusted_context", "approver")}
@@ -200,7 +211,7 @@ class DeferredTool:
         parameters: Mapping[str, Any] | None = None,
         effect: Effect | None = None,
         expires_s: float = WEEK_S,
-        output_schema: Mapping[str, Any] | None = None,
+        output_schema: type | Mapping[str, Any] | None = None,
     ) -> None:
         """Describe the tool.
 
@@ -213,16 +224,15 @@ class DeferredTool:
             parameters: JSON Schema (2020-12) of the arguments, an object. None: those of `start`, or no arguments.
             effect: The effect of repeating a call. None: that of `start`, or irreversible.
             expires_s: Seconds after which a call without a result has failed. At most a year.
-            output_schema: JSON Schema (2020-12) of a result. None: any JSON.
+            output_schema: Type of a result, such as a pydantic model, or its JSON Schema (2020-12). None: any JSON.
 
         Raises:
             ValueError: A schema, the number of seconds, or the function cannot be used.
         """
         if not 1 <= expires_s <= _YEAR_S:
             raise ValueError(f"{name}: expires_s must be between 1 and {_YEAR_S:.15g}")
-        for key, schema in (("parameters", parameters), ("output_schema", output_schema)):
-            if schema is not None and (problem := schema_problem(dict(schema))):
-                raise ValueError(f"{name}: {key}: {problem}")
+        if parameters is not None and (problem := schema_problem(dict(parameters))):
+            raise ValueError(f"{name}: parameters: {problem}")
         self._start = PythonFunction(start) if callable(start) else start
         base = self._start.spec if self._start else None
         given = parameters if parameters is not None else base.parameters if base else NO_ARGUMENTS
@@ -234,7 +244,7 @@ class DeferredTool:
             effect=effect or (base.effect if base else "irreversible"),
             options=base.options.with_overrides(_OWN_PLACE) if base else ToolOptions(),
             main_argument=base.main_argument if base else None,
-            deferred=terms if output_schema is None else terms.with_output_schema(dict(output_schema)),
+            deferred=terms if output_schema is None else terms.with_output_schema(_named_schema(name, output_schema)),
         )
         self.spec = spec.with_takes_caller(base is not None and base.takes_caller)
 

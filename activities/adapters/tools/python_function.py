@@ -467,23 +467,34 @@ def _output_schema(function: Callable[..., Any], declared: Any) -> dict[str, Any
     Raises:
         ValueError: The declared schema or type cannot be used.
     """
-    returned = _type_hints(function).get("return") if declared is None else declared
-    if declared is None and not _has_fields(returned):
+    if declared is not None:
+        return checked_output_schema(declared)
+    returned = _type_hints(function).get("return")
+    if not _has_fields(returned):
         return None
-    schema, problem = dict[str, Any](), ""
+    try:
+        return checked_output_schema(returned)
+    except ValueError:
+        return None
+
+
+def checked_output_schema(declared: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a type, such as a pydantic model. A JSON Schema as a mapping is returned as a dict.
+
+    Raises:
+        ValueError: The schema cannot be used, or the type has none.
+    """
     if isinstance(declared, Mapping):
         schema = dict(cast("Mapping[str, Any]", declared))
     else:
         try:
-            adapter = TypeAdapter[Any](cast("Any", returned))
+            adapter = TypeAdapter[Any](declared)
             schema = without_titles(adapter.json_schema(mode="serialization", schema_generator=_ValueSchema))
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-            problem = f"the type has no JSON Schema: {_first_sentence(error)}"
-    if not (problem := problem or schema_problem(schema)):
-        return schema
-    if declared is None:
-        return None
-    raise ValueError(f"output_schema: {problem}")
+            raise ValueError(f"output_schema: the type has no JSON Schema: {_first_sentence(error)}") from None
+    if problem := schema_problem(schema):
+        raise ValueError(f"output_schema: {problem}")
+    return schema
 
 
 class _ValueSchema(GenerateJsonSchema):

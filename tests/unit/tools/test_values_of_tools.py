@@ -265,6 +265,14 @@ def test_an_activity_and_a_deferred_tool_return_values() -> None:
     assert DeferredTool("it").spec.value_schema is None
 
 
+def test_the_values_of_an_activity_and_of_a_deferred_tool_can_have_a_type() -> None:
+    schema = PythonFunction(a_model).spec.value_schema
+    assert ActivityTool("it", task_queue="q", output_schema=Order).spec.value_schema == schema
+    assert DeferredTool("it", output_schema=Order).spec.value_schema == schema
+    with pytest.raises(ValueError, match="it: output_schema: the type has no JSON Schema"):
+        DeferredTool("it", output_schema=PythonFunction)
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
