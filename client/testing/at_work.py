@@ -13,6 +13,7 @@ from orga.client.errors import NoAnswer, RunFailed
 from orga.client.history.chain import histories, run_chain
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle, start_agent
+from orga.client.runs.attachments import Attachable
 from orga.client.runs.goals import GoalHandle, start_goal
 from orga.client.testing.assertions import calls_in, last_refusal
 from orga.client.testing.script import ScriptedModel, ScriptedModels, ScriptExhausted
@@ -72,8 +73,11 @@ class AtWork:
         *,
         settings: Mapping[str, Any] | None = None,
         workflow_id: str | None = None,
+        attachments: Sequence[Attachable] = (),
     ) -> AgentHandle:
         """Start a run. The arguments are those of `Environment.run`.
+
+        Pictures and documents are kept in the user's state folder, as those of all runs are.
 
         Raises:
             InvalidInput: The text names each bad key.
@@ -83,7 +87,9 @@ class AtWork:
             given["agent"] = agent.name if isinstance(agent, Agent) else agent
         if settings is not None:
             given["config"] = settings
-        handle = await start_agent(self.client, given, task_queue=self.task_queue, workflow_id=workflow_id)
+        handle = await start_agent(
+            self.client, given, task_queue=self.task_queue, workflow_id=workflow_id, attachments=attachments
+        )
         self._started.append(handle)
         return handle
 
@@ -99,9 +105,10 @@ class AtWork:
         task: AgentInput | Mapping[str, Any] | str,
         *,
         settings: Mapping[str, Any] | None = None,
+        attachments: Sequence[Attachable] = (),
     ) -> Ran:
         """Start a run and wait for its end."""
-        return await self.ended(await self.start(agent, task, settings=settings))
+        return await self.ended(await self.start(agent, task, settings=settings, attachments=attachments))
 
     async def ended(self, handle: AgentHandle, within_s: float = PATIENCE_S) -> Ran:
         """Wait for the end of a run, and read its journal and its histories.

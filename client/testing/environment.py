@@ -16,6 +16,7 @@ from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, CodeCritic, PolicyEngine, Summarizer
 from orga.client.config.sections import OrgaConfig
 from orga.client.history.converter import data_converter
+from orga.client.runs.attachments import Attachable
 from orga.client.server.obtain import locate
 from orga.client.server.search_attributes import register_missing
 from orga.client.testing.at_work import AtWork, Ran
@@ -158,6 +159,7 @@ class Environment:
         model: ReplyingModel | Mapping[str, ReplyingModel],
         agents: Sequence[Agent] = (),
         settings: Mapping[str, Any] | None = None,
+        attachments: Sequence[Attachable] = (),
         **given: Any,
     ) -> Ran:
         """Run one agent to its end on a worker of its own, and return its result and journal.
@@ -168,6 +170,7 @@ class Environment:
             model: As for `worker`.
             agents: Agents in addition to `agent`.
             settings: Settings of this run, as `config` of an input.
+            attachments: Pictures and documents, as for `start_agent`.
             given: As for `worker`: `tools`, `fakes`, `policy`, `config`, …
 
         Raises:
@@ -176,7 +179,7 @@ class Environment:
         """
         known = [*agents, agent] if isinstance(agent, Agent) and agent not in agents else agents
         async with self.worker(model=model, agents=known, **given) as at_work:
-            return await at_work.run(agent, task, settings=settings)
+            return await at_work.run(agent, task, settings=settings, attachments=attachments)
 
 
 @asynccontextmanager

@@ -4,11 +4,11 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
-from orga.activities.adapters.tools.python_function import awaited_output
+from orga.activities.adapters.tools.python_function import awaited_output, checked_output_schema
 from orga.activities.ports import Tool, ToolContext, ToolError
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
@@ -18,8 +18,9 @@ from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolOutpu
 
 NO_OPTIONS = ToolOptions()
 
+
 Body = Callable[[dict[str, Any], ToolContext], Any]
-"""A function of a call's arguments and its context. Its return value becomes text like that of any tool."""
+"""A function of a call's arguments and its context. It returns what any tool function may return."""
 
 
 def permanent(text: str) -> ToolError:
@@ -36,30 +37,36 @@ def transient(text: str) -> ToolError:
 class FakeTool:
     """A tool whose calls are recorded: `FakeTool("search", "two lamps")`.
 
-    If the worker has a tool of that name, this one replaces it and has its parameters, effect and options.
+    If the worker has a tool of that name, this one replaces it and has its parameters, effect, output schema and
+    options. In place of a deferred tool it does what `start` would do, and the call waits for its result.
     """
 
     name: str
-    body: str | Exception | Sequence[str | Exception] | Body = "ok"
-    """A result, a failure (`permanent`, `transient`), or a function. A sequence gives one for each attempt, and then
-    repeats the last."""
+    body: Body | object = "ok"
+    """A result, a failure (`permanent`, `transient`), or a function. A list or a tuple has one for each attempt, and
+    then repeats the last. A result is text or, like that of any tool function, a value: a model, a dict, or such."""
     effect: Effect = "read_only"
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     """JSON Schema of its arguments. By default, any arguments are accepted."""
     options: ToolOptions | Mapping[str, Any] = NO_OPTIONS
     """Options of its calls, as in `[tools.options.NAME]`. They override those of the tool that it replaces."""
     description: str = ""
+    output_schema: Any = None
+    """Type of the value that it returns, such as a pydantic model, or its JSON Schema. None: any JSON."""
     calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """The arguments of each attempt, oldest first."""
     contexts: list[ToolContext] = field(default_factory=list[ToolContext])
     """The ids, idempotency key and number of each attempt."""
 
     def __post_init__(self) -> None:
-        """Check the options.
+        """Check the options and the output schema.
 
         Raises:
             InvalidInput: An option is unknown.
+            ValueError: The output schema cannot be used.
         """
+        if self.output_schema is not None:
+            self.output_schema = checked_output_schema(self.output_schema)
         if not isinstance(self.options, ToolOptions):
             self.options = ToolOptions(**self.options)
 
@@ -73,27 +80,26 @@ class FakeTool:
             parameters=dict(self.parameters),
             effect=self.effect,
             options=self.options,
+            output_schema=self.output_schema,
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Record the call, then answer or fail as specified."""
         self.calls.append(arguments)
         self.contexts.append(context)
-        value = self._result_for(arguments, context)
-        if isinstance(value, Exception):
-            raise value
-        return await awaited_output(self.name, value)
+        result: Any = self.body
+        if isinstance(result, (list, tuple)):
+            results = cast("Sequence[Any]", result)
+            result = results[min(len(self.calls), len(results)) - 1]
+        if callable(result):
+            result = result(arguments, context)
+        if isinstance(result, Exception):
+            raise result
+        return await awaited_output(self.name, result)
 
     def in_place_of(self, spec: ToolSpec) -> Tool:
         """Return this tool under the definition of another, with its own options on top."""
         return _FakeInPlace(self, spec.with_options(spec.options.with_overrides(self.spec.options)))
-
-    def _result_for(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        if callable(self.body):
-            return self.body(arguments, context)
-        if isinstance(self.body, str | Exception):
-            return self.body
-        return self.body[min(len(self.calls), len(self.body)) - 1]
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,16 @@ UsageLike = Usage | Mapping[str, int]
 """Tokens of one model call, as `Usage` or as its fields: `{"input_tokens": 900}`."""
 
 
-def answers(text: str = "done", *, usage: UsageLike = USAGE, **fields: Any) -> Reply:
+def answers(text: Any = "done", *, usage: UsageLike = USAGE, **fields: Any) -> Reply:
     """Return a final answer.
 
     Args:
-        text: The text of the answer.
+        text: The text of the answer. For a run with an output schema it may be the value: a model, a dict, or such.
         usage: The tokens that it counts.
         fields: Other fields of `Reply`: `finish="length"`, `cost_usd=0.01`, …
     """
-    return Reply.of(text, usage=_usage(usage), **fields)
+    given = text if isinstance(text, str) else to_json(text).decode()
+    return Reply.of(given, usage=_usage(usage), **fields)
 
 
 def calls(

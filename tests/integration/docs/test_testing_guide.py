@@ -44,7 +44,7 @@ async def test_the_guide_is_a_project_whose_tests_pass(tmp_path: Path) -> None:
 
     code, output = await pytest_in(tmp_path)
 
-    assert (code, "5 passed" in output) == (0, True), output
+    assert (code, "6 passed" in output) == (0, True), output
 
 
 async def test_the_example_tests_itself(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_it_is_not_used_up(scripted_model):
 
 def test_it_fails_by_itself(scripted_model):
     scripted_model(answers("one"))
-    assert False, "only this is told"
+    assert False, "only this is reported"
 """
 
 IN_REAL_TIME = """

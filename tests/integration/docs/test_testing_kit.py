@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from temporalio import activity, workflow
 from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 
-from orga import Agent, tool
+from orga import Agent, Media, tool
 from orga.client.errors import OrgaError
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.testing.script import ScriptedModels
@@ -39,6 +40,7 @@ from orga.testing import (
 )
 from tests.replay.test_histories import HISTORIES
 from tests.support.parts.time_skipping import prepared_test_server
+from tests.support.values.pictures import a_png
 
 
 @tool(effect="idempotent")
@@ -82,6 +84,46 @@ async def test_a_transient_failure_is_retried_and_a_permanent_one_is_reported(en
     assert len({context.idempotency_key for context in bank.contexts}) == 1
     assert len(bank.calls) == 2
     assert "no such account" in model.seen[1].messages[-1].text
+
+
+class Order(BaseModel):
+    """An order."""
+
+    number: str
+    total: int
+
+
+@tool(effect="read_only")
+def get_order(number: str) -> Order:
+    """Return an order."""
+    return Order(number=number, total=1_000)
+
+
+CHEAP = """@id("cheap") permit (principal, action == Action::"tool_call", resource)
+when {
+  resource.name == "get_order" ||
+  context.values has get_order && context.values.get_order has total && context.values.get_order.total < 50
+};
+"""
+
+
+@pytest.mark.parametrize(("total", "times"), [(40, 1), (60, 0)])
+async def test_a_policy_sees_the_value_of_a_fake(env: Environment, tmp_path: Path, total: int, times: int) -> None:
+    policy = policy_folder(tmp_path, CHEAP, permits("none"))
+    fakes = [FakeTool("get_order", Order(number="7", total=total))]
+    model = scripted(calls("get_order", number="7"), calls("pay", cents=total), answers(Order(number="7", total=0)))
+    agent = Agent("teller", tools=[get_order, pay])
+    task = {"task": "Pay.", "output_schema": Order}
+    ran = await env.run(agent, task, model=model, fakes=fakes, policy=policy)
+    assert_called(ran.journal, "pay", times=times)
+    assert ran.result.data_as(Order) == Order(number="7", total=0)
+
+
+async def test_a_picture_can_be_attached(env: Environment) -> None:
+    picture = a_png(8, 6)
+    ran = await env.run(CLERK, "Look.", model=(model := scripted(answers())), attachments=[Media(picture, "a.png")])
+    assert ran.result.termination.reason == "completed"
+    assert [part.name for part in model.seen[0].messages[0].media] == ["a.png"]
 
 
 async def test_a_script_that_is_too_short_fails_the_test(env: Environment) -> None:

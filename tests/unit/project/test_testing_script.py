@@ -1,10 +1,12 @@
 """The scripted model and fake tools of `orga.testing`, and the related builders."""
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.config.sections import OrgaConfig
@@ -180,6 +182,39 @@ async def test_the_result_of_a_fake_tool_is_complete_before_it_is_recorded() -> 
 
     assert await attempt(FakeTool("stream", stream)) == '["a"]'
     assert await attempt(FakeTool("table", lambda arguments, context: {"n": 1})) == '{"n":1}'
+
+
+class Order(BaseModel):
+    """A value."""
+
+    number: str
+    total: Decimal = Decimal("40.5")
+
+
+def an_order(arguments: dict[str, Any], context: ToolContext) -> Order:
+    return Order(**arguments)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [Order(number="7"), {"number": "7", "total": "40.5"}, [Order(number="7")], an_order, [an_order]],
+    ids=["a model", "a dict", "one for each attempt", "a function", "functions"],
+)
+async def test_a_fake_tool_can_return_a_value(result: Any) -> None:
+    assert await attempt(FakeTool("get_order", result), number="7") == '{"number":"7","total":"40.5"}'
+
+
+@pytest.mark.parametrize("schema", [Order, {"type": "object", "required": ["number"]}])
+def test_a_new_fake_tool_can_have_an_output_schema(schema: Any) -> None:
+    spec = FakeTool("get_order", Order(number="7"), output_schema=schema).spec
+    assert (spec.value_schema or {})["required"][0] == "number"
+    with pytest.raises(ValueError, match="output_schema: "):
+        FakeTool("get_order", output_schema={"type": "strin"})
+
+
+def test_an_answer_can_be_a_value() -> None:
+    assert answers(Order(number="7")).text == '{"number":"7","total":"40.5"}'
+    assert answers([1]).text == "[1]"
 
 
 def test_builders_report_invalid_input() -> None:
