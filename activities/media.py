@@ -26,6 +26,9 @@ MAX_DOCUMENT_BYTES = 20_000_000
 MAX_SIDE = 8_000
 """Pixels. Providers refuse longer sides."""
 
+MAX_SEGMENTS = 1_000
+"""Segments and fill bytes of a JPEG before its size. A hostile one has millions, and they are read in Python."""
+
 
 class UnusableMedia(ValueError):
     """The bytes are no picture or PDF that models read, or over a limit. The text gives the reason and the remedy."""
@@ -124,7 +127,9 @@ def _facts_of(data: bytes) -> _Facts | None:
 def _jpeg_size(data: bytes) -> tuple[int, int]:
     """Return the size in the first frame header. Each segment before it states its length."""
     at = 2
-    while at + 9 <= len(data) and data[at] == 0xFF:
+    for _ in range(MAX_SEGMENTS):
+        if at + 9 > len(data) or data[at] != 0xFF:
+            break
         marker = data[at + 1]
         if marker == 0xFF:
             at += 1

@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 import subprocess
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -139,6 +140,13 @@ async def test_many_put_the_same_bytes_at_once(store: BlobFolder) -> None:
     assert len({*await asyncio.gather(*(store.put(a_png(), "image/png") for _ in range(50)))}) == 1
     path = store.path(digest_of(a_png()))
     assert [*path.parent.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("segment", [b"\xff", b"\xff\xe0\x00\x02", b"\xff\x01\x00\x00"])
+def test_a_hostile_jpeg_takes_no_time(segment: bytes) -> None:
+    began = time.process_time()
+    loaded = loaded_media(Media(b"\xff\xd8" + segment * (3_000_000 // len(segment))))
+    assert (loaded.width, time.process_time() - began < 0.1) == (0, True)
 
 
 @pytest.mark.parametrize("digest", ["sha256:../../x", "../x", "sha256:" + "0" * 63, f"sha256:{'0' * 64}\n", ""])
