@@ -35,7 +35,11 @@ _SECRET = re.compile(
 _WARNING = re.compile(r"\b(?:do not|don't|never) (?:enter|give|share|use|provide|include|put)\b[^.;:)]*", re.I)
 """Part of a sentence that tells people to give no secret."""
 
-_ADDRESS = re.compile(r"https?://\S+")
+_ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(?:[/?#]\S*)?", re.ASCII)
+"""An address whose host is plain: no user name before it, and no letters that look like others."""
+
+_MAX_LIMIT = 1e15
+"""The largest limit that people are shown. JSON can hold numbers that no field can."""
 
 
 class UnusableRequest(Exception):
@@ -140,7 +144,7 @@ def _field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, is_re
         title = _line(f"{title} ({', '.join(meanings)})", secrets)
     low, high = _LIMITS.get(kind, ("minimum", "maximum"))
     limits = {"least": schema.get(low), "most": schema.get(high)}
-    found = {key: each for key, each in limits.items() if isinstance(each, int | float)}
+    found = {key: each for key, each in limits.items() if isinstance(each, int | float) and abs(each) <= _MAX_LIMIT}
     return FormField(name=name, kind=kind, title=title, options=options, is_required=is_required, **found)
 
 

@@ -47,6 +47,12 @@ def test_a_form_has_a_field_for_each_property() -> None:
     )
 
 
+def test_limits_that_no_field_can_have_are_left_out() -> None:
+    odd: list[Any] = [{"type": "number", "minimum": each} for each in (float("inf"), float("nan"), 10**400, "1")]
+    [asked] = read(form(**{f"f{number}": schema for number, schema in enumerate(odd)})).inputs
+    assert {(field.least, field.most) for field in asked.fields} == {(None, None)}
+
+
 def test_texts_of_a_server_are_one_line_without_secrets() -> None:
     field = {"type": "string", "description": "x\ny"}
     [asked] = read(form(message="one\u202e\ntwo s3cr3t-token-value", a=field)).inputs
@@ -70,6 +76,8 @@ def test_texts_of_a_server_are_one_line_without_secrets() -> None:
         pytest.param(form(x={"type": "string", "enum": ["a", "a"]}), "the choices of x", id="a choice twice"),
         pytest.param(page("file:///etc/passwd"), "no web address", id="a file"),
         pytest.param(page("https://a.test/\u202e"), "no web address", id="an address that hides characters"),
+        pytest.param(page("https://bank.test@a.test/"), "no web address", id="a user name that looks like a host"),
+        pytest.param(page("https://b\u0430nk.test/"), "no web address", id="a letter that looks like another"),
         pytest.param(page("https://a.test/" + "x" * 1_000), "no web address", id="an address that would be cut"),
         pytest.param(ListRootsRequest(), "more than input from a person", id="roots"),
     ],
