@@ -149,7 +149,7 @@ def _base_url(provider: Provider, env: Mapping[str, str], base_urls: Mapping[str
     if not stated and provider.regions:
         region = next(filter(None, (_env_value(env, each) for each in provider.regions)), "")
         if not re.fullmatch(r"[a-z0-9-]+", region):
-            raise ModelNotConfigured(f"{provider.name} has no region: set {provider.regions[0]}")
+            raise ModelNotConfigured(f"{provider.name} has no valid region: set {provider.regions[0]}, as in eu-west-1")
         url = url.format(region=region)
     if not url and not stated:
         raise ModelNotConfigured(f"{provider.name} has no address: set [models] base_urls or {provider.base_url}")

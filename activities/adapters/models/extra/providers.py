@@ -24,6 +24,7 @@ from orga.activities.adapters.models.reply import ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.thinking import CLAUDE_MIN_TOKENS, ThinkingForm
 from orga.activities.adapters.models.wire import Wire
+from orga.activities.adapters.problem import extra_remedy
 from orga.activities.ports import BlobStore, ModelError, ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
 
@@ -149,7 +150,11 @@ class LibraryProvider(StreamingProvider):
         async with self._loading:
             if self._library is not None:
                 return self._library
-            module = await asyncio.to_thread(import_module, _LIBRARY)
+            try:
+                module = await asyncio.to_thread(import_module, _LIBRARY)
+            except ImportError as error:  # the application has only some of the libraries, or other versions
+                cause = f"orga[providers] is not installed completely, {error}: {extra_remedy('providers')}"
+                raise self._http.failures.unusable(cause) from error
             try:
                 self._library = library = await asyncio.to_thread(module.Library, self._place, self._env)
             except Exception as error:  # faulty credentials, for which each library has errors of its own

@@ -415,7 +415,7 @@ async def test_missing_credentials_are_a_final_failure(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("model", "missing"),
     [
-        (f"bedrock:{CLAUDE}", "bedrock has no region: set AWS_REGION"),
+        (f"bedrock:{CLAUDE}", "bedrock has no valid region: set AWS_REGION"),
         (f"gemini:{GEMINI}", "gemini has no key: set GEMINI_API_KEY"),
     ],
 )
@@ -801,6 +801,21 @@ def test_without_the_extra_the_models_are_refused_before_a_run_starts(
     assert problem.startswith(f"{provider} needs orga[providers], which is not installed here: pip install '")
     with pytest.raises(ModelNotConfigured, match=r"needs orga\[providers\]"):
         ModelRegistry(ENVIRONMENT).resolve(name)
+
+
+@pytest.mark.parametrize("module", ["google.genai.errors", "boto3", "pydantic_ai.models.google"])
+async def test_an_incomplete_extra_is_a_final_failure_with_its_remedy(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = ModelRegistry(ENVIRONMENT)
+    found, name = registry.resolve(f"bedrock:{CLAUDE}")
+    for loaded in [each for each in sys.modules if each.startswith("orga.activities.adapters.models.extra.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ModelError, match=r"bedrock can't be asked: orga\[providers\] is not .*: pip install") as raised:
+        await found.complete(a_request(model=name), lambda text: None)
+    await registry.close()
+    assert not raised.value.retryable
 
 
 def test_the_list_of_models_shows_that_the_extra_is_needed(
