@@ -226,11 +226,23 @@ class _LoginProvider(OAuthClientProvider):
         self.login = Login(
             tokens=tokens,
             expires_at=expires_at and min(max(expires_at, 1.0), time.time() + MAX_VALID_S),
-            client=client,
+            client=self.known_client(with_secret=False) or client,
             server=context.oauth_metadata,
             resource=context.protected_resource_metadata,
         )
         await self.file.write(self.login)
+
+    def known_client(self, *, with_secret: bool = True) -> OAuthClientInformationFull | None:
+        """Return the configured client, or None if a login registers one. No file has the configured secret."""
+        if (client_id := self.oauth.client_id) is None:
+            return None
+        secret, metadata = self.settings.client_credential if with_secret else "", self.context.oauth_metadata
+        accepted = (metadata and metadata.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
+        by_secret = "client_secret_basic" if "client_secret_basic" in accepted else "client_secret_post"
+        method = by_secret if secret else "none"
+        return OAuthClientInformationFull(
+            client_id=client_id, client_secret=secret or None, token_endpoint_auth_method=method
+        )
 
     def mark_secret(self, tokens: OAuthToken) -> None:
         marked = self.settings.tokens
@@ -280,7 +292,8 @@ class StoredLogin(_LoginProvider):
                 raise self.login_needed("the login was made with another client_id or issuer")
             self.login = login
             context.current_tokens, context.token_expiry_time = login.tokens, login.expires_at
-            context.client_info, context.oauth_metadata = login.client, login.server
+            context.oauth_metadata = login.server
+            context.client_info = self.known_client() or login.client
             context.protected_resource_metadata = login.resource
             self.mark_secret(login.tokens)
         return context.is_token_valid() and login.tokens.access_token != refused
@@ -340,8 +353,7 @@ class _NewLogin(_LoginProvider):
         super().__init__(settings, client, show, answer)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        client_id = self.oauth.client_id
-        return OAuthClientInformationFull(client_id=client_id, token_endpoint_auth_method="none") if client_id else None
+        return self.known_client()
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         async with self.file.locked():
@@ -363,6 +375,7 @@ class _NewLogin(_LoginProvider):
                 raise OAuthFlowError(f"the address of the login hides its host ({address[:200]!r})")
         if issuer and not (metadata and issuers_match(str(metadata.issuer), issuer)):
             raise OAuthFlowError(f"the server does not lead to the issuer {issuer}")
+        self.context.client_info = self.known_client() or self.context.client_info  # by now the methods are known
         return await super()._perform_authorization()
 
 

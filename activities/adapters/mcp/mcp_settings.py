@@ -138,10 +138,10 @@ def _one_server_settings(
 def _client_credential(section: str, oauth: McpOAuth, env: Mapping[str, str]) -> str:
     if oauth.issuer and urlsplit(oauth.issuer).scheme != "https" and not is_loopback(oauth.issuer):
         raise ValueError(f"{section}.issuer: has to begin with https://, because secrets are sent there")
-    if oauth.login:
-        return ""
     if oauth.secret_from:
         return _required_value(f"{section}.secret_from", oauth.secret_from, env)
+    if oauth.login:
+        return ""
     key = _required_value(f"{section}.key_from", oauth.key_from or "", env)
     try:
         key_algorithm(key)

@@ -5,7 +5,7 @@ import json
 import signal
 import stat
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,13 +31,14 @@ from orga.workflows.types.tool_calls.mcp import McpOAuth, McpServer
 from tests.support.mcp.http_servers import HttpServer, with_logins
 from tests.support.mcp.loop import an_mcp_loop
 from tests.support.mcp.sources import call_tool_of, settings_of, source_of
-from tests.support.mcp.with_logins import KNOWN_CLIENT
+from tests.support.mcp.with_logins import KNOWN_CLIENT, SECRET, SECRET_METHODS
 from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.orga_command import Orga
 from tests.support.runs.questions import tool_results_in
 from tests.support.web.serving import serving
 
 LEAKED = "Bearer [redacted]"
+NO_ENV: Mapping[str, str] = {}
 NEEDED = "Run: orga tools login crm"
 
 
@@ -58,9 +59,9 @@ def a_server(served: HttpServer, **oauth: Any) -> McpServer:
     return McpServer(url=served.url, oauth=McpOAuth(login=True, **oauth), connect_timeout_s=10)
 
 
-async def logged_in(server: McpServer, state: str | None = None) -> Login:
+async def logged_in(server: McpServer, state: str | None = None, env: Mapping[str, str] = NO_ENV) -> Login:
     """Log in as a browser would. `state` replaces the right one."""
-    (settings,) = settings_of({}, crm=server)
+    (settings,) = settings_of(env, crm=server)
     sent: list[AuthorizationCodeResult] = []
 
     async def show(address: str) -> None:
@@ -244,6 +245,25 @@ async def test_the_login_uses_the_configured_client_and_scope(served: HttpServer
     registered = await logged_in(a_server(served, scope="write"))
     assert known.client.client_id == KNOWN_CLIENT
     assert (registered.client.client_id == KNOWN_CLIENT, registered.tokens.scope) == (False, "write")
+
+
+@pytest.mark.parametrize("methods", [SECRET_METHODS, SECRET_METHODS[:1], SECRET_METHODS[1:]])
+async def test_a_client_with_a_secret_logs_in_and_refreshes(
+    home: Path, tmp_path: Path, methods: tuple[str, ...]
+) -> None:
+    env = {"CRM_SECRET": SECRET}
+    with with_logins(tmp_path, methods=methods) as served:
+        issuer = served.url.removesuffix("/mcp")
+        server = a_server(served, client_id=methods[0], secret_from="CRM_SECRET", issuer=issuer)
+        await logged_in(server, env=env)
+        let_expire(home)
+        async with source_of(env, crm=server) as source:
+            assert await call_tool_of(source, "crm_leak") == LEAKED
+        with pytest.raises(OAuthFlowError, match="_client") as refused:
+            await logged_in(server, env={"CRM_SECRET": "another"})
+    assert "another" not in str(refused.value)
+    assert issued(tmp_path) == ["login", "refresh"]
+    assert SECRET not in login_file(home).read_text()
 
 
 @pytest.mark.parametrize(

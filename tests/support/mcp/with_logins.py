@@ -1,7 +1,8 @@
 """An MCP server at which people log in, and its authorization server: `python with_logins.py PORT FOLDER`.
 
-Whoever opens its address agrees at once. A refresh token is valid once. If `facts.json` of the folder has `over`, all
-refresh tokens are refused. Each request for a token is a line of `issued`.
+Whoever opens its address agrees at once. A refresh token is valid once. Each request for a token is a line of `issued`.
+If `facts.json` of the folder has `over`, all refresh tokens are refused. `methods` are the ways in which clients send
+their secret.
 """
 
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from mcp.server.auth import routes
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -27,6 +29,10 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 PORT, FOLDER = (sys.argv[1], Path(sys.argv[2])) if sys.argv[2:] else ("0", Path())
 OWN = f"http://127.0.0.1:{PORT}"
 KNOWN_CLIENT = "registered-before"
+SECRET_METHODS = ("client_secret_basic", "client_secret_post")
+"""Clients with a secret, each named by the way in which it has to send it."""
+
+SECRET = "s3cr3t-of:the client"
 
 
 def _facts() -> dict[str, Any]:
@@ -37,9 +43,12 @@ class People(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
     """Clients, codes and tokens in memory."""
 
     def __init__(self) -> None:
-        """Begin with one known client."""
+        """Begin with known clients."""
         known = {"client_id": KNOWN_CLIENT, "token_endpoint_auth_method": "none", "scope": "read write"}
         self.clients = {KNOWN_CLIENT: _AnyPort.model_validate(known)}
+        for method in SECRET_METHODS:
+            own = {"client_id": method, "token_endpoint_auth_method": method, "client_secret": SECRET}
+            self.clients[method] = _AnyPort.model_validate(known | own)
         self.codes: dict[str, AuthorizationCode] = {}
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
@@ -117,7 +126,18 @@ class _AnyPort(OAuthClientInformationFull):
         return redirect_uri
 
 
+def _show_methods(methods: list[str]) -> None:
+    build = routes.build_metadata
+
+    def metadata(*given: Any, **more: Any) -> Any:
+        return build(*given, **more).model_copy(update={"token_endpoint_auth_methods_supported": methods})
+
+    routes.build_metadata = metadata
+
+
 if __name__ == "__main__":
+    if "methods" in _facts():
+        _show_methods(_facts()["methods"])
     registration = ClientRegistrationOptions(enabled=True, valid_scopes=["read", "write"], default_scopes=["read"])
     own: Any = {"issuer_url": OWN, "resource_server_url": f"{OWN}/mcp"}
     auth = AuthSettings(**own, client_registration_options=registration, validate_token_resource=True)

@@ -34,15 +34,17 @@ class McpOAuth(CheckedInput):
     scope: str | None = Field(default=None, pattern=r"^[!-~]+( [!-~]+)*$", max_length=2_000)
     """The scope that a login requests, separated by spaces. Null: that of the server's metadata."""
     secret_from: Variable | None = None
-    """The variable that holds the client's secret."""
+    """The variable that holds the client's secret. A login needs it only if the client is registered with one."""
     key_from: Variable | None = None
     """Instead of a secret: the variable that holds a private key (PEM, RSA or P-256), which signs the requests."""
 
     @model_validator(mode="after")
     def _one_credential(self) -> "McpOAuth":
         if self.login:
-            if self.secret_from or self.key_from:
-                raise ValueError("login uses no credential of the worker; remove secret_from and key_from, or login")
+            if self.key_from:
+                raise ValueError("login uses no private key; remove key_from, or login")
+            if self.secret_from and (self.issuer is None or self.client_id is None):
+                raise ValueError("secret_from needs issuer and client_id")
             return self
         if (self.secret_from is None) == (self.key_from is None):
             raise ValueError("needs either secret_from or key_from, or login = true")
