@@ -58,10 +58,10 @@ def read_attachment(path: str | Path) -> Media:
         raise UnusableMedia(f"{str(path)!r}: cannot be read: {reason}. Give a file's path") from None
 
 
-def refuse_too_many(count: int) -> None:
-    """Raise UnusableMedia if a task has more attachments than it may."""
-    if count > MAX_ATTACHMENTS:
-        raise UnusableMedia(f"there are {count}, and the limit is {MAX_ATTACHMENTS}. Leave some out")
+def refuse_too_many(count: int, most: int = MAX_ATTACHMENTS) -> None:
+    """Raise UnusableMedia if a task or a message has more attachments than it may."""
+    if count > most:
+        raise UnusableMedia(f"there are {count}, and the limit is {most}. Leave some out")
 
 
 async def with_attachments(checked: T, given: Sequence[Attachable], client: "Client") -> T:

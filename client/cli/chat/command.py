@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,9 +14,10 @@ import typer
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from orga.activities.media import Media
 from orga.client.cli.chat.screen import ChatScreen, PlainChat, TurnPrinter
 from orga.client.cli.chat.source import ChatParts, OneMessage, PipedLines
-from orga.client.cli.chat.talk import CLOSING_S, Chat, carry_out
+from orga.client.cli.chat.talk import CLOSING_S, Chat, attached_lines, carry_out
 from orga.client.cli.chat.turns import history_lines
 from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
@@ -25,6 +27,7 @@ from orga.client.cli.live.terminal import is_terminal
 from orga.client.cli.live.watch import Watch
 from orga.client.cli.options import (
     AgentName,
+    Attach,
     ConfigFile,
     Instructions,
     Model,
@@ -38,7 +41,7 @@ from orga.client.cli.options import (
 from orga.client.cli.shown import text as output
 from orga.client.cli.shown.text import age, is_quiet, write_note
 from orga.client.cli.start.run import started_run, worker_for_live_run
-from orga.client.cli.start.task_input import RunOptions, session_input
+from orga.client.cli.start.task_input import RunOptions, attached_media, session_input
 from orga.client.config.known_input import requested_names
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.runs.agents import run_id_of
@@ -46,7 +49,8 @@ from orga.client.runs.named import newest_session
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.client.workers.at_hand import WorkerKeeper
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW
-from orga.workflows.types.sessions.session_input import SessionInput
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.session_input import MAX_MESSAGE_ATTACHMENTS, SessionInput
 from orga.workflows.types.text import clean_text, full_field_text
 
 
@@ -58,6 +62,8 @@ class ChatOptions:
     history: int
     no_worker: bool
     as_json: bool
+    attached: Sequence[Media] = ()
+    """Pictures and documents for the first message."""
 
 
 async def begin_chat(given: SessionInput, session_id: str, options: ChatOptions) -> int:
@@ -130,7 +136,7 @@ class _TerminalChat:
         except asyncio.CancelledError:
             self._show_way_back(chat)
             raise
-        except (OrgaError, RPCError, UsageError):
+        except (OrgaError, RPCError, UsageError, InvalidInput):
             if self._is_without_message(chat):
                 with suppress(OrgaError, RPCError):  # the first error is the one to report
                     await self._close(chat)
@@ -164,13 +170,15 @@ class _TerminalChat:
         if self.keeper is not None:
             self.keeper.report = seen.note
         watch = Watch(self.here.client, handle, self.queue, seen, self.keeper)
-        return Chat(ChatParts(self.here.client, handle, watch, source, shown, how), carry_out)
+        return Chat(ChatParts(self.here.client, handle, watch, source, shown, how), carry_out, options.attached)
 
     def _show_past(self, chat: Chat) -> None:
         if not chat.turns.recorded:
             write_note("/help shows the commands")
         elif self.options.history:
             write_note(*history_lines(chat.turns.recorded[-self.options.history :], datetime.now(UTC)), "")
+        if chat.attached and chat.is_typed:
+            write_note(*attached_lines(chat.attached))
 
     def _show_way_back(self, chat: Chat) -> None:
         if self.keeper is not None:
@@ -210,6 +218,7 @@ def chat(
     idle: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="End the session after so long without a message.")
     ] = None,
+    attach: Attach = None,
     history: Annotated[int, typer.Option(min=0, help="The number of past turns to show first.")] = 3,
     no_worker: NoWorker = False,
     quiet: Quiet = False,
@@ -233,6 +242,8 @@ def chat(
 
     Example: orga chat --last --say "And what did we decide about the dates?"
 
+    Example: orga chat --last --say "Is it better now?" --attach screenshot.png
+
     Example: git diff | orga chat ID --say - --json
     """
     given = RunOptions("", agent, model, instructions, tools or (), set_ or (), None, None, tenant, trusted or ())
@@ -240,7 +251,8 @@ def chat(
     text = None if say is None else clean_text(task_text(say))
     if text is not None and not text.strip():
         raise UsageError("--say: the message is empty")
-    options = ChatOptions(text, config, history, no_worker, json)
+    attached = attached_media(attach or (), most=MAX_MESSAGE_ATTACHMENTS)
+    options = ChatOptions(text, config, history, no_worker, json, attached)
     if run is None:
         return run_interruptible(begin_chat(session_input(given, idle), run_id_of(id_, "session"), options))
     if given != RunOptions("") or id_ is not None or idle is not None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Set
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
 from shlex import quote
@@ -11,6 +12,7 @@ from typing import NamedTuple, cast
 import uuid_utils
 from temporalio.service import RPCError
 
+from orga.activities.media import Media, loaded_media
 from orga.client.cli.chat.source import ChatExit, ChatParts, CtrlCEffect
 from orga.client.cli.chat.turns import SessionTurns, history_lines, turn_summary
 from orga.client.cli.exit_codes import ExitCode, UsageError, ending_exit_code
@@ -20,12 +22,16 @@ from orga.client.cli.options import login_name
 from orga.client.cli.shown.decisions import HeldCall, has_unshown_arguments, held_call_table, held_calls
 from orga.client.cli.shown.status_text import call_budgets, status_lines
 from orga.client.cli.shown.text import count_text, hanging_lines, separated_blocks
+from orga.client.cli.start.task_input import attached_media
 from orga.client.errors import NotTakenYet, OrgaError, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.sessions import SendOptions
+from orga.client.user_path import user_path
 from orga.workflows.decisions.result import call_counts_text, usage_text
-from orga.workflows.types.sessions.session_input import WhenBusy
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.session_input import MAX_MESSAGE_ATTACHMENTS, WhenBusy
 from orga.workflows.types.sessions.session_result import TURN_ENDED, TURN_STARTED, SessionStatus, TurnReason, TurnResult
 from orga.workflows.types.status import JournalEntry, ShownMessage
 from orga.workflows.types.text import similar_name_hint
@@ -94,6 +100,10 @@ COMMANDS: dict[str, ChatCommand] = {
     "help": ChatCommand("", "show these commands"),
     "steer": ChatCommand("TEXT", "guide the current turn at its next step"),
     "interrupt": ChatCommand("[TEXT]", "end the current turn, and send TEXT instead"),
+    "attach": ChatCommand(
+        "[FILE]", "attach a picture or a PDF to the next message; without FILE, show what is attached"
+    ),
+    "detach": ChatCommand("", "attach nothing to the next message"),
     "tools": ChatCommand("", "show the tool calls of the last turn with arguments and results"),
     "status": ChatCommand("", "show the state of the session"),
     "budget": ChatCommand("", "show how much of its limits the turn has used"),
@@ -168,11 +178,13 @@ CarryOut = Callable[["Chat", CommandCall], Awaitable[None]]
 class Chat:
     """A conversation in one session: it sends messages and follows the session's journal."""
 
-    def __init__(self, parts: ChatParts, carry_out: CarryOut) -> None:
+    def __init__(self, parts: ChatParts, carry_out: CarryOut, attached: Iterable[Media] = ()) -> None:
         self.session = parts.session
         self.shown = parts.shown
         self.run = RunView()
         self.turns = SessionTurns()
+        self.attached = [*attached]
+        """Pictures and documents for the next message."""
         self.code = int(ExitCode.COMPLETED)
         """The exit code of a script's last turn that was not completed."""
         self._ended_event = asyncio.Event()
@@ -274,22 +286,28 @@ class Chat:
     async def _post(self, text: str, when_busy: WhenBusy) -> int:
         has_sent, self.has_sent, self._is_posting = self.has_sent, True, True
         try:
-            return await self._send_until_taken(text, when_busy)
-        except OrgaError:
+            turn = await self._send_until_taken(text, when_busy)
+        except (OrgaError, InvalidInput):
             self.has_sent = has_sent
             raise
+        else:
+            if when_busy != "steer":
+                self.attached.clear()
+            return turn
         finally:
             self._is_posting = False
 
     async def _send_until_taken(self, text: str, when_busy: WhenBusy) -> int:
         """Send a message and return its turn. Repeat it while no worker takes it. Its id makes it count once."""
-        message_id = str(uuid_utils.uuid7())
+        message: SendOptions = {"when_busy": when_busy, "message_id": str(uuid_utils.uuid7())}
+        if when_busy != "steer":
+            message["attachments"] = self.attached
         for _ in range(MAX_RESENDS):
             try:
-                return await self.session.post(text, when_busy=when_busy, message_id=message_id)
+                return await self.session.post(text, **message)
             except (NotTakenYet, ServerLost):
                 self.shown.note("no worker has confirmed the message yet; sending it again")
-        return await self.session.post(text, when_busy=when_busy, message_id=message_id)
+        return await self.session.post(text, **message)
 
     async def _interrupt(self) -> None:
         self.shown.note("interrupting the turn… (Ctrl-C again leaves, and the session goes on)")
@@ -312,7 +330,7 @@ class Chat:
                 self._is_script_waiting = False
             except ChatExit as left:
                 return left.code or self.code
-            except (OrgaError, UsageError, RPCError) as error:
+            except (OrgaError, InvalidInput, UsageError, RPCError) as error:
                 if not self.is_typed:
                     return self._script_exit_code(error)
                 self.shown.lines(*hanging_lines("orga: ", str(error)))
@@ -417,6 +435,34 @@ async def _interrupt(chat: Chat, text: str) -> None:
         await chat.interrupt("/interrupt in the chat")
 
 
+async def _attach(chat: Chat, file: str) -> None:
+    if file and not chat.is_typed:  # piped lines may come from anybody
+        raise UsageError("/attach: only a person at a terminal can attach a file. From a script use: --attach FILE")
+    if file:
+        chat.attached = attached_media(
+            [_typed_path(file)], "/attach", most=MAX_MESSAGE_ATTACHMENTS, before=chat.attached
+        )
+    chat.shown.lines(*attached_lines(chat.attached))
+
+
+def _typed_path(text: str) -> str:
+    """Return the path of a file. Terminals write one that is dropped there as a shell would quote it."""
+    with suppress(ValueError, OSError):  # ValueError: NUL, or an open quotation mark
+        words = shlex.split(text)
+        return words[0] if len(words) == 1 and not user_path(text).exists() else text
+    return text
+
+
+def attached_lines(attached: Sequence[Media]) -> list[str]:
+    """Return a line for each, or one that there is none."""
+    return [f"{loaded_media(each).line()} goes with the next message" for each in attached] or ["nothing is attached"]
+
+
+async def _detach(chat: Chat, _: str) -> None:
+    chat.attached.clear()
+    chat.shown.lines(*attached_lines(chat.attached))
+
+
 async def _tools(chat: Chat, _: str) -> None:
     messages = last_turn_messages(await chat.session.conversation())
     if not any(message.calls or message.tool for message in messages):
@@ -499,6 +545,8 @@ _COMMAND_HANDLERS: dict[str, Callable[[Chat, str], Awaitable[None]]] = {
     "help": _help,
     "steer": _steer,
     "interrupt": _interrupt,
+    "attach": _attach,
+    "detach": _detach,
     "tools": _tools,
     "status": _status,
     "budget": _budget,

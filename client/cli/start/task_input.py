@@ -14,7 +14,7 @@ from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.runs.attachments import read_attachment, refuse_too_many
 from orga.workflows.types.goals.goal_input import GoalConfig, GoalInput, parse_goal
-from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
+from orga.workflows.types.input import MAX_ATTACHMENTS, AgentInput, LoopConfig, parse_input
 from orga.workflows.types.record import CheckedInput, InvalidInput, annotation_at, known_keys
 from orga.workflows.types.sessions.session_input import SessionInput, parse_session
 from orga.workflows.types.text import clean_text, escaped_line
@@ -42,16 +42,18 @@ def agent_input(given: RunOptions) -> AgentInput:
         return parse_input({"task": clean_text(task_text(given.task)), **_raw_agent_input(given)})
 
 
-def attached_media(paths: Sequence[Path]) -> list[Media]:
-    """Return the files of `--attach`. Raise UsageError for too many, or for one that no model could read."""
-    found = list[Media]()
+def attached_media(
+    paths: Sequence[str | Path], option: str = "--attach", *, most: int = MAX_ATTACHMENTS, before: Sequence[Media] = ()
+) -> list[Media]:
+    """Return the files after those before. Raise UsageError for too many, or for one that no model could read."""
+    found = [*before]
     try:
-        refuse_too_many(len(paths))
+        refuse_too_many(len(found) + len(paths), most)
         for path in paths:
             found.append(read_attachment(path))
             loaded_media(found[-1])
     except UnusableMedia as error:
-        raise UsageError(f"--attach {error}") from None
+        raise UsageError(f"{option} {error}") from None
     return found
 
 

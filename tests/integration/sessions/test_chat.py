@@ -6,16 +6,19 @@ import shlex
 import signal
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orga.workflows.types.json_text import as_object, as_objects, as_text
 from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
 from tests.support.programs.inline_command import InlineOrga
 from tests.support.programs.orga_command import ROOT, Orga, Running, an_orga
 from tests.support.programs.terminal import Terminal, at_a_terminal
+from tests.support.values.pictures import a_png
 
 APPROVALS = (ROOT / "docs" / "approvals.md").read_text()
 ENTER, ALT_ENTER, CTRL_C, CTRL_D = "\r", "\x1b\r", "\x03", "\x04"
@@ -94,6 +97,43 @@ def test_a_script_sends_line_after_line_and_returns_later(orga: Orga, model: Cha
     assert conversation_of(model)[-1] == "Still there?\nYes?"
     while state_of(orga, "script") != "running (idle)":  # the server's list lags a moment
         time.sleep(0.1)
+
+
+def pictures_of(model: ChatServer) -> list[list[str]]:
+    """Return the base64 of the pictures in each message of a person in the last request."""
+    messages = [as_objects(each["content"]) for each in model.requests[-1]["messages"] if each["role"] == "user"]
+    addresses = [[as_text(as_object(part.get("image_url")).get("url")) for part in parts] for parts in messages]
+    return [[address.partition(",")[2] for address in each if address] for each in addresses]
+
+
+def test_a_person_attaches_pictures_to_messages(orga: Orga, model: ChatServer) -> None:
+    first, second, third = (a_png(colour=colour) for colour in (1, 2, 3))
+    for name, data in (("first photo.png", first), ("second.png", second), ("third.png", third)):
+        (orga.folder / name).write_bytes(data)
+    model.replies = [Says(["A lamp."]), Says(["Another lamp."]), Says(["Dark."])]
+    with at_a_terminal(orga, "chat", "--id", "seen", "--attach", "first photo.png") as terminal:
+        terminal.shows(r"\[image first photo.png, 4x3, \d+ bytes\] goes with the next message")
+        at = sends(terminal, "/attach notes.md")
+        terminal.shows(r"/attach 'notes.md': is no PNG, JPEG, GIF, WebP or PDF\.", at)
+        sends(terminal, "/attach 'second.png'")
+        terminal.shows(r"\[image second.png, ")
+        (orga.folder / "second.png").unlink()
+        sends(terminal, "What is it?")
+        terminal.shows("A lamp.")
+        at = sends(terminal, "/attach")
+        terminal.shows("nothing is attached", at)
+        sends(terminal, "And now?")
+        terminal.shows("Another lamp.")
+        terminal.types(CTRL_D)
+        assert terminal.code() == 0
+    encoded = [b64encode(each).decode() for each in (first, second, third)]
+    assert pictures_of(model) == [encoded[:2], []]
+
+    done = orga("chat", "seen", "--attach", "third.png", "--say", "And this?")
+    assert (done.code, done.out) == (0, "Dark.\n"), done.err
+    assert pictures_of(model) == [encoded[:2], [], encoded[2:]]
+    done = orga("chat", "seen", "--attach", "notes.md", "--say", "And this?")
+    assert (done.code, "--attach 'notes.md': is no PNG" in done.err) == (2, True)
 
 
 def test_the_pipes_of_the_guide_send_their_input(tmp_path: Path, orga: Orga, model: ChatServer) -> None:

@@ -1,14 +1,16 @@
 """A chat with a worker that is slow to accept a message, or finishes a turn before the message is confirmed."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
+from orga.activities.media import Media
 from orga.client.cli.chat import command, talk
 from orga.client.cli.chat.command import ChatOptions, begin_chat
 from orga.client.cli.chat.source import ChatExit, ChatParts, InputMode
@@ -19,6 +21,7 @@ from orga.client.journal.run_view import ViewedEntry
 from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import ENDED, TURN
+from tests.support.values.pictures import a_png
 
 SOON_S = 10.0
 
@@ -57,6 +60,7 @@ class Session:
         self.taken = asyncio.Event()
         self.closed = asyncio.Event()
         self.posted: list[tuple[str, str]] = []
+        self.attached: list[list[str]] = []
         self.ids: set[str] = set()
         self.fails: Exception | None = None
         self.loses: list[Exception] = []
@@ -65,8 +69,9 @@ class Session:
         self.reason = "max_iterations"
         self.interrupts: list[tuple[str, int | None]] = []
 
-    async def post(self, text: str, *, when_busy: str, message_id: str) -> int:
+    async def post(self, text: str, *, when_busy: str, message_id: str, attachments: Sequence[Media] = ()) -> int:
         self.posted.append((text, when_busy))
+        self.attached.append([each.name for each in attachments])
         self.ids.add(message_id)
         if self.fails is not None:
             raise self.fails
@@ -119,6 +124,60 @@ def a_chat(session: Session, manner: InputMode, *lines: str) -> Chat:
         ChatParts(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, manner),
         carry_out,
     )
+
+
+def a_picture(folder: Path, name: str) -> Path:
+    (folder / name).write_bytes(a_png())
+    return folder / name
+
+
+async def test_attachments_go_with_the_next_message_that_is_taken(tmp_path: Path) -> None:
+    session = Session()
+    chat = a_chat(session, "typed")
+    dropped = str(a_picture(tmp_path, "a photo.png")).replace(" ", "\\ ")
+    await carry_out(chat, CommandCall("attach", dropped))
+    await carry_out(chat, CommandCall("attach", str(a_picture(tmp_path, "it's.png"))))
+    session.fails = Refused("too long")
+    with pytest.raises(Refused):
+        await chat.send_message("What is this?")
+    session.fails, session.loses = None, [ServerLost("unreachable")]
+    session.taken.set()
+    await chat.send_message("Look at the left one first.", "steer")
+    await chat.send_message("What is it?")
+    await chat.send_message("And now?")
+    both = ["a photo.png", "it's.png"]
+    assert session.attached == [both, [], [], both, []]
+
+
+async def test_what_cannot_be_attached_is_reported_and_the_rest_stays(tmp_path: Path) -> None:
+    chat = a_chat(Session(), "typed")
+    await carry_out(chat, CommandCall("attach"))
+    await carry_out(chat, CommandCall("attach", str(a_picture(tmp_path, "one.png"))))
+    (tmp_path / "notes.txt").write_text("notes")
+    for name, problem in (
+        ("notes.txt", "is no PNG"),
+        ("none.png", "No such file"),
+        (".", "directory"),
+        ("x\0", "null"),
+    ):
+        with pytest.raises(UsageError, match=rf"^/attach .*{problem}.*\. [A-Z]"):
+            await carry_out(chat, CommandCall("attach", f"{tmp_path}/{name}"))
+    for _ in range(9):
+        await carry_out(chat, CommandCall("attach", str(tmp_path / "one.png")))
+    with pytest.raises(UsageError, match=r"^/attach there are 11, and the limit is 10\. "):
+        await carry_out(chat, CommandCall("attach", str(tmp_path / "one.png")))
+    assert len(chat.attached) == 10
+    await carry_out(chat, CommandCall("detach"))
+    first, second, *_, last = shown_in(chat)
+    line = f"[image one.png, 4x3, {len(a_png())} bytes] goes with the next message"
+    assert (first, second, last) == ("nothing is attached", line, "nothing is attached")
+
+
+async def test_a_script_attaches_nothing_by_a_line(tmp_path: Path) -> None:
+    chat = a_chat(Session(), "piped")
+    with pytest.raises(UsageError, match="From a script use: --attach FILE"):
+        await carry_out(chat, CommandCall("attach", str(a_picture(tmp_path, "one.png"))))
+    assert chat.attached == []
 
 
 def shown_in(chat: Chat) -> list[str]:
