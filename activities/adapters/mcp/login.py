@@ -178,8 +178,8 @@ async def check_address(address: str, settings: ServerSettings) -> None:
     known = (settings.server.url or "", (oauth and oauth.issuer) or "")
     if not address.startswith("https://") and not (is_loopback(address) and any(map(is_loopback, known))):
         raise OAuthFlowError(f"the server names an address without https:// ({address[:200]!r})")
-    hosts = [urlsplit(each).hostname or "" for each in known]
-    if host not in hosts and await _is_private(host) and not await _is_private(hosts[0]):
+    hosts = [urlsplit(each).hostname or "" for each in known if each]
+    if host not in hosts and await _is_private(host) and not any([await _is_private(each) for each in hosts]):
         raise OAuthFlowError(f"the server names an address in a private network ({host}). Set issuer if it is right")
 
 

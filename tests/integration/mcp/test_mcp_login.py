@@ -294,6 +294,8 @@ PUBLIC = "https://93.184.216.34/mcp"
         (PUBLIC, None, "https://10.0.0.1/token", "private network"),
         (PUBLIC, None, "https://169.254.169.254/token", "private network"),
         (PUBLIC, "https://10.0.0.1", "https://10.0.0.1/token", ""),
+        (PUBLIC, "https://10.0.0.1", "https://10.0.0.2/token", ""),
+        (PUBLIC, "https://93.184.216.35", "https://10.0.0.2/token", "private network"),
         ("https://10.0.0.2/mcp", None, "https://10.0.0.1/token", ""),
         (PUBLIC, None, "https://93.184.216.35:99999/token", "unusable"),
     ],
