@@ -309,6 +309,7 @@ async def _completed_output(spec: ToolSpec, completion: Completion, schema_error
     value = from_json(completion.result)
     if spec.value_schema is not None:
         await _check_value(spec.value_schema, value, schema_errors)
+        return ToolOutput(content=to_json(value).decode())  # one line, and a text in quotes, so it is the value
     return ToolOutput(content=value if isinstance(value, str) else completion.result)
 
 

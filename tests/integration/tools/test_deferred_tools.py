@@ -138,6 +138,24 @@ async def test_a_result_that_does_not_fit_is_refused_and_the_call_waits_on(clien
     assert tool_results_in(loop) == ['{"score":640}']
 
 
+@pytest.mark.parametrize(
+    ("schema", "given", "content"),
+    [
+        pytest.param(SCORE, {"result_json": '{\n"score":\n640}'}, '{"score":640}', id="an object of several lines"),
+        pytest.param({"type": "string"}, {"result": 'fine\n{"score":1}'}, '"fine\\n{\\"score\\":1}"', id="a text"),
+    ],
+)
+async def test_the_value_that_was_checked_is_the_last_line(
+    client: Client, schema: dict[str, Any], given: dict[str, Any], content: str
+) -> None:
+    async with a_loop(client, checks(), a_check(output_schema=schema)) as loop:
+        handle = await loop.start()
+        [wait] = await waiting_calls(handle)
+        await send_update(handle, "complete_tool_call", {"idempotency_key": wait["wait_id"], "by": "bureau"} | given)
+        await loop.ended(handle)
+    assert tool_results_in(loop) == [content]
+
+
 async def test_a_signal_completes_too_and_a_useless_one_is_recorded(client: Client) -> None:
     async with a_loop(client, checks(), a_check(output_schema=SCORE)) as loop:
         handle = await loop.start()
