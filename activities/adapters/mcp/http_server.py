@@ -19,6 +19,7 @@ from mcp.client.auth.extensions.client_credentials import (
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
@@ -166,9 +167,18 @@ def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> htt
     if not response.is_error or error.get("data") in (_OWN_MARK, _REFUSED_MARK):
         return response
     code, message = error.get("code"), error.get("message")
-    why = f"HTTP status {status}" + (f": {message}" if isinstance(message, str) else "")
+    why = _status_text(response) + (f": {message}" if isinstance(message, str) else "")
     final = next((each for each in (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND) if each == code), None)
     return _error_response(request, final if final and status in REFUSAL_STATUSES else INTERNAL_ERROR, why, status)
+
+
+def _status_text(response: httpx2.Response) -> str:
+    text = f"HTTP status {response.status_code}"
+    if extract_field_from_www_auth(response, "error") != "insufficient_scope":
+        return text
+    scope = extract_scope_from_www_auth(response)
+    needed = f"the scope {scope!r}" if scope else "more scope"
+    return f"{text}; the token needs {needed} (oauth.scope, and a new login)"
 
 
 async def _bounded_response(
@@ -184,7 +194,7 @@ async def _bounded_response(
     if problem:
         return _error_response(request, INTERNAL_ERROR, problem)
     if response.is_error and response.status_code != 404 and not kind.startswith("application/json"):
-        return _error_response(request, INTERNAL_ERROR, f"HTTP status {response.status_code}", response.status_code)
+        return _error_response(request, INTERNAL_ERROR, _status_text(response), response.status_code)
     if kind.startswith("application/json"):
         body = await _readable_body(body)
     headers = {name: value for name, value in response.headers.items() if name not in _WIRE_HEADERS}

@@ -73,6 +73,16 @@ async def test_an_http_status_is_reported_even_if_the_rest_is_cut(status: int) -
         assert server.methods.count("initialize") == 1
 
 
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+async def test_a_scope_that_the_token_lacks_is_named(kind: str) -> None:
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            server.answer = f"scope {kind}"
+            error = await refusal(call_tool_of(source, "s_act"))
+    assert "HTTP status 403; the token needs the scope 'repo admin' (oauth.scope, and a new login)" in str(error)
+    assert error.acted == "no"
+
+
 async def test_an_event_stream_that_ends_without_the_answer_is_an_error_at_once() -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:

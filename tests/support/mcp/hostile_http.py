@@ -93,6 +93,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(int(status), b"so it is", "text/plain")
             case ["no", "json"]:
                 self._send(200, b"{")
+            case ["scope", kind]:
+                self.send_response(403)
+                self.send_header("WWW-Authenticate", 'Bearer error="insufficient_scope", scope="repo admin"')
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
             case [status, "json"]:
                 self._send(int(status), b'{"error": "so it is"}')
             case [status, "error", code]:
