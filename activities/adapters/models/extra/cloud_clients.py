@@ -6,7 +6,6 @@ connection.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -88,13 +87,14 @@ def google_client(base_url: str) -> httpx2.AsyncClient:
 class _Exchange:
     """A request of boto3, sent over our own client, so that it is cancelled and cut off as those of other providers.
 
-    boto3 blocks a thread, and a thread cannot be cancelled. All but `aclose` is called in that thread.
+    boto3 blocks a thread, and a thread cannot be cancelled. The thread of the loop keeps the task and the response, so
+    that `aclose` misses neither.
     """
 
     def __init__(self, client: http.AsyncClient, silence_s: float) -> None:
         self._client, self._timeout = client, http.silence_timeout(silence_s)
         self._loop = asyncio.get_running_loop()
-        self._running: Future[Any] | None = None
+        self._running: asyncio.Task[Any] | None = None
         self._response: http.Response | None = None
         self._is_closed = False
 
@@ -105,7 +105,7 @@ class _Exchange:
         built = self._client.build_request(
             request.method, request.url, headers=headers, content=request.body, timeout=self._timeout
         )
-        response = self._response = self._wait(self._client.send(built, stream=True))
+        response = self._wait(self._opened(built))
         return AWSResponse(request.url, response.status_code, dict(response.headers), self)
 
     def stream(self, *sizes: int) -> Iterator[bytes]:
@@ -124,12 +124,19 @@ class _Exchange:
         if self._response is not None:
             await self._response.aclose()
 
+    async def _opened(self, request: http.Request) -> http.Response:
+        self._response = await self._client.send(request, stream=True)
+        return self._response
+
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(self._run(coroutine), self._loop).result()
+
+    async def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:
             coroutine.close()
             raise http.NetworkError("closed")
-        self._running = running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        return running.result()
+        self._running = asyncio.current_task()
+        return await coroutine
 
 
 async def _next_chunk(chunks: AsyncIterator[bytes]) -> bytes | None:
