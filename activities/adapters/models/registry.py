@@ -177,7 +177,10 @@ class ModelRegistry:
 
 
 class CodeModel:
-    """A model of the application. Whatever it raises is a failure of the model, which is retried."""
+    """A model of the application. Whatever it raises is a failure of the model, which is retried.
+
+    A result of another type is not: the same code would return it again.
+    """
 
     def __init__(self, name: str, own: ModelProvider) -> None:
         self._name, self._own = name, own
@@ -195,13 +198,12 @@ class CodeModel:
         except Exception as error:
             raise self._failure(f"{type(error).__name__}: {error}") from error
         if not isinstance(cast("object", reply), Reply):
-            raise self._failure(f"it returned {type(reply).__name__}, not an orga.ports.Reply")
+            raise self._failure(f"it returned {type(reply).__name__}, not an orga.ports.Reply", retryable=False)
         return reply
 
-    def _failure(self, why: str) -> ModelError:
-        return ModelError(
-            "ServerError", one_line(f"{CODE}:{self._name} failed: {why}", MAX_ERROR_CHARS), retryable=True
-        )
+    def _failure(self, why: str, *, retryable: bool = True) -> ModelError:
+        message = one_line(f"{CODE}:{self._name} failed: {why}", MAX_ERROR_CHARS)
+        return ModelError("ServerError", message, retryable=retryable)
 
 
 def _wires(place: ProviderEndpoint) -> tuple[Wire, Wire | None]:

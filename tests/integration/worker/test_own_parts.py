@@ -142,6 +142,19 @@ async def test_a_failing_model_is_tried_again_and_its_secret_stays_hidden(
     assert SECRET not in history
 
 
+class Bare:
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Any:
+        return "text"
+
+
+async def test_a_model_that_returns_no_reply_is_asked_once(client: Client, tmp_path: Path) -> None:
+    agent = Agent("default", model="code:house", tools=[])
+    async with at_work(client, tmp_path, agent, models={"house": Bare()}) as (ours, queue):
+        result = await (await start_agent(ours, "Say something.", task_queue=queue)).result()
+    assert result.termination.reason == "error"
+    assert "it returned str, not an orga.ports.Reply" in result.termination.detail
+
+
 async def test_a_worker_without_the_model_refuses_the_run(client: Client, tmp_path: Path) -> None:
     async with at_work(client, tmp_path, Agent("default", tools=[]), models={"house": HouseModel()}) as (ours, queue):
         handle = await start_agent(ours, {"task": "Say something.", "model": "code:shed"}, task_queue=queue)
