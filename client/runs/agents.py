@@ -203,7 +203,7 @@ class AgentHandle:
 
         Args:
             idempotency_key: The key of the call, as its `start` got it. `status` shows it as `wait_id`.
-            result: Any JSON, at most 100,000 bytes. It is untrusted, as that of any tool.
+            result: Any JSON, or a pydantic model, at most 100,000 bytes. It is untrusted, as that of any tool.
             error: The failure instead, for the model.
             nothing_done: The call failed and had no effect. Without it, the effect of a failed irreversible call is
                 unknown.
@@ -211,12 +211,16 @@ class AgentHandle:
 
         Raises:
             Refused: No call waits under this key, it is completed or has expired, or the result does not fit.
+            InvalidInput: The result is no JSON.
             RunEnded: The run has ended.
             NoAnswer: No worker is running that can accept it.
         """
         given: dict[str, Any] = {"idempotency_key": idempotency_key, "by": clean_text(by)}
         if result is not None:
-            given["result_json"] = to_json(result, inf_nan_mode="strings").decode()
+            try:
+                given["result_json"] = to_json(result, inf_nan_mode="strings").decode()
+            except ValueError as problem:
+                raise InvalidInput(f"result: is no JSON: {problem}. Give text, numbers, lists, objects") from None
         if error:
             given["error"] = clean_text(error)
         if nothing_done:

@@ -296,8 +296,10 @@ def _checked_context_size(context: dict[str, Any]) -> dict[str, Any]:
 
 def _schema_of_type(given: Any) -> object:
     """Return the JSON Schema of a type, such as a pydantic model, and anything else unchanged."""
+    if given is None or isinstance(given, Mapping):
+        return cast("object", given)
     if not isinstance(given, type) and get_origin(given) is None:
-        return given
+        raise ValueError("must be a JSON Schema, which is an object, or in Python a type such as a pydantic model")
     try:
         return TypeAdapter[Any](given).json_schema()
     except PydanticUserError:

@@ -14,6 +14,7 @@ from orga.client.errors import Refused, RunEnded
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
@@ -55,6 +56,11 @@ async def test_a_call_waits_for_its_result_and_keeps_the_gate_its_key_and_its_jo
     [collected] = [each.data["outcomes"] for each in ran.journal if each.event == "ObservationsCollected"][:1]
     assert [each["outcome"] for each in collected] == ["ok"]
     assert ran.result.tool_calls.run == 1
+
+
+async def test_a_result_that_is_no_json_is_not_sent(client: Client) -> None:
+    with pytest.raises(InvalidInput, match="result: is no JSON"):
+        await AgentHandle(client, "no-such-run").complete_tool_call("key", result=object(), by="bureau")
 
 
 async def test_the_wait_costs_one_timer_and_no_time_of_the_run(client: Client) -> None:

@@ -145,7 +145,7 @@ BAD: list[tuple[str, object, str]] = [
     ("trusted context as a list", {"task": "t", "trusted_context": ["a"]}, "trusted_context: "),
     ("trusted context of null", {"task": "t", "trusted_context": None}, "trusted_context: "),
     ("an empty tenant", {"task": "t", "tenant": ""}, "tenant: "),
-    ("an output schema as text", {"task": "t", "output_schema": "string"}, "output_schema: "),
+    ("an output schema as text", {"task": "t", "output_schema": "string"}, "output_schema: must be a JSON Schema"),
     (
         "an output schema of too many bytes",
         {"task": "t", "output_schema": {"description": "x" * MAX_SCHEMA_BYTES}},
