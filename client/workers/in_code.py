@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
 from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
-from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.activities.adapters.tools.python_function import TOOL_NAME, PythonFunction
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, CodeCritic, ModelProvider, PolicyEngine, Summarizer, Tool
 from orga.client.config.sections import OrgaConfig, PolicyConfig
@@ -107,17 +107,32 @@ def _example_text(given: Any) -> str:
 
 def as_tool(function: Function) -> Tool:
     """Return a function as a tool, and a tool unchanged. Raise ConfigError if it cannot be offered to a model."""
+    if inspect.isclass(function):
+        raise ConfigError(
+            f"tool {function.__qualname__!r}: it is a class; give a function, or the methods of an object"
+        )
     if not callable(function):
-        if hasattr(function, "spec"):
-            return function
-        raise ConfigError(f"tool {function!r}: it is neither a function nor a tool")
+        if not hasattr(function, "spec"):
+            raise ConfigError(
+                f"tool {function!r}: it is neither a function nor a tool; give a function, or its methods"
+            )
+        if not TOOL_NAME.fullmatch(name := function.spec.name):
+            raise ConfigError(f"tool {name!r}: its name does not match {TOOL_NAME.pattern}; rename it")
+        return function
     try:
         return PythonFunction(function)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"tool {getattr(function, '__qualname__', function)!r}: {error}") from error
 
 
+def _require_mapping(key: str, given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{key} takes objects by name; write {key}={{NAME: ...}}")
+
+
 def _require_method(given: object, method: str, owner: str) -> None:
+    if inspect.isclass(given):
+        raise ConfigError(f"{owner}: {given.__name__} is a class; give an object of it, {given.__name__}(...)")
     if given is not None and not inspect.iscoroutinefunction(getattr(given, method, None)):
         raise ConfigError(f"{owner}: {type(given).__name__} has no `async def {method}`; see docs/own-parts.md")
 
@@ -138,6 +153,7 @@ class OwnParts:
     def __post_init__(self) -> None:
         """Check the names and the methods."""
         for key, objects, method in (("models", self.models, "complete"), ("critics", self.critics, "review")):
+            _require_mapping(key, objects)
             for name, each in objects.items():
                 if not _OBJECT_NAME.fullmatch(name):
                     raise ConfigError(f"{key}: {name!r} must be lower-case letters, digits, - and _, such as house-1")
@@ -170,6 +186,10 @@ class InCodeParts:
         """Raise ConfigError for a single agent or function instead of a list."""
         _require_list("agents", self.agents)
         _require_list("tools", self.tools)
+        _require_mapping("mcp_servers", self.mcp_servers)
+        for each in self.agents:
+            if not isinstance(cast("object", each), Agent):
+                raise ConfigError(f"agents: {each!r} is no orga.Agent; write agents=[Agent(NAME, ...)]")
 
     @property
     def is_empty(self) -> bool:
@@ -195,6 +215,18 @@ class InCodeParts:
                 raise ConfigError(
                     "\n".join(f"Agent({agent.name!r}): {each.problem}; {each.remedy}" for each in problems)
                 )
+
+    def refuse_missing_models(self, resolve: Callable[[str], object]) -> None:
+        """Raise ConfigError for an agent whose model is an object that the worker does not have.
+
+        Other models are checked when a run starts, because their keys may come later.
+        """
+        for agent in self.agents:
+            if agent.model is not None and agent.model.partition(":")[0].strip() == CODE:
+                try:
+                    resolve(agent.model)
+                except ValueError as error:
+                    raise ConfigError(f"Agent({agent.name!r}): model: {error}") from None
 
     def merged_with(self, config: OrgaConfig) -> OrgaConfig:
         """Return both configurations as one. Raise ConfigError for equal names, two policies or an unknown model."""
@@ -229,12 +261,12 @@ def _checked_server(name: str, given: McpServer | Mapping[str, Any]) -> McpServe
 def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyConfig:
     """Return the policy of a folder given in code. It may not replace a configured policy, so that no doubt remains."""
     folder = folder.absolute()
+    if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
+        raise ConfigError(f"policy: {folder} has no *.cedar files; name the folder that they lie in")
     has_other_policy = configured.engine not in (None, "cedar") or configured.opa.url or configured.opa.wasm
     if has_other_policy or (configured.dir is not None and configured.dir.resolve() != folder.resolve()):
         other = configured.dir or configured.engine or "opa"
         raise ConfigError(f"policy: {folder} is given in code, and {file} has a policy ({other}); remove one of them")
-    if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
-        raise ConfigError(f"policy: {folder} has no *.cedar files; name the folder that they lie in")
     return configured.with_dir(folder).with_engine("cedar")
 
 

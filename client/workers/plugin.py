@@ -256,6 +256,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         except ValueError as error:
             raise ConfigError(str(error)) from error
         self._in_code.refuse_unknown_tools({tool.spec.name: tool.spec for tool in parts.tools}, config.mcp.servers)
+        self._in_code.refuse_missing_models(parts.models.resolve)
         return parts
 
     def _parts_for(self, worker: Worker) -> _WorkerParts:

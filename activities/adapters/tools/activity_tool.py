@@ -234,6 +234,8 @@ class DeferredTool:
         if parameters is not None and (problem := schema_problem(dict(parameters))):
             raise ValueError(f"{name}: parameters: {problem}")
         self._start = PythonFunction(start) if callable(start) else start
+        if self._start is not None and not hasattr(self._start, "spec"):
+            raise ValueError(f"{name}: start: {start!r} is neither a function nor a tool; give one of them")
         base = self._start.spec if self._start else None
         given = parameters if parameters is not None else base.parameters if base else NO_ARGUMENTS
         terms = Deferral(expires_s=expires_s, has_start=start is not None)

@@ -321,6 +321,8 @@ def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
 def _refuse_unusable(parameter: inspect.Parameter, hints: dict[str, Any]) -> None:
     if parameter.kind in _VARIADIC:
         raise ValueError(_VARIADIC[parameter.kind].format(parameter.name))
+    if parameter.name == "self" and parameter.name not in hints:
+        raise ValueError("it is a method without its object; give the method of an object, as in Shop(...).look_up")
     if parameter.name not in hints:
         raise ValueError(f"parameter {parameter.name} has no annotation; add one, as in `{parameter.name}: str`")
 
@@ -367,7 +369,7 @@ def _first_sentence(error: PydanticUserError | PydanticUndefinedAnnotation) -> s
 Isolation = Literal["thread", "process"]
 FunctionRunner = Callable[[dict[str, Any], ToolContext], Any]
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class PythonFunction:
@@ -393,7 +395,7 @@ class PythonFunction:
         """
         marks = marks_of(*function_layers(function))
         name = marks.name or _activity_name(function) or _own_name(function)
-        if not _NAME.fullmatch(name):
+        if not TOOL_NAME.fullmatch(name):
             raise ValueError(
                 f'the name {name!r} does not match ^[a-zA-Z0-9_-]{{1,64}}$; set one with @tool(name="...")'
             )

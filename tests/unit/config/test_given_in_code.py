@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 from orga import (
     Agent,
     AgentInput,
+    DeferredTool,
     LoopConfig,
     OrgaPlugin,
     create_schedule,
@@ -24,6 +25,7 @@ from orga import (
     start_session,
     tool,
 )
+from orga.activities.adapters.models.registry import ModelRegistry
 from orga.client.config.known_input import refuse_in_process
 from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
@@ -180,7 +182,23 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     ),
     "a tool that is no function": (
         lambda: a_clerk(tools=[7]),
-        "tool 7: ",
+        "tool 7: it is neither a function nor a tool",
+    ),
+    "a method without its object": (lambda: a_clerk(tools=[Till.charge]), "give the method of an object"),
+    "a class as a tool": (lambda: a_clerk(tools=[Till]), "tool 'Till': it is a class; give a function"),
+    "a tool of a name that providers refuse": (
+        lambda: a_clerk(tools=[DeferredTool("credit check")]),
+        "tool 'credit check': its name does not match",
+    ),
+    "a name where an agent belongs": (lambda: OrgaPlugin(agents=cast("Any", ["clerk"])), "'clerk' is no orga.Agent"),
+    "a list of MCP servers": (
+        lambda: OrgaPlugin(mcp_servers=cast("Any", ["docs"])),
+        "mcp_servers takes objects by name",
+    ),
+    "a list of models": (lambda: OrgaPlugin(models=cast("Any", [1])), "models takes objects by name"),
+    "a model that the worker does not have": (
+        lambda: InCodeParts([a_clerk(model="code:huose")]).refuse_missing_models(ModelRegistry({}).resolve),
+        "Agent('clerk'): model: 'code:huose' was not given to this worker",
     ),
 }
 

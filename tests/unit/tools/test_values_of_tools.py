@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
@@ -271,6 +271,11 @@ def test_the_values_of_an_activity_and_of_a_deferred_tool_can_have_a_type() -> N
     assert DeferredTool("it", output_schema=Order).spec.value_schema == schema
     with pytest.raises(ValueError, match="it: output_schema: the type has no JSON Schema"):
         DeferredTool("it", output_schema=PythonFunction)
+
+
+def test_the_start_of_a_deferred_tool_is_a_function_or_a_tool() -> None:
+    with pytest.raises(ValueError, match="it: start: 'order' is neither a function nor a tool"):
+        DeferredTool("it", start=cast("Any", "order"))
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"models": {"a": HouseModel()}, "critics": {"a": LengthCritic()}},
         "critics: 'a' is a model, too",
     ),
+    "the class of a model": (
+        {"models": {"house": HouseModel}},
+        "models['house']: HouseModel is a class; give an object",
+    ),
     "a critic that cannot review": ({"critics": {"a": HouseModel()}}, "critics['a']: HouseModel has no `async def rev"),
     "a policy that cannot judge": ({"policy": HouseModel()}, "policy: HouseModel has no `async def judge`"),
     "a store that cannot recall": ({"knowledge": HouseModel()}, "knowledge: HouseModel has no `async def recall`"),
