@@ -177,7 +177,7 @@ def further_fields(fields: dict[str, Any], known: Set[str]) -> dict[str, Any]:
 
 
 def further_message_fields(delta: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a message of Chat Completions that go back as they came. Of its content, only thinking."""
+    """Return the fields of a message of Chat Completions that go back as they came: of its content, the thinking."""
     chunks = thinking_chunks(delta.get("content"))
     return further_fields(delta, _READ_FIELDS) | ({"content": chunks} if chunks else {})
 

@@ -1,4 +1,4 @@
-"""An endpoint that lacks one of OpenAI's two protocols, or has a model only there, is asked by the other one."""
+"""An endpoint is asked by OpenAI's other protocol if it lacks the first one, or has the model only in the other."""
 
 import json
 from dataclasses import replace
@@ -62,7 +62,7 @@ ABSENT = [
     http.Response(405, text="Method Not Allowed"),
     http.Response(501, json={"error": {"message": "not implemented"}}),
 ]
-"""Answers of servers that lack a protocol, without a word about another one."""
+"""Answers of servers that lack a protocol. They name no other one."""
 
 GATEWAY = "http://gw/v1"
 

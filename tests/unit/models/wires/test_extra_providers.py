@@ -10,6 +10,7 @@ import tomllib
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ SHARED: list[tuple[CloudServer, ModelRegistry, BlobFolder]] = []
 @pytest.fixture(scope="module", autouse=True)
 async def shared_clients(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[None]:
     blobs = BlobFolder(tmp_path_factory.mktemp("state") / "blobs")
+    import_module("orga.activities.adapters.models.extra.pydantic_ai_models")  # takes seconds, which no test may count
     async with cloud_server() as served:
         registry = ModelRegistry(ENVIRONMENT, dict.fromkeys(MODELS, served.url), blobs=blobs)
         SHARED.append((served, registry, blobs))
