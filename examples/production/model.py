@@ -40,12 +40,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer with two events: the reply, and that it has ended."""
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        said = reply(asked["messages"])
-        finish = "tool_calls" if "tool_calls" in said else "stop"
+        message = reply(asked["messages"])
+        finish = "tool_calls" if "tool_calls" in message else "stop"
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
-        for delta, reason in ((said, None), ({}, finish)):
+        for delta, reason in ((message, None), ({}, finish)):
             choice = {"index": 0, "delta": delta, "finish_reason": reason}
             chunk = {"object": "chat.completion.chunk", "choices": [choice]}
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())

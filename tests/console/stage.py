@@ -48,8 +48,8 @@ AGENTS = {"default": AgentConfig(tools=("look", "pay", "work", "burn", "fall", "
 class Model:
     """Does what the task names, step by step.
 
-    `stream:NAME` and `think:NAME` stream a text until NAME is let go; after `think` the run goes on. A goal with
-    `hold-plan:NAME` waits in that turn until NAME is let go, and one with `no-plan` never gets a plan.
+    `stream:NAME` and `think:NAME` stream a text until NAME is released; after `think` the run goes on. A goal with
+    `hold-plan:NAME` waits in that turn until NAME is released, and one with `no-plan` never gets a plan.
     """
 
     holds: dict[str, Hold] = field(default_factory=dict[str, Hold])

@@ -119,12 +119,12 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
 }
 
 
-@pytest.mark.parametrize(("change", "said"), [pytest.param(*attack, id=name) for name, attack in ATTACKS.items()])
-def test_an_attack_on_the_file_is_named(orga: Orga, change: Attack, said: str) -> None:
+@pytest.mark.parametrize(("change", "expected"), [pytest.param(*attack, id=name) for name, attack in ATTACKS.items()])
+def test_an_attack_on_the_file_is_named(orga: Orga, change: Attack, expected: str) -> None:
     path = orga.folder / "forged.jsonl"
     path.write_text("".join(f"{line}\n" for line in change(a_signed_export(orga).read_text().splitlines())))
     found = verified(orga, path)
-    assert (found.code, said in found.out + found.err) == (6, True), found
+    assert (found.code, expected in found.out + found.err) == (6, True), found
 
 
 def test_a_head_signed_with_another_key_is_refused(orga: Orga) -> None:
@@ -175,7 +175,7 @@ def test_runs_over_the_limit_are_reported(orga: Orga) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         pytest.param(["audit", RUN, "--query", "x"], "name either one run, or many with --query", id="both"),
         pytest.param(
@@ -190,9 +190,9 @@ def test_runs_over_the_limit_are_reported(orga: Orga) -> None:
         pytest.param(["verify", RUN, "--key", "ed25519:x"], "--key: checks an export", id="a key for nothing"),
     ],
 )
-def test_contradictory_options_are_refused(orga: Orga, arguments: list[str], said: str) -> None:
+def test_contradictory_options_are_refused(orga: Orga, arguments: list[str], expected: str) -> None:
     found = orga(*arguments)
-    assert (found.code, said in found.err) == (2, True), found
+    assert (found.code, expected in found.err) == (2, True), found
 
 
 def test_a_missing_or_unprotected_key_signs_nothing(orga: Orga) -> None:

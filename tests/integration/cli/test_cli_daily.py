@@ -29,9 +29,9 @@ def test_a_command_without_a_worker_says_so_and_a_refused_run_does_not_exist(org
     assert refused.err == "orga: agent: there is no agent 'nobody'; there are: default\n"
     waiting = json.loads(orga("run", "x", "--detach", "--json", "--id", "waiting").out)
     for command in ("steer", "abort"):
-        said = orga(command, "waiting", "why").err
-        assert f"{command} sent to waiting" in said
-        assert re.search(r"no worker polls .*: nothing happens until one does; start one with: orga worker", said)
+        output = orga(command, "waiting", "why").err
+        assert f"{command} sent to waiting" in output
+        assert re.search(r"no worker polls .*: nothing happens until one does; start one with: orga worker", output)
     assert waiting["id"] == "waiting"
     assert orga("status", "refused").err.endswith("there is no run 'refused'; `orga list` shows the ids\n")
 

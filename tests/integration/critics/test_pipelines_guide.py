@@ -90,7 +90,7 @@ def test_a_pipeline_on_the_command_line(orga: Orga) -> None:
     assert "map-1 reader: Say what the document" in orga("steps", "s").out
     verified = orga("verify", "s")
     assert verified.code == 0, verified.out + verified.err
-    for arguments, said in (
+    for arguments, expected in (
         (
             ("--pipeline", "brie"),
             "there is no pipeline 'brie'; did you mean 'brief'? there are: brief, leaflet, survey",
@@ -99,7 +99,7 @@ def test_a_pipeline_on_the_command_line(orga: Orga) -> None:
         (("--pipeline", "brief", "--skills", "read_file"), "leave skills out"),
     ):
         refused = orga("goal", "x", *arguments)
-        assert (refused.code, said in refused.err) == (2, True), refused.err
+        assert (refused.code, expected in refused.err) == (2, True), refused.err
 
 
 def test_the_table_of_the_guide_names_every_key_with_its_default() -> None:

@@ -236,14 +236,14 @@ def test_steps_on_the_command_line(orga: Orga) -> None:
     assert json.loads(orga("steps", "g", "--prompt", "1", "--json").out)["messages"][-1]["role"] == "user"
 
     orga("run", "What is the retry limit?", "--id", "a")
-    for arguments, said in (
+    for arguments, expected in (
         (("a",), "is an agent's run, which has no plan. `orga journal` shows what it did"),
         (("g", "--prompt", "99"), "run 'g' has no turn 99; there are 1 to "),
         (("g", "--prompt", "0"), "Invalid value for '--prompt'"),
         (("nobody",), "there is no run 'nobody'; `orga list` shows the ids"),
     ):
         done = orga("steps", *arguments)
-        assert (done.code, said in done.err) == (2, True), done.err
+        assert (done.code, expected in done.err) == (2, True), done.err
     assert "What is the retry limit?" in orga("steps", "a", "--prompt", "1").out
 
 

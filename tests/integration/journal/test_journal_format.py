@@ -116,9 +116,9 @@ def test_both_checkers_reject_a_tampered_file(export: Export, attack: str, capsy
     assert export.path.read_bytes() != before
     assert checked("run.jsonl", export.public).returncode == 1
     assert run_command(["verify", "--journal", "run.jsonl", "--key", export.public]) == 6
-    said = "".join(capsys.readouterr())
-    assert "Traceback" not in said
-    assert "✗" in said or "is no journal entry" in said or "entry" in said
+    output = "".join(capsys.readouterr())
+    assert "Traceback" not in output
+    assert "✗" in output or "is no journal entry" in output or "entry" in output
 
 
 def test_a_file_alone_is_verified_and_its_missing_checks_are_named(

@@ -31,9 +31,9 @@ async def test_another_tenants_and_another_users_facts_are_never_recalled(client
     async with a_loop(client, provider, knowledge=store) as loop:
         ran = await loop.run(task, **ON)
 
-    said = "\n".join(message.text for message in provider.given[-1].messages)
-    assert "number 9" in said
-    assert not [n for n in range(4) if f"number {n}" in said]
+    seen = "\n".join(message.text for message in provider.given[-1].messages)
+    assert "number 9" in seen
+    assert not [n for n in range(4) if f"number {n}" in seen]
     outcomes = [entry.data["verdicts"][0]["decision"] for entry in ran.journal if "verdicts" in entry.data]
     assert outcomes[:2] == ["allow", "invalid"], "an argument cannot set the owner"
 

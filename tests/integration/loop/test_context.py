@@ -57,9 +57,9 @@ def bytes_until(history: WorkflowHistory, event: HistoryEvent) -> int:
     return sum(earlier.ByteSize() for earlier in history.events if earlier.event_id < event.event_id)
 
 
-def check_what_the_model_saw(provider: ScriptedModel, ran: list[ShownMessage]) -> None:
+def check_what_the_model_saw(provider: ScriptedModel, conversation: list[ShownMessage]) -> None:
     """Assert that each call saw exactly the conversation up to it."""
-    shown = [message for message in ran if message.role != "system"]
+    shown = [message for message in conversation if message.role != "system"]
     for request in provider.seen:
         seen = [shown_as(message) for message in request.messages]
         assert seen == shown[: len(seen)]

@@ -262,10 +262,10 @@ async def test_a_tool_whose_definition_changed_is_not_called(
 
 async def test_a_server_gets_only_the_named_environment_variables(tmp_path: Path) -> None:
     async with source_of(ENV, s=with_secret(tmp_path)) as source:
-        said = await call_tool_of(source, "s_env")
-    assert '"HOSTILE_TOKEN": "[redacted]"' in said
-    assert "UNNAMED_SECRET" not in said
-    assert "never-to-be-seen" not in said
+        output = await call_tool_of(source, "s_env")
+    assert '"HOSTILE_TOKEN": "[redacted]"' in output
+    assert "UNNAMED_SECRET" not in output
+    assert "never-to-be-seen" not in output
 
 
 async def test_a_secret_returned_by_a_server_is_redacted(tmp_path: Path) -> None:

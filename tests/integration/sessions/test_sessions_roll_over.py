@@ -107,8 +107,8 @@ async def test_continue_as_new_within_a_turn_loses_nothing_that_waits(client: Cl
     async with a_loop(client, model, FakeTool("work", work), setup=ALWAYS) as loop:
         session = await begin(loop)
         texts = ["first", "second", "third"]
-        said = [await session.post(text, message_id=text) for text in texts]
-        awaiting = [asyncio.create_task(session.result_of(turn)) for turn in (*said, *said)]
+        turns = [await session.post(text, message_id=text) for text in texts]
+        awaiting = [asyncio.create_task(session.result_of(turn)) for turn in (*turns, *turns)]
         await hold.reached()
         before = len(await histories_of(client, session.id))
         hold.go.set()
@@ -119,11 +119,11 @@ async def test_continue_as_new_within_a_turn_loses_nothing_that_waits(client: Cl
 
         await wait_until(has_gone_on)
         assert await session.post("be brief", when_busy="steer") == 1
-        assert [await session.post(text, message_id=text) for text in texts] == said
+        assert [await session.post(text, message_id=text) for text in texts] == turns
         later.go.set()
         found = [turn_summary(each) for each in await asyncio.gather(*awaiting)]
         last = await close_session(session)
     assert found == [(1, "one, brief", "completed"), (2, "2", "completed"), (3, "3", "completed")] * 2
     asked = [message.text for message in model.seen[-1].messages if message.role == "user"]
     assert asked == ["first", "[Guidance from the operator] be brief", "second", "third"]
-    assert [e.data["turn"] for e in last.journal if e.event == "TurnStarted"] == said
+    assert [e.data["turn"] for e in last.journal if e.event == "TurnStarted"] == turns

@@ -90,9 +90,9 @@ def test_the_guide_to_sessions_sends_an_untaken_message_again(project: Orga) -> 
     assert end in script
     further = indent(f"{untaken}print(turn.turn, turn.termination.reason)\n", " " * 8)
     (project.folder / "script.py").write_text(script.replace(end, further + end))
-    said = run(project, "script.py")
-    assert "2 completed" in said
-    assert "3 completed" in said
+    output = run(project, "script.py")
+    assert "2 completed" in output
+    assert "3 completed" in output
 
 
 def test_the_guide_shows_the_code_of_the_examples() -> None:
@@ -108,19 +108,19 @@ def test_a_run_continues_the_conversation_that_the_guide_shows(client: Client, t
         "        TIMELINE\n", indent(TIMELINE, " " * 8)
     )
     (here.folder / "script.py").write_text(script)
-    said = run(here, "script.py", TEMPORAL_ADDRESS=client.service_client.config.target_host)
-    assert said.startswith("completed ['user', 'assistant', 'tool', 'assistant', 'user', 'assistant']\n")
-    assert "It was sent on Monday." in said
-    assert "FoundText(iteration=" in said.splitlines()[-1]
+    output = run(here, "script.py", TEMPORAL_ADDRESS=client.service_client.config.target_host)
+    assert output.startswith("completed ['user', 'assistant', 'tool', 'assistant', 'user', 'assistant']\n")
+    assert "It was sent on Monday." in output
+    assert "FoundText(iteration=" in output.splitlines()[-1]
 
 
 def test_the_example_answers_with_its_own_workflow_activity_and_tool(client: Client, tmp_path: Path) -> None:
     """The command is that of the guide, on a server that the example starts itself."""
     here = an_orga(Path(shutil.copytree(DESK, tmp_path / "desk")), tmp_path / "home")
     (typed,) = re.findall(r'^python (app\.py) "(.*)"$', GUIDE, re.MULTILINE)
-    said = run(here, *typed, TEMPORAL_ADDRESS=client.service_client.config.target_host)
+    output = run(here, *typed, TEMPORAL_ADDRESS=client.service_client.config.target_host)
     (letter,) = (here.folder / "outbox").iterdir()
-    assert said.strip() == letter.read_text().strip()
-    assert "ORD-7: two lamps, sent on Monday by parcel" in said, "the result of the application's tool"
-    assert "three working days" in said, "a sentence of the handbook"
-    assert "Please look at this one" not in said
+    assert output.strip() == letter.read_text().strip()
+    assert "ORD-7: two lamps, sent on Monday by parcel" in output, "the result of the application's tool"
+    assert "three working days" in output, "a sentence of the handbook"
+    assert "Please look at this one" not in output

@@ -63,16 +63,16 @@ class MailServer:
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
         """Accept a message, or refuse it."""
-        said = self.answers[min(self.tried, len(self.answers) - 1)]
+        answer = self.answers[min(self.tried, len(self.answers) - 1)]
         self.tried += 1
-        if said in {OK, GONE}:
+        if answer in {OK, GONE}:
             message = message_from_bytes(envelope.content, policy=policy.default)
             assert isinstance(message, EmailMessage)
             self.received.append(message)
             self.envelopes.append((envelope.mail_from, list(envelope.rcpt_tos)))
-        if said == GONE:
+        if answer == GONE:
             server.transport.abort()
-        return await self._in_time("DATA", said)
+        return await self._in_time("DATA", answer)
 
     async def _in_time(self, command: str, answer: str) -> str:
         if command == self.stands_at:

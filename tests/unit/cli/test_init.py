@@ -162,10 +162,10 @@ def test_it_reports_a_missing_key_and_a_configuration_that_it_hides(
     (tmp_path / "below").mkdir()
     capsys.readouterr()
     assert run_command(["init", "below", "-m", "openai:gpt-6.1-terra"]) == 0
-    said = capsys.readouterr().err
-    assert "before the first run: openai has no key: set OPENAI_API_KEY" in said
-    assert f"{tmp_path / 'orga.toml'} does not apply here any more" in said
-    assert "cd below && orga doctor" in said
+    output = capsys.readouterr().err
+    assert "before the first run: openai has no key: set OPENAI_API_KEY" in output
+    assert f"{tmp_path / 'orga.toml'} does not apply here any more" in output
+    assert "cd below && orga doctor" in output
 
 
 class _Terminal(io.StringIO):

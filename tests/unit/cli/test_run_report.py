@@ -109,8 +109,17 @@ def test_markdown_has_no_link_picture_or_html_and_closes_every_fence() -> None:
 @pytest.mark.parametrize("form", [html, markdown])
 def test_a_report_shows_task_answer_facts_and_every_step(form: Any) -> None:
     text = form(a_report("Which limits?", a_result("Five.")))
-    for said in ("Which limits?", "Five.", "completed", "12,345", "0.5000 USD", "Iteration 1", "denied", "+3.000 s"):
-        assert said in text, said
+    for expected in (
+        "Which limits?",
+        "Five.",
+        "completed",
+        "12,345",
+        "0.5000 USD",
+        "Iteration 1",
+        "denied",
+        "+3.000 s",
+    ):
+        assert expected in text, expected
 
 
 @pytest.mark.parametrize("form", [html, markdown])

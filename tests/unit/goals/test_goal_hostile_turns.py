@@ -137,15 +137,15 @@ def test_unusual_scores_are_read_by_their_meaning(said: str, mean: float) -> Non
 
 
 @pytest.mark.parametrize(
-    "said",
+    "case",
     [
         *["a fence in a string", "a confidence in percent"],
         *["an integer of 400 digits", "infinity", "NaN", "an action of another case", "a confidence that is true"],
         *["a confidence that is a list", "two objects", "a key twice", "an action that is an object"],
     ],
 )
-def test_only_a_valid_confidence_ends_a_goal(said: str) -> None:
+def test_only_a_valid_confidence_ends_a_goal(case: str) -> None:
     """An unreadable value is no confidence. The first of two objects counts, and a repeated key is invalid."""
-    after = decided(under_way("ok", stage="decide"), a_turn(HOSTILE_TURNS[said]))
-    is_sure = said in {"a fence in a string", "a confidence in percent"}
+    after = decided(under_way("ok", stage="decide"), a_turn(HOSTILE_TURNS[case]))
+    is_sure = case in {"a fence in a string", "a confidence in percent"}
     assert (after.pursuit.ending == ("completed", "")) is is_sure

@@ -75,7 +75,7 @@ def test_swaps_removals_and_cuts_are_found_even_in_a_rebuilt_chain(made: list[Ma
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         pytest.param({"run": "agent-2"}, "its head is that of agent-2", id="another run"),
         pytest.param({"length": 2}, "entry 2 is beyond the head", id="a shorter length"),
@@ -86,12 +86,12 @@ def test_swaps_removals_and_cuts_are_found_even_in_a_rebuilt_chain(made: list[Ma
         pytest.param({"key_id": "0" * 16}, "which is not trusted", id="another key id"),
     ],
 )
-def test_every_field_of_the_head_is_signed(change: dict[str, Any], said: str) -> None:
+def test_every_field_of_the_head_is_signed(change: dict[str, Any], expected: str) -> None:
     entries = three()
     signed = sealed_head(RUN, entries, KEY, NOW)
     assert set(JournalHead.model_fields) == {"run", "length", "hash", "signed_at", "key_id"}
     changed = signed.model_copy(update={"head": signed.head.model_copy(update=change)})
-    assert said in faults(entries, changed)
+    assert expected in faults(entries, changed)
     assert "not" in head_check("agent-2", entries, changed, TRUSTED).detail
 
 

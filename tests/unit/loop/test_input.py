@@ -225,8 +225,8 @@ def test_an_input_that_is_too_large_is_refused_with_size_limit_and_remedy(
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_input({"task": "t"} | {key: value})
-    said = str(caught.value)
-    assert said.startswith(f"{key}: " if size else f"input: the lists of {key} ")
-    assert f" {size}; " in said if size else " with the other settings, " in said
-    assert f"{limit}" in said
-    assert said.rpartition("; ")[2].split()[0] in {"put", "give", "shorten"}
+    message = str(caught.value)
+    assert message.startswith(f"{key}: " if size else f"input: the lists of {key} ")
+    assert f" {size}; " in message if size else " with the other settings, " in message
+    assert f"{limit}" in message
+    assert message.rpartition("; ")[2].split()[0] in {"put", "give", "shorten"}

@@ -126,10 +126,10 @@ async def test_a_body_is_built_from_its_parts(
 async def test_a_secret_is_sent_only_in_its_header(tmp_path: Path, server: EchoServer) -> None:
     text = '[http]\nurl = "HERE/"\nheaders = { Authorization = "Bearer {secret:API_TOKEN}" }'
     tool = a_tool(tmp_path, server, text, {"API_TOKEN": TOKEN})
-    said = await result(tool)
+    output = await result(tool)
     assert server.requests[-1]["headers"]["authorization"] == f"Bearer {TOKEN}"
-    assert "Bearer [redacted]" in said
-    assert TOKEN not in said + repr(tool.spec)
+    assert "Bearer [redacted]" in output
+    assert TOKEN not in output + repr(tool.spec)
 
 
 async def test_an_error_contains_no_secret(tmp_path: Path, server: EchoServer) -> None:

@@ -80,7 +80,7 @@ def test_a_problem_has_its_line_and_remedy(tmp_path: Path, text: str, line: int,
     found = problems(a_folder(tmp_path, a=text))
     assert found
     assert any(
-        place == f"policies/a.cedar:{line}" and problem in said and remedy in mend for place, said, mend in found
+        place == f"policies/a.cedar:{line}" and problem in shown and remedy in mend for place, shown, mend in found
     ), found
 
 

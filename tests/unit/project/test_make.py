@@ -9,19 +9,19 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DEMOS = ["demo", "demo-goal", "demo-knowledge"]
-SAID = {"README.md": r"(\d+) MB into `\.venv`", "docs/installing.md": r"`\.venv` of the clone \| (\d+) MB"}
+DOCUMENTED_SIZES = {"README.md": r"(\d+) MB into `\.venv`", "docs/installing.md": r"`\.venv` of the clone \| (\d+) MB"}
 MB = 1e6
-MOST = 250
-"""MB, for the whole environment of a demo."""
-PYTHONS_OWN = 25
-"""MB, for the part of Python itself, mostly pip."""
+MAX_DEMO_MB = 250
+"""For the whole environment of a demo."""
+PYTHON_MB = 25
+"""For the part of Python itself, mostly pip."""
 
 
 def installed(tmp_path: Path, target: str) -> list[str]:
     """Return the requirements files that a target installs into an empty environment."""
     command = ["make", "--dry-run", target, f"VENV={tmp_path}"]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return list(dict.fromkeys(re.findall(r"-r (\S+\.lock)", said)))
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return list(dict.fromkeys(re.findall(r"-r (\S+\.lock)", output)))
 
 
 @pytest.mark.parametrize("target", DEMOS)
@@ -43,10 +43,10 @@ def test_runs_need_no_development_tools_weights_or_provider_sdks() -> None:
 def test_the_environment_of_a_demo_is_smaller_than_documented() -> None:
     needed = re.findall(r"^([\w.-]+)==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE)
     packages = sum(map(size_of, needed)) / MB
-    assert 100 < packages < MOST - PYTHONS_OWN
-    for document, reported in SAID.items():
-        [size_told] = re.findall(reported, (ROOT / document).read_text(encoding="utf-8"))
-        assert packages < int(size_told) <= MOST, document
+    assert 100 < packages < MAX_DEMO_MB - PYTHON_MB
+    for document, pattern in DOCUMENTED_SIZES.items():
+        [documented] = re.findall(pattern, (ROOT / document).read_text(encoding="utf-8"))
+        assert packages < int(documented) <= MAX_DEMO_MB, document
 
 
 def size_of(package: str) -> int:

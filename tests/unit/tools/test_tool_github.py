@@ -235,7 +235,7 @@ async def test_no_token_is_sent_without_configuration(github: Seen) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "kind", "said", "is_retryable"),
+    ("status", "headers", "kind", "expected", "is_retryable"),
     [
         pytest.param(401, {}, "AuthenticationFailed", "does not accept the worker's GITHUB_TOKEN", False, id="401"),
         pytest.param(403, {}, "PermissionDenied", "may not read this", False, id="403"),
@@ -249,13 +249,13 @@ async def test_no_token_is_sent_without_configuration(github: Seen) -> None:
     ],
 )
 async def test_refusals_show_the_remedy(
-    github: Seen, status: int, headers: dict[str, str], kind: str, said: str, is_retryable: bool
+    github: Seen, status: int, headers: dict[str, str], kind: str, expected: str, is_retryable: bool
 ) -> None:
     github.pages["/repos/ann/app/issues/42"] = refusal(status, **headers)
     github.pages["/repos/ann/app/issues/42/comments"] = refusal(status, **headers)
     error = await failure(github.reader(token=TOKEN if status != 429 else None), reference="#42")
     assert (error.kind, error.retryable) == (kind, is_retryable)
-    assert said in str(error)
+    assert expected in str(error)
     assert TOKEN not in str(error)
 
 
