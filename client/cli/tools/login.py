@@ -6,6 +6,7 @@ import webbrowser
 from datetime import UTC, datetime
 from hmac import compare_digest
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, urlsplit
 
@@ -93,7 +94,7 @@ async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) 
         write_result(address)
         write_note("log in at this address; Ctrl-C ends the command")
         if with_browser:
-            await asyncio.to_thread(webbrowser.open, address)
+            Thread(target=webbrowser.open, args=(address,), daemon=True).start()  # some browsers block until they end
 
     redirect, where = _Redirect(), f"mcp.servers.{settings.name}"
     try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -205,7 +206,7 @@ def _open_in_browser(address: str) -> None:
     write_atomically(
         page, f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">'.encode()
     )
-    webbrowser.open(page.as_uri())
+    Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()  # some browsers block until they end
 
 
 async def _serve(options: _Options, config: Path | None, *, opens: bool, with_worker: bool, as_json: bool) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import stat
+import sys
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -122,6 +123,18 @@ def test_ctrl_c_ends_the_command(orga: Orga, home: Path) -> None:
         command.send(signal.SIGINT)
         assert command.code() == 130
     assert not (home / "logins").exists()
+
+
+def test_a_browser_that_stays_open_does_not_delay_the_login(orga: Orga, home: Path, tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    get = "import httpx2, sys; httpx2.get(sys.argv[1], follow_redirects=True, trust_env=False)"
+    lines = ["#!/bin/sh", "exec >/dev/null 2>&1", f"{sys.executable} -c '{get}' \"$1\""]
+    browser.write_text("\n".join([*lines, "while kill -0 $PPID; do sleep 0.1; done\n"]))
+    browser.chmod(0o700)
+    orga.env["BROWSER"] = f"{browser} %s"
+    with orga.started("tools", "login", "crm") as command:
+        assert command.code() == 0
+    assert login_file(home).exists()
 
 
 def test_the_command_shows_why_the_server_refuses(orga: Orga, home: Path) -> None:

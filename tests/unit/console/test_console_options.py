@@ -3,6 +3,7 @@
 import errno
 import socket
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -99,10 +100,10 @@ def test_a_machine_without_ipv6_has_one_loopback_address(monkeypatch: pytest.Mon
 
 def test_no_process_has_the_token_among_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORGA_HOME", str(tmp_path))
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
+    opened = SimpleQueue[str]()
+    monkeypatch.setattr("webbrowser.open", opened.put)
     _open_in_browser("http://127.0.0.1:8642/?token=secret&a=b")
     page = tmp_path / "console.html"
-    assert opened == [page.as_uri()]
+    assert opened.get(timeout=10) == page.as_uri()
     assert page.stat().st_mode & 0o777 == 0o600
     assert "url=http://127.0.0.1:8642/?token=secret&amp;a=b" in page.read_text()
