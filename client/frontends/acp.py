@@ -20,12 +20,14 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
+from orga.activities.media import Media
 from orga.activities.text.characters import harmless_text
 from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
 from orga.client.frontends import turns
 from orga.client.frontends.json_lines import JsonLines
 from orga.client.frontends.reach import OpenWait, Reach, converts_errors, held_arguments
 from orga.client.runs.agents import AgentHandle, run_id_of
+from orga.client.runs.attachments import inline_media, message_with_media
 from orga.client.runs.listing import RunFilter, listed_runs, read_first_message, with_details
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.names import GOAL_WORKFLOW, SESSION_WORKFLOW
@@ -85,7 +87,7 @@ class AcpAgent:
             agent_info=schema.Implementation(name="orga", title=f"orga: {self._agent}", version="0.1.0"),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
-                prompt_capabilities=schema.PromptCapabilities(embedded_context=True),
+                prompt_capabilities=schema.PromptCapabilities(image=True, embedded_context=True),
                 session_capabilities=schema.SessionCapabilities.model_validate({"list": {}, "resume": {}, "close": {}}),
             ),
         )
@@ -131,9 +133,10 @@ class AcpAgent:
     @_explained
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
         session, text = self._session(session_id), clean_text("".join(map(block_text, prompt)))
+        media = [found for block in prompt if (found := block_media(block)) is not None]
         own_id = str(more.get("messageId") or "").encode(errors="replace")
         message_id = sha256(own_id).hexdigest() if own_id else ""
-        return schema.PromptResponse(stop_reason=await session.prompt(text, message_id))
+        return schema.PromptResponse(stop_reason=await session.prompt(text, media, message_id))
 
     @_explained
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -164,8 +167,19 @@ class AcpAgent:
             raise InvalidInput(f"{problem}. Start `orga acp` in the folder of the project")
 
 
+def block_media(block: Any) -> Media | None:
+    """Return a part of a prompt that is a picture or a document, or None. Raise InvalidInput if it is not base64."""
+    match block:
+        case schema.ImageContentBlock():
+            return inline_media(block.data, (block.uri or "").rpartition("/")[2])
+        case schema.EmbeddedResourceContentBlock(resource=schema.BlobResourceContents() as file):
+            return inline_media(file.blob, file.uri.rpartition("/")[2])
+        case _:
+            return None
+
+
 def block_text(block: Any) -> str:
-    """Return a part of a prompt as text. Raise InvalidInput if it is an image or a sound."""
+    """Return the text of a part of a prompt. Raise InvalidInput if it is a sound."""
     match block:
         case schema.TextContentBlock():
             return block.text
@@ -173,8 +187,10 @@ def block_text(block: Any) -> str:
             return f"[{block.name}]({block.uri})"
         case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as file):
             return f"\n{file.uri}:\n{file.text}\n"
+        case schema.ImageContentBlock() | schema.EmbeddedResourceContentBlock():
+            return ""
         case _:
-            raise InvalidInput("prompt: only texts, links and text files are read. Remove the rest")
+            raise InvalidInput("prompt: only texts, links, pictures and files are read. Remove the rest")
 
 
 class AcpSession:
@@ -217,12 +233,12 @@ class AcpSession:
         for task in (*self._followers, *self._asked.values()):
             task.cancel()
 
-    async def prompt(self, text: str, message_id: str) -> schema.StopReason:
+    async def prompt(self, text: str, media: list[Media], message_id: str) -> schema.StopReason:
         """Send a message, or answer the question that was shown, and wait until the turn has ended."""
         async with self._sending:  # prompts keep their order
             self._asked = {key: task for key, task in self._asked.items() if not task.done()}
             self._fold.pause_s = turns.QUIET_S  # ask again what waits
-            ending = self._endings[await self._send(text, message_id)]
+            ending = self._endings[await self._send(text, media, message_id)]
         if not ending.done() and any(follower.done() for follower in self._followers):
             raise Refused(f"session {self._run.id} is not followed any more. Load it to see the answer")
         return await ending
@@ -240,19 +256,22 @@ class AcpSession:
             elif self._cancelled:
                 await self._run.abort("cancelled in the editor", by=self._reach.by)
 
-    async def _send(self, text: str, message_id: str) -> int:
+    async def _send(self, text: str, media: list[Media], message_id: str) -> int:
         """Send a prompt, and return its turn."""
         turn = self._turn
+        if media and (self._question or not (self._goal_of or isinstance(self._run, SessionHandle))):
+            raise InvalidInput("prompt: answers and guidance have no pictures. Send only text")
+        text, attachments = await message_with_media(text, media, self._reach.client)
         if asked := self._question:
             self._endings.pop(turn, None)  # the turn that has ended for the client goes on
             await asked.run.answer(text.strip(), asked.wait.wait_id, self._reach.by)
             self._question = None if self._question is asked else self._question
         elif self._goal_of:
-            await self._reach.start("goal", self._goal_of, text, self._run.id)
+            await self._reach.start("goal", self._goal_of, text, self._run.id, attachments)
             self._goal_of = ""
             await self.begin()
         elif isinstance(self._run, SessionHandle):
-            return await self._run.post(text, message_id=message_id or None, by=self._reach.by)
+            return await self._run.post(text, message_id=message_id or None, by=self._reach.by, attachments=attachments)
         else:
             await self._run.steer(text, by=self._reach.by, intervention_id=message_id)
         return turn

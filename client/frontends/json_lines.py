@@ -6,8 +6,8 @@ from typing import Any, BinaryIO, Self
 
 from pydantic import BaseModel, ConfigDict
 
-MAX_LINE_BYTES = 4_000_000
-"""The limit of a message. A message to a session is far shorter."""
+MAX_LINE_BYTES = 32_000_000
+"""The limit of a message. It has room for the largest document as base64."""
 
 INVALID = -32600
 

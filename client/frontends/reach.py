@@ -1,6 +1,6 @@
 """The runs that exist for a front end, and the questions that wait for a person there."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -16,7 +16,7 @@ from orga.client.runs.goals import start_goal
 from orga.client.runs.ids import refuse_derived
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
-from orga.workflows.types.input import AgentInput, parse_input
+from orga.workflows.types.input import AgentInput, Attachment, parse_input
 from orga.workflows.types.json_text import as_object, as_objects, as_text, inner_values
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW, TENANT
 from orga.workflows.types.questions import Item, ShownQuestion
@@ -69,22 +69,31 @@ class Reach:
             await self.serve(found)
         return (SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle)(self.client, run_id)
 
-    async def start(self, kind: Kind, agent: str, task: str = "", run_id: str | None = None) -> AgentHandle:
-        """Start a run. A session begins without a task.
+    async def start(
+        self,
+        kind: Kind,
+        agent: str,
+        task: str = "",
+        run_id: str | None = None,
+        attachments: Sequence[Attachment] = (),
+    ) -> AgentHandle:
+        """Start a run. A session begins without a task and attachments.
 
         Raises:
             InvalidInput: No worker would take the run, or its id is taken.
         """
         refuse_derived(run_id)
         try:
-            return await self._start(kind, agent, task, run_id)
+            return await self._start(kind, agent, task, run_id, attachments)
         except OrgaError as error:
             if run_id is None or type(error) is not OrgaError:
                 raise
             # the error names the state of a run that may belong to somebody else
             raise InvalidInput(f"id: {one_line(run_id)!r} is taken by another run. Choose another id") from None
 
-    async def _start(self, kind: Kind, agent: str, task: str, run_id: str | None) -> AgentHandle:
+    async def _start(
+        self, kind: Kind, agent: str, task: str, run_id: str | None, attachments: Sequence[Attachment]
+    ) -> AgentHandle:
         given = {"agent": agent} if self.tenant is None else {"agent": agent, "tenant": self.tenant}
         # the run itself sets its tenant only later
         attributes = TypedSearchAttributes([SearchAttributePair(TENANT, self.tenant)] if self.tenant else [])
@@ -93,10 +102,14 @@ class Reach:
         if kind == "goal":
             goal = parse_goal(given | {"goal": task})
             self.check(goal)
-            return await start_goal(self.client, goal, workflow_id=run_id, search_attributes=attributes)
+            return await start_goal(
+                self.client, goal, workflow_id=run_id, search_attributes=attributes, attachments=attachments
+            )
         checked = parse_input(given | {"task": task})
         self.check(checked)
-        return await start_agent(self.client, checked, workflow_id=run_id, search_attributes=attributes)
+        return await start_agent(
+            self.client, checked, workflow_id=run_id, search_attributes=attributes, attachments=attachments
+        )
 
 
 def converts_errors(convert: Callable[[Exception], Exception]) -> Callable[[F], F]:

@@ -1,5 +1,6 @@
 """Pictures and documents that a starter gives with a task: kept in the store, and sent as references."""
 
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,7 @@ from orga.client.server.home import server_home
 from orga.client.user_path import user_path
 from orga.workflows.types.input import MAX_ATTACHMENTS, Attachment
 from orga.workflows.types.record import InvalidInput, check_input
+from orga.workflows.types.sessions.session_input import MAX_MESSAGE_ATTACHMENTS
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -76,8 +78,38 @@ async def with_attachments(checked: T, given: Sequence[Attachable], client: "Cli
     return checked.with_attachments(kept)
 
 
+def inline_media(encoded: str, name: str = "") -> Media:
+    """Return the content that a message of a protocol has as base64, or as a `data:` URL with base64.
+
+    Raises:
+        InvalidInput: It is neither. No address is ever fetched.
+    """
+    start, comma, data = encoded.partition(",")
+    if comma and start.startswith("data:") and start.endswith(";base64"):
+        encoded = data
+    try:
+        return Media(b64decode(encoded, validate=True), name)
+    except ValueError:  # base64 has no colon, so an address ends here
+        shown = repr(name) if name else "the content"
+        raise InvalidInput(f"attachments: {shown}: is not base64, and no address is fetched. Send the bytes") from None
+
+
+async def message_with_media(text: str, media: Iterable[Media], client: "Client") -> tuple[str, tuple[Attachment, ...]]:
+    """Keep what comes with a front end's message. Return its text, or a line for each if it has none, and references.
+
+    Raises:
+        InvalidInput: As for `kept_attachments`.
+    """
+    kept = await kept_attachments(media, store_of(client), most=MAX_MESSAGE_ATTACHMENTS)
+    return (text if text.strip() else "\n".join(each.part().line() for each in kept)), kept
+
+
 async def kept_attachments(
-    given: Iterable[Attachable], store: BlobStore, *, already: tuple[Attachment, ...] = ()
+    given: Iterable[Attachable],
+    store: BlobStore,
+    *,
+    already: tuple[Attachment, ...] = (),
+    most: int = MAX_ATTACHMENTS,
 ) -> tuple[Attachment, ...]:
     """Put files and bytes into the store, and return the references in order, after those that there were already.
 
@@ -88,7 +120,7 @@ async def kept_attachments(
         raise InvalidInput("attachments: one is given, not a list. Write [...] around it")
     listed = [*already, *given]
     try:
-        refuse_too_many(len(listed))
+        refuse_too_many(len(listed), most)
         return tuple([await _kept(each, store) for each in listed])
     except UnusableMedia as error:
         raise InvalidInput(f"attachments: {error}") from None

@@ -27,7 +27,13 @@ from orga.client.runs.exchange import UNPROCESSED, is_ended_error, refusal_error
 from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.sessions.session_input import SessionInput, SessionMessage, WhenBusy, parse_session
+from orga.workflows.types.sessions.session_input import (
+    MAX_MESSAGE_ATTACHMENTS,
+    SessionInput,
+    SessionMessage,
+    WhenBusy,
+    parse_session,
+)
 from orga.workflows.types.sessions.session_result import SessionResult, TurnResult
 from orga.workflows.types.text import clean_text
 
@@ -187,7 +193,7 @@ class SessionHandle(TurnWaiter):
         if attachments:
             from orga.client.runs.attachments import kept_attachments, store_of
 
-            kept = await kept_attachments(attachments, store_of(self.client))
+            kept = await kept_attachments(attachments, store_of(self.client), most=MAX_MESSAGE_ATTACHMENTS)
             message["attachments"] = [each.model_dump(exclude_defaults=True) for each in kept]
         try:
             parse_record(SessionMessage, message, long=frozenset({"text"}))

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from orga.client.frontends.json_lines import MAX_LINE_BYTES
 from orga.client.frontends.turns import AGAIN_S
 from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Says
 from tests.support.model.goals import GOOD, a_step
@@ -20,6 +22,7 @@ from tests.support.parts.front_ends import front_end_path
 from tests.support.programs.acp_client import AcpClient, AcpError, an_editor
 from tests.support.programs.orga_command import COMMAND, ROOT, Orga
 from tests.support.scenarios.till import REFUNDS, Till, a_till
+from tests.support.values.pictures import a_png
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,54 @@ def test_a_turn_streams_text_and_calls(orga: Orga, model: ChatServer) -> None:
         orga("abort", session)
         wait_until(lambda: "aborted" in client.text())
         assert client.text().count("It begins on 4 May.") == 1
+
+
+def test_pictures_and_documents_of_a_prompt_reach_the_model(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Says(["A lamp."]), Says(["Large."]), Says(["Nothing new."])]
+    picture, large = a_png(), b"%PDF-1.4 /Type /Page ".ljust(6_000_000, b" ")
+    image = {"type": "image", "data": b64encode(picture).decode(), "mimeType": "image/jpeg", "uri": "file:///a/b.png"}
+    file = {"uri": "file:///a/plan.pdf", "blob": b64encode(large).decode(), "mimeType": "application/pdf"}
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        prompts: list[list[dict[str, Any]]] = [
+            [{"type": "text", "text": "What is it?"}, image],
+            [{"type": "resource", "resource": file}],
+        ]
+        for prompt in prompts:
+            assert client.begin("prompt", sessionId=session, prompt=prompt).result(60) == {"stopReason": "end_turn"}
+        assert client.text() == "A lamp.Large."
+        first, second = [m["content"] for m in model.requests[-1]["messages"] if m["role"] == "user"]
+        for refused, problem in (
+            (image | {"data": b64encode(b"<svg/>").decode()}, "'b.png': is no PNG, JPEG, GIF, WebP or PDF. Convert"),
+            (image | {"data": "https://a.example/b.png"}, "'b.png': is not base64, and no address is fetched. Send"),
+            (image | {"data": b64encode(picture.ljust(4_000_000)).decode()}, "the limit is 3.8 MB. Scale it down"),
+        ):
+            with pytest.raises(AcpError, match=re.escape(problem)):
+                client.call("prompt", sessionId=session, prompt=[{"type": "text", "text": "And?"}, refused])
+        with pytest.raises(AcpError, match="there are 11, and the limit is 10"):
+            client.call("prompt", sessionId=session, prompt=[image] * 11)
+        sound = {"type": "audio", "data": "", "mimeType": "audio/wav"}
+        with pytest.raises(AcpError, match="only texts, links, pictures and files are read"):
+            client.call("prompt", sessionId=session, prompt=[sound])
+        assert client.prompts(session, "And now?").result(60) == {"stopReason": "end_turn"}
+    assert b64encode(picture).decode() in json.dumps(first)
+    assert "What is it?" in json.dumps(first)
+    assert b64encode(large).decode() in json.dumps(second)
+    assert "[document plan.pdf, 1 page, 6.0 MB]" in json.dumps(second)
+
+
+def test_a_goal_begins_with_a_picture_and_its_guidance_has_none(orga: Orga, model: ChatServer) -> None:
+    plan = {"steps": [a_step("pay", "refund", order="A", cents=1)]}
+    model.replies = [Says([json.dumps(plan)]), Says(["never"])]
+    image = {"type": "image", "data": b64encode(a_png()).decode(), "mimeType": "image/png"}
+    with an_editor(orga, "--goal") as client:
+        session = begin(client, orga)
+        client.begin("prompt", sessionId=session, prompt=[{"type": "text", "text": "Pay this bill"}, image])
+        client.ask(1)
+        assert b64encode(a_png()).decode() in json.dumps(model.requests[0]["messages"])
+        with pytest.raises(AcpError, match="answers and guidance have no pictures"):
+            client.call("prompt", sessionId=session, prompt=[{"type": "text", "text": "Like this"}, image])
+        client.call("cancel", sessionId=session)
 
 
 def test_a_repeated_prompt_is_one_turn(orga: Orga, model: ChatServer) -> None:
@@ -288,7 +339,7 @@ HOSTILE_LINES = {
     "no UTF-8": b"\xff\xfe",
     "half a character": b'{"id": 1, "method": "\\ud800"}',
     "too deep": b"[" * 100_000,
-    "too long": b'"' + b"x" * 5_000_000 + b'"',
+    "too long": b'"' + b"x" * (MAX_LINE_BYTES + 1) + b'"',
     "a batch": b"[1, 2]",
     "a number": b"5",
     "no method": b"{}",
