@@ -42,9 +42,10 @@ from orga.workflows.types.record import InvalidInput
 def console_app(console: Console) -> Starlette:
     """Return the application. Whoever serves it closes `console.connection`."""
     adapted = [route for adapter in console.adapters for route in adapter.routes]
+    media_paths = tuple(path for adapter in console.adapters for path in adapter.media_paths)
     app = Starlette(
         routes=[Mount(API, routes=endpoints(ROUTES), name="api"), *adapted, *page_routes()],
-        middleware=[Middleware(QuotedPaths), Middleware(DoorKeeper, doors=console.doors)],
+        middleware=[Middleware(QuotedPaths), Middleware(DoorKeeper, doors=console.doors, media_paths=media_paths)],
         exception_handlers=_HANDLERS,
     )
     app.state.console = console

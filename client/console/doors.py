@@ -31,6 +31,9 @@ CSRF_HEADER = "x-orga-console"
 """A page of another origin cannot send this header without a permission that the console never gives."""
 
 MAX_BODY_BYTES = 1_000_000
+MAX_MEDIA_BODY_BYTES = 32_000_000
+"""The limit of a front end's message. It has room for the largest document as base64."""
+
 API_PREFIX = "/api/"
 
 SECURITY_HEADERS = {
@@ -200,8 +203,13 @@ def visitor_of(request: Request) -> Visitor:
 class DoorKeeper:
     """ASGI middleware that lets in only requests of known visitors to the console's own addresses."""
 
-    def __init__(self, app: ASGIApp, doors: Doors) -> None:
-        self._app, self._doors = app, doors
+    def __init__(self, app: ASGIApp, doors: Doors, media_paths: tuple[str, ...] = ()) -> None:
+        """Wrap an application.
+
+        Args:
+            media_paths: Beginnings of the paths whose bodies may contain pictures and documents.
+        """
+        self._app, self._doors, self._media_paths = app, doors, media_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -212,12 +220,13 @@ class DoorKeeper:
             return
         answer = _Answer(send)
         request = Request(scope)
+        most = MAX_MEDIA_BODY_BYTES if request.url.path.startswith(self._media_paths) else MAX_BODY_BYTES
         try:
-            early = self._early_answer(request)
+            early = self._early_answer(request, most)
             if early is not None:
                 await early(scope, receive, answer.send)
                 return
-            await self._app(scope, _BoundedBody(receive).receive, answer.send)
+            await self._app(scope, _BoundedBody(receive, most).receive, answer.send)
         except Problem as problem:
             await problem_answer(request, problem)(scope, receive, answer.send)
         except Exception as error:
@@ -226,7 +235,7 @@ class DoorKeeper:
                 raise
             await (await handle_problem(request, error))(scope, receive, answer.send)
 
-    def _early_answer(self, request: Request) -> Response | None:
+    def _early_answer(self, request: Request, max_body_bytes: int) -> Response | None:
         """Return the answer that ends a request at the door, or None after its visitor was noted.
 
         Raises:
@@ -244,7 +253,7 @@ class DoorKeeper:
         if visitor is None:
             raise Problem(401, "you are not logged in. Open the address that `orga console` printed, or send a token")
         if request.method not in {"GET", "HEAD", "OPTIONS"}:
-            _check_write(request)
+            _check_write(request, max_body_bytes)
         request.scope.setdefault("state", {})["visitor"] = visitor
         return None
 
@@ -273,7 +282,7 @@ class DoorKeeper:
 _GO_ON = '<!doctype html><title>orga</title><meta http-equiv="refresh" content="0; url={}">'
 
 
-def _check_write(request: Request) -> None:
+def _check_write(request: Request, max_body_bytes: int) -> None:
     """Raise the problem of a request that a page of another origin could have sent, or whose body is too long."""
     has_bearer = request.headers.get("authorization", "").lower().startswith("bearer ")
     is_api = request.url.path.startswith(API_PREFIX)
@@ -282,25 +291,25 @@ def _check_write(request: Request) -> None:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Problem(415, "Content-Type: must be application/json")
     length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-        raise _too_long()
+    if not length.isdecimal() or int(length) > max_body_bytes:
+        raise _too_long(max_body_bytes)
 
 
-def _too_long() -> Problem:
-    return Problem(413, f"body: must not be longer than {MAX_BODY_BYTES:,} bytes")
+def _too_long(most: int) -> Problem:
+    return Problem(413, f"body: must not be longer than {most:,} bytes")
 
 
 class _BoundedBody:
     """A body, also one without a length, that ends with a problem if it is too long."""
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self._size = receive, 0
+    def __init__(self, receive: Receive, most: int) -> None:
+        self._receive, self._most, self._size = receive, most, 0
 
     async def receive(self) -> Message:
         message = await self._receive()
         self._size += len(message.get("body", b""))
-        if self._size > MAX_BODY_BYTES:
-            raise _too_long()
+        if self._size > self._most:
+            raise _too_long(self._most)
         return message
 
 

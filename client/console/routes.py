@@ -49,6 +49,8 @@ class Adapter:
     routes: tuple[BaseRoute, ...]
     error_forms: Mapping[str, Callable[[Problem], Response]] = field(default_factory=dict[str, Any])
     """Forms of problems, by the beginning of the path, where a protocol has a form of its own."""
+    media_paths: tuple[str, ...] = ()
+    """Beginnings of the paths whose bodies may contain pictures and documents, and may be longer."""
 
 
 @dataclass(frozen=True)

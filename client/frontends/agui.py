@@ -11,13 +11,14 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from temporalio.client import Client
 
 from orga.activities.adapters.problem import extra_remedy
 from orga.client.console.doors import Visitor
@@ -34,18 +35,21 @@ from orga.client.frontends.threads import (
     current_turn,
     find_run,
     known_turn,
-    message_text,
+    message_parts,
     own_id,
     post_message,
     start_thread,
 )
 from orga.client.frontends.turns import Over, TurnFold, TurnProgress, Waiting, read_past, turn_steps
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.attachments import message_with_media
 from orga.client.runs.ids import made_version
 from orga.client.runs.sessions import SessionHandle
+from orga.workflows.types.input import Attachment
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.record import validation_problems
+from orga.workflows.types.sessions.session_input import WhenBusy
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 
@@ -56,7 +60,7 @@ _STATE_KEYS = {"phase", "iteration", "plan", "budgets", "usage"}
 
 
 def agui_adapter() -> Adapter:
-    return Adapter("agui", (Route("/agui/{agent}", _respond, methods=["POST"], name="agui"),))
+    return Adapter("agui", (Route("/agui/{agent}", _respond, methods=["POST"], name="agui"),), media_paths=("/agui/",))
 
 
 async def _respond(request: Request) -> Response:
@@ -79,15 +83,23 @@ def _failed(message: str, code: str) -> "BaseEvent":
     return RunErrorEvent(message=message, code=code)
 
 
-def _new_message(given: "RunAgentInput", *, only_last: bool = False) -> tuple[str, str] | None:
-    """Return the id and text of the user's last message. With `only_last`, nothing may come after it."""
+class _NewMessage(NamedTuple):
+    id: str
+    text: str
+    attachments: tuple[Attachment, ...]
+
+
+async def _new_message(given: "RunAgentInput", client: Client, *, only_last: bool = False) -> _NewMessage | None:
+    """Return the user's last message, and keep what is attached. With `only_last`, nothing may come after it."""
     messages = given.messages[-1:] if only_last else given.messages
     message = next((each for each in reversed(messages) if each.role == "user"), None)
     if message is None:
         return None
     context = [f"{each.description}: {each.value}" for each in given.context or ()]
-    text = "\n\n".join([message_text(message.model_dump()["content"], "messages"), *context])
-    return f"agui-{sha256(f'{message.id} {text}'.encode()).hexdigest()[:32]}", text
+    own, attachments = await message_with_media(*message_parts(message.model_dump()["content"], "messages"), client)
+    text = "\n\n".join([own, *context])
+    seal = " ".join([message.id, text, *(each.digest for each in attachments)])
+    return _NewMessage(f"agui-{sha256(seal.encode()).hexdigest()[:32]}", text, attachments)
 
 
 @dataclass
@@ -140,12 +152,21 @@ class _ProtocolRun:
         if not isinstance(run, SessionHandle):
             return None, None
         turn = asked_turn(past, run.id, {each.interrupt_id for each in answers})
-        message = _new_message(self.given, only_last=True)
-        if message is None or any(entry.data.get("message") == message[1] for entry in past):
+        message = await _new_message(self.given, self.console.client, only_last=True)
+        if message is None or any(entry.data.get("message") == message.text for entry in past):
             return turn, None
         when_busy = "interrupt" if all(each.status == "cancelled" for each in answers) else "enqueue"
-        message_id, text = message
-        return turn, await post_message(run, text, by=self.visitor.name, message_id=message_id, when_busy=when_busy)
+        return turn, await self._post(run, message, when_busy)
+
+    async def _post(self, session: SessionHandle, message: _NewMessage, when_busy: WhenBusy = "enqueue") -> int:
+        return await post_message(
+            session,
+            message.text,
+            by=self.visitor.name,
+            message_id=message.id,
+            when_busy=when_busy,
+            attachments=message.attachments,
+        )
 
     async def _find(self) -> AgentHandle | None:
         """Return the run of the thread. The thread may also be the id of a run that was started elsewhere.
@@ -166,26 +187,28 @@ class _ProtocolRun:
 
         The turn is 0 if there is nothing to show, and None for a run that is no session.
         """
-        if (message := _new_message(self.given)) is None:
+        if (message := await _new_message(self.given, self.console.client)) is None:
             return run, current_turn(past) if run is None or isinstance(run, SessionHandle) else None
-        message_id, text = message
+        message_id, text, attachments = message
         if run is None:
             wanted = as_object(self.given.forwarded_props)
             given = {"agent": self.agent} | {key: wanted[key] for key in ("tenant",) if key in wanted}
             if wanted.get("kind") == "goal":
-                goal = given | {"goal": text}
+                goal = given | {"goal": text, "attachments": [each.model_dump() for each in attachments]}
                 return await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None
             run = await start_thread(self.console, self.visitor, "session", self._own_id("session"), given)
         if not isinstance(run, SessionHandle):
             if not past or past[0].data.get("task") == text:  # the same request again
                 return run, None
+            if attachments:
+                raise Problem(422, "messages: guidance for a run has no pictures. Send only text")
             await run.steer(text, by=self.visitor.name, intervention_id=message_id)
             return run, None
         if (turn := known_turn(past, message_id)) is None:
             if current_turn(past) and (waits := await open_waits(run)):
                 ids = ", ".join(interrupt_of(wait, run.id, self.base).id for wait in waits)
                 raise Problem(409, f"this thread waits for a person. Resume its interrupts first: {ids}")
-            turn = await post_message(run, text, by=self.visitor.name, message_id=message_id)
+            turn = await self._post(run, message)
         return run, turn
 
     async def _state(self, run: AgentHandle) -> "BaseEvent":

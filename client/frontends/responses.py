@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from pydantic_core import to_json
@@ -17,15 +17,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from orga.activities.media import Media
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem, refused
 from orga.client.console.routes import Adapter, Console, json_body
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused
 from orga.client.frontends import threads, turns
 from orga.client.runs.agents import run_id_of
+from orga.client.runs.attachments import message_with_media
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
-from orga.workflows.types.sessions.session_input import MAX_MESSAGE_BYTES
+from orga.workflows.types.sessions.session_input import MAX_MESSAGE_ATTACHMENTS, MAX_MESSAGE_BYTES
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 
@@ -52,7 +54,7 @@ def responses_adapter(agents: Callable[[], Sequence[str]]) -> Adapter:
         Route("/v1/responses/{id}", _retrieve, methods=["GET"]),
         Route("/v1/responses/{id}/cancel", _cancel, methods=["POST"]),
     )
-    return Adapter("responses", routes, {"/v1/": _error_response})
+    return Adapter("responses", routes, {"/v1/": _error_response}, ("/v1/responses",))
 
 
 def _error_response(problem: Problem) -> Response:
@@ -293,7 +295,12 @@ async def _create(request: Request) -> Response:
     console, visitor = threads.admitted(request, "operator", is_write=True)
     body = as_object(clean_json(await json_body(request)))
     messages, previous = _messages(body), body.get("previous_response_id")
-    text = "\n\n".join(text for role, text in messages if role != "assistant") if previous else _transcript(messages)
+    new = [each for each in messages if each.role != "assistant"]
+    text = "\n\n".join(each.text for each in new) if previous else _transcript(messages)
+    media = [each for message in new for each in message.media]
+    if not previous:  # the oldest part of a whole conversation may be cut
+        media = media[-max(MAX_MESSAGE_ATTACHMENTS, len(messages[-1].media)) :]
+    text, attachments = await message_with_media(text, media, console.client)
     if (size := len(to_json(text)) - 2) > MAX_MESSAGE_BYTES:
         raise Problem(422, f"input: has {size:,} bytes, and a turn takes {MAX_MESSAGE_BYTES:,}. Put it into a file")
     threads.require_room(console, visitor)
@@ -305,7 +312,7 @@ async def _create(request: Request) -> Response:
     else:
         session = await _begun(console, visitor, body)
     try:
-        turn = await threads.post_message(session, text, by=visitor.name)
+        turn = await threads.post_message(session, text, by=visitor.name, attachments=attachments)
     except NoAnswer as error:
         if not previous and not isinstance(error, NotTakenYet):  # nobody knows it, so it would wait for ever
             with suppress(OrgaError):
@@ -348,8 +355,14 @@ async def _cancel(request: Request) -> Response:
     return await asked.response(is_awaited=True)
 
 
-def _messages(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the roles and texts of a request. Items of its input that are no messages come from earlier responses."""
+class _Message(NamedTuple):
+    role: str
+    text: str
+    media: Sequence[Media] = ()
+
+
+def _messages(body: dict[str, Any]) -> list[_Message]:
+    """Return the messages of a request. Items of its input that are no messages come from earlier responses."""
     if body.get("tools"):
         raise Problem(422, "tools: an agent has its own tools. Leave them out")
     if body.get("conversation"):
@@ -358,22 +371,25 @@ def _messages(body: dict[str, Any]) -> list[tuple[str, str]]:
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     written = [each for each in as_objects(given) if "content" in each]
-    found = [(as_text(each.get("role")) or "user", threads.message_text(each["content"], "input")) for each in written]
+    found = [
+        _Message(as_text(each.get("role")) or "user", *threads.message_parts(each["content"], "input"))
+        for each in written
+    ]
     if instructions := as_text(body.get("instructions")):
-        found.insert(0, ("system", instructions))
-    if not any(role == "user" and text.strip() for role, text in found):
+        found.insert(0, _Message("system", instructions))
+    if not any(each.role == "user" and (each.text.strip() or each.media) for each in found):
         raise Problem(422, "input: must have the text of a user")
     return found
 
 
-def _transcript(messages: list[tuple[str, str]]) -> str:
+def _transcript(messages: list[_Message]) -> str:
     """Return the messages as one text. Chat pages send the whole conversation each time; the oldest part may be cut."""
-    *earlier, (_, last) = messages
+    *earlier, (_, last, _) = messages
     if not earlier:
         return last
     room = MAX_MESSAGE_BYTES * 4 // 5 - len(json.dumps(last))
     kept: list[str] = []
-    for role, text in reversed(earlier):
+    for role, text, _ in reversed(earlier):
         room -= len(json.dumps(text)) + len(role) + 10
         if room < 0:
             break

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any, Literal, TypeVar, Unpack, cast
+from typing import Any, Literal, TypeVar, Unpack
 
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 from temporalio.service import RPCError
 
+from orga.activities.media import Media
 from orga.client.console.doors import Role, Visitor, visitor_of
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Console, console_of, derived_id, visible_run
@@ -18,6 +19,7 @@ from orga.client.errors import NotAnAgent, OrgaError, RunEnded, RunNotFound
 from orga.client.frontends.turns import read_past
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.attachments import inline_media
 from orga.client.runs.ids import MAX_ID_BYTES
 from orga.client.runs.sessions import SendOptions, SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
@@ -155,14 +157,39 @@ async def post_message(session: SessionHandle, text: str, **options: Unpack[Send
         raise
 
 
-def message_text(content: Any, where: str) -> str:
-    """Return the text of a message that may have parts. Raise Problem if one of them is no text."""
+def message_parts(content: Any, where: str) -> tuple[str, list[Media]]:
+    """Return the text of a message, and its pictures and documents.
+
+    Raises:
+        Problem: A part is something else.
+        InvalidInput: A part has an address instead of the bytes.
+    """
     if isinstance(content, str):
-        return content
-    texts = [part.get("text", part.get("refusal")) for part in as_objects(content)]
-    if any(not isinstance(text, str) for text in texts):
-        raise Problem(422, f"{where}: has parts that are no text. Send only text")
-    return "\n".join(cast("list[str]", texts))
+        return content, []
+    texts, media = list[str](), list[Media]()
+    for part in as_objects(content):
+        text = part.get("text", part.get("refusal"))
+        if isinstance(text, str):
+            texts.append(text)
+        elif (encoded := _media_of_part(part)) is not None:
+            name = part.get("filename") or as_object(part.get("metadata")).get("filename")
+            media.append(inline_media(encoded, as_text(name)))
+        else:
+            raise Problem(422, f"{where}: has parts that are no text, picture or document. Send only these, with bytes")
+    return "\n".join(texts), media
+
+
+def _media_of_part(part: Mapping[str, Any]) -> str | None:
+    """Return the base64 or the URL of a picture or a document, as OpenAI's Responses and AG-UI write them."""
+    match part:
+        case (
+            {"type": "input_image", "image_url": str(encoded)}
+            | {"type": "input_file", "file_data": str(encoded)}
+            | {"type": "image" | "document", "source": {"type": "data" | "url", "value": str(encoded)}}
+        ):
+            return encoded
+        case _:
+            return None
 
 
 def asked_turn(past: Sequence[JournalEntry], run_id: str, interrupts: Collection[str]) -> int | None:

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 from uuid import uuid4
@@ -20,6 +22,8 @@ from openai import AsyncOpenAI
 from starlette.requests import HTTPConnection
 from temporalio.client import Client
 
+from orga.activities.adapters.blob_folder import BlobFolder
+from orga.activities.media import digest_of
 from orga.activities.ports import ModelRequest, ThinkingListener
 from orga.client.config.workplace import set_client_home
 from orga.client.console.doors import ROLES, Doors, Limits, Visitor
@@ -28,6 +32,7 @@ from orga.client.frontends.mounted import mcp_adapter
 from orga.client.frontends.responses import responses_adapter
 from orga.client.frontends.threads import own_id
 from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
@@ -42,6 +47,7 @@ from tests.support.runs.approvals import Asks
 from tests.support.runs.deferred import a_check
 from tests.support.runs.delegates import agent, delegates
 from tests.support.runs.loop import a_loop
+from tests.support.values.pictures import a_png
 from tests.support.web.agui import AguiClient, agui_client, assistant_ui_messages
 
 WORDS = "one two three four five six seven eight"
@@ -59,6 +65,8 @@ class Model:
             return await SteadyModel(frozenset({"look"}), lambda _: None).complete(request, on_text)
         if last.role == "tool":
             return answers("all done")
+        if last.media:
+            return answers(f"{last.text} {' '.join(part.line(with_digest=True) for part in last.media)}")
         word, _, rest = last.text.partition(" ")
         match word:
             case "look":
@@ -309,6 +317,105 @@ async def test_responses_are_the_turns_of_a_session(stage: Stage) -> None:
     )
     assert "[system]\nBe kind." in whole.output_text
     assert whole.output_text.endswith("c")
+
+
+@pytest.fixture
+def blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BlobFolder:
+    """Return the store of the console."""
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path))
+    return BlobFolder(tmp_path / "blobs")
+
+
+PICTURE, PLAN = a_png(), b"%PDF-1.4 /Type /Page ".ljust(3_000_000, b" ")
+PICTURE_LINE = f"[image, 4x3, {len(PICTURE)} bytes, {digest_of(PICTURE)}]"
+PLAN_LINE = f"[document plan.pdf, 1 page, 3.0 MB, {digest_of(PLAN)}]"
+
+
+def an_image(data: bytes = PICTURE, **fields: Any) -> dict[str, Any]:
+    url = f"data:image/png;base64,{b64encode(data).decode()}"
+    return {"type": "input_image", "detail": "auto", "image_url": url} | fields
+
+
+def a_user(*content: dict[str, Any]) -> Any:
+    return {"role": "user", "content": content}
+
+
+async def test_pictures_and_documents_of_responses_reach_the_model(stage: Stage, blobs: BlobFolder) -> None:
+    sdk = stage.openai()
+    data = f"data:application/pdf;base64,{b64encode(PLAN).decode()}"
+    plan = {"type": "input_file", "filename": "plan.pdf", "file_data": data}
+    words = {"type": "input_text", "text": "What is it?"}
+    first = await sdk.responses.create(model="default", input=[a_user(words, an_image())])
+    second = await sdk.responses.create(model="default", input=[a_user(plan)], previous_response_id=first.id)
+    answer: Any = {"role": "assistant", "content": "A lamp."}
+    whole = await sdk.responses.create(
+        model="default", input=[a_user(*[an_image()] * 9), a_user(plan), answer, a_user(words, an_image())]
+    )
+    assert first.output_text == f"What is it? {PICTURE_LINE}"
+    assert second.output_text == f"{PLAN_LINE.partition(', sha')[0]}] {PLAN_LINE}"
+    assert whole.output_text.endswith(" ".join(["What is it?", *[PICTURE_LINE] * 8, PLAN_LINE, PICTURE_LINE]))
+    assert [await blobs.get(digest_of(each)) for each in (PICTURE, PLAN)] == [PICTURE, PLAN]
+
+
+UNUSABLE: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "an address": ([an_image(image_url="https://a.example/b.png")], "no address is fetched. Send the bytes"),
+    "another address": ([an_image(image_url="data:image/png,https://a.example")], "no address is fetched. Send"),
+    "no picture": ([an_image(b"<svg/>")], "is no PNG, JPEG, GIF, WebP or PDF. Convert it"),
+    "nothing": ([an_image(b"")], "is no PNG, JPEG, GIF, WebP or PDF. Convert it"),
+    "a picture that is too large": ([an_image(PICTURE.ljust(4_000_000))], "the limit is 3.8 MB. Scale it down"),
+    "too many": ([an_image()] * 11, "there are 11, and the limit is 10. Leave some out"),
+    "an uploaded file": ([{"type": "input_file", "file_id": "file-1"}], "has parts that are no text, picture or"),
+    "a sound": ([{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}], "has parts that are no text"),
+}
+
+
+@pytest.mark.parametrize(("content", "problem"), UNUSABLE.values(), ids=UNUSABLE)
+@pytest.mark.usefixtures("blobs")
+async def test_what_cannot_be_attached_is_refused(stage: Stage, content: list[dict[str, Any]], problem: str) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        await stage.openai().responses.create(model="default", input=[a_user(*content)])
+    assert problem in str(refused.value)
+
+
+async def test_only_a_message_may_be_as_long_as_a_document(stage: Stage) -> None:
+    headers = {"Authorization": "Bearer ann-approver", "X-Orga-Console": "1"}
+    async with httpx2.AsyncClient(base_url=stage.console.base, headers=headers) as client:
+        message = await client.post("/v1/responses", json={"model": "default", "input": "x" * 33_000_000})
+        other = await client.post("/api/v1/markdown", json={"text": "x" * 2_000_000})
+    assert (message.status_code, other.status_code) == (413, 413)
+    assert "must not be longer than 32,000,000 bytes" in message.text
+
+
+async def test_pictures_of_ag_ui_reach_the_model_once(stage: Stage, blobs: BlobFolder) -> None:
+    words = {"type": "text", "text": "What is it?"}
+    source = {"type": "data", "value": b64encode(PICTURE).decode(), "mimeType": "image/png"}
+    picture: dict[str, Any] = {"type": "image", "source": source, "metadata": {"filename": "lamp.png"}}
+    async with stage.agui() as client:
+        shown = await client.run(say=[words, picture])
+        again = await client.run()
+        linked = await client.run(
+            say=[words, {"type": "image", "source": {"type": "url", "value": "https://a.example"}}]
+        )
+    assert (shown.error, shown.result["output"]) == (
+        None,
+        f"What is it? {PICTURE_LINE.replace('[image', '[image lamp.png')}",
+    )
+    assert again.texts("assistant") == shown.texts("assistant")
+    assert (linked.types[-1], "no address is fetched. Send the bytes" in str(linked.events[-1])) == ("RUN_ERROR", True)
+    assert await blobs.get(digest_of(PICTURE)) == PICTURE
+
+
+async def test_a_goal_of_ag_ui_begins_with_a_picture_and_its_guidance_has_none(stage: Stage, blobs: BlobFolder) -> None:
+    source = {"type": "data", "value": b64encode(PICTURE).decode(), "mimeType": "image/png"}
+    content = [{"type": "text", "text": "Look around"}, {"type": "image", "source": source}]
+    async with stage.agui() as client:
+        done = await client.run(say=content, forwarded={"kind": "goal"})
+        guided = await client.run(say=[{"type": "text", "text": "Like this"}, *content[1:]])
+    assert done.error is None
+    [goal] = {event["snapshot"]["run"] for event in done.events if event["type"] == "STATE_SNAPSHOT"}
+    shown = await AgentHandle(stage.console.console.client, goal).conversation()
+    assert digest_of(PICTURE) in "".join(message.text for message in shown)
+    assert "guidance for a run has no pictures" in str(guided.events[-1])
 
 
 async def test_a_stream_can_be_read_again_from_any_event(stage: Stage) -> None:
