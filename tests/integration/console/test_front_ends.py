@@ -405,6 +405,14 @@ async def test_pictures_of_ag_ui_reach_the_model_once(stage: Stage, blobs: BlobF
     assert await blobs.get(digest_of(PICTURE)) == PICTURE
 
 
+async def test_a_picture_of_assistant_ui_reaches_the_model(stage: Stage, blobs: BlobFolder) -> None:
+    address = f"{stage.console.base}/agui/default"
+    [shown] = await assistant_ui_messages(address, "ann-approver", f"see:{an_image()['image_url']}")
+    line = PICTURE_LINE.replace("[image", "[image lamp.png")
+    assert shown["content"] == [{"type": "text", "text": f"What is it? {line}"}]
+    assert await blobs.get(digest_of(PICTURE)) == PICTURE
+
+
 async def test_a_goal_of_ag_ui_begins_with_a_picture_and_its_guidance_has_none(stage: Stage, blobs: BlobFolder) -> None:
     source = {"type": "data", "value": b64encode(PICTURE).decode(), "mimeType": "image/png"}
     content = [{"type": "text", "text": "Look around"}, {"type": "image", "source": source}]

@@ -1,5 +1,6 @@
 // assistant-ui without a browser: it talks with an agent over AG-UI, and prints the last message after each step.
-// Arguments: the folder of the packages, the address of an agent, a token, then `say:TEXT`, `resume:JSON`, `leave:TEXT`.
+// Arguments: the folder of the packages, the address of an agent, a token, then `say:TEXT`, `see:URL` of a picture,
+// `resume:JSON`, `leave:TEXT`.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
@@ -42,6 +43,10 @@ for (const step of steps) {
   const [kind, given] = [step.slice(0, step.indexOf(":")), step.slice(step.indexOf(":") + 1)];
   const before = here.runtime.thread.getState().messages.length;
   if (kind === "say") here.runtime.thread.append({ role: "user", content: [{ type: "text", text: given }] });
+  if (kind === "see") {
+    const image = { type: "image", image: given, filename: "lamp.png" };
+    here.runtime.thread.append({ role: "user", content: [{ type: "text", text: "What is it?" }, image] });
+  }
   if (kind === "leave") await here.leave(given);
   if (kind === "resume") {
     const payload = JSON.parse(given);
