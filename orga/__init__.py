@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orga.client.workers.script import worker
     from orga.workflows.agent import AgentWorkflow
     from orga.workflows.session import SessionWorkflow
-    from orga.workflows.types.input import AgentInput, LoopConfig
+    from orga.workflows.types.input import AgentInput, Attachment, LoopConfig
     from orga.workflows.types.sessions.session_result import TurnResult
     from orga.workflows.types.status import AgentResult, JournalEntry
 
@@ -29,6 +29,7 @@ __all__ = [
     "AgentInput",
     "AgentResult",
     "AgentWorkflow",
+    "Attachment",
     "DeferredTool",
     "GoalHandle",
     "JournalEntry",
@@ -58,6 +59,7 @@ _MODULES = {
     "AgentInput": "orga.workflows.types.input",
     "AgentResult": "orga.workflows.types.status",
     "AgentWorkflow": "orga.workflows.agent",
+    "Attachment": "orga.workflows.types.input",
     "DeferredTool": "orga.client.workers.in_code",
     "GoalHandle": "orga.client.runs.goals",
     "JournalEntry": "orga.workflows.types.status",

@@ -34,12 +34,14 @@ from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.attachments import Attachable, kept_attachments, store_of
 from orga.client.runs.goals import GoalHandle
 from orga.client.runs.inbox import InboxEntry, inbox
 from orga.client.runs.listing import ListedRun, RunFilter, listed_runs, with_details
 from orga.client.runs.message_forms import anthropic_messages, openai_messages
 from orga.client.runs.sessions import SessionHandle
 from orga.client.runs.settings import RecordedSettings, read_settings, save_settings, settings_versions
+from orga.workflows.types.input import Attachment
 from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS, SESSION_WORKFLOW
 from orga.workflows.types.settings import SettingsVersion
 from orga.workflows.types.status import JournalEntry
@@ -71,6 +73,7 @@ __all__ = [
     "inbox",
     "journal",
     "journal_lines",
+    "keep_attachments",
     "list",
     "openai_messages",
     "read_settings",
@@ -139,6 +142,19 @@ async def journal_lines(client: Client, workflow_id: str) -> AsyncGenerator[str]
     async for entry in read_journal(client, workflow_id):
         for line in lines.lines(entry):
             yield line
+
+
+async def keep_attachments(client: Client, files: Sequence[Attachable]) -> Sequence[Attachment]:
+    """Put pictures and PDFs into the store, and return references to them for `orga.workflow.run_agent`.
+
+    Args:
+        client: The client with the plugin, if that has a store of your own. Else they are kept in the folder `blobs`.
+        files: At most 20 paths, bytes or `orga.Media`.
+
+    Raises:
+        InvalidInput: A file cannot be used. The text names it.
+    """
+    return await kept_attachments(files, store_of(client))
 
 
 async def timeline(

@@ -7,7 +7,15 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from orga.workflows.types.input import AgentInput, GivenMessage, LoopConfig, LoopSettings, inherited_memo, parse_input
+from orga.workflows.types.input import (
+    AgentInput,
+    Attachment,
+    GivenMessage,
+    LoopConfig,
+    LoopSettings,
+    inherited_memo,
+    parse_input,
+)
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult
@@ -27,6 +35,7 @@ async def run_agent(
     trusted_context: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | type | None = None,
     messages: Sequence[GivenMessage | Mapping[str, Any]] | None = None,
+    attachments: Sequence[Attachment | Mapping[str, Any]] | None = None,
     tenant: str | None = None,
     workflow_id: str | None = None,
     task_queue: str | None = None,
@@ -48,6 +57,7 @@ async def run_agent(
             as `data`, and `result.data_as(TYPE)` returns it as that type.
         messages: The conversation before the task, as `conversation` of a run shows it. A message is untrusted unless
             it says `trusted`.
+        attachments: References to pictures and documents, from `orga.runs.keep_attachments`: a workflow has no bytes.
         tenant: The tenant, by which runs are listed.
         workflow_id: Id of the child. By default `agent-<uuid>`.
         task_queue: The queue of workers with that agent. By default the workflow's own.
@@ -66,6 +76,7 @@ async def run_agent(
         "trusted_context": trusted_context,
         "output_schema": output_schema,
         "messages": messages,
+        "attachments": attachments,
         "tenant": tenant,
     }
     checked = _checked_input({name: value for name, value in given.items() if value is not None})

@@ -33,12 +33,14 @@ from orga.activities.media import digest_of
 from orga.client.config.sections import OrgaConfig
 from orga.client.journal.reading import read_journal
 from orga.ports import Critic, Dimension, KnowledgeItem, Message, ModelRequest, Recall, Reply, ToolCall, Usage
+from orga.runs import keep_attachments
 from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.recall import STORE_KNOWLEDGE
 from tests.support.model.chat_server import Calls, Says, chat_server
 from tests.support.programs.noted_folder import home
 from tests.support.programs.orga_command import ROOT, an_orga
+from tests.support.runs.desk import Sale, note_down
 from tests.support.values.pictures import a_png
 
 __all__ = ["home"]
@@ -66,7 +68,7 @@ async def at_work(client: Client, folder: Path, agent: Agent, **parts: Any) -> A
     plugin = OrgaPlugin(config=OrgaConfig(), agents=[agent], root=folder, **parts)
     ours = await Client.connect(client.service_client.config.target_host, plugins=[plugin])
     queue = f"parts-{uuid.uuid4()}"
-    async with Worker(ours, task_queue=queue):
+    async with Worker(ours, task_queue=queue, workflows=[Sale], activities=[note_down]):
         yield ours, queue
 
 
@@ -241,8 +243,15 @@ async def _scheduled(client: Client, queue: str) -> str:
         await made.delete()
 
 
+async def _in_a_workflow(client: Client, queue: str) -> str:
+    kept = await keep_attachments(client, [a_png()])
+    name = f"sale-{uuid.uuid4()}"
+    note = await client.execute_workflow(Sale.run, args=["default", "Look.", kept], id=name, task_queue=queue)
+    return note.removeprefix("noted: completed: ")
+
+
 @pytest.mark.parametrize("is_worker", [True, False], ids=["the worker's client", "a client without a worker"])
-@pytest.mark.parametrize("starter", [_started, _sent, _scheduled])
+@pytest.mark.parametrize("starter", [_started, _sent, _scheduled, _in_a_workflow])
 async def test_a_store_of_the_application_has_attachments_and_pictures_of_tools(
     client: Client,
     tmp_path: Path,

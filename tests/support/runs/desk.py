@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from temporalio import activity, workflow
 
-from orga import AgentResult, tool
+from orga import AgentResult, Attachment, tool
 from orga.workflow import run_agent
 
 
@@ -48,9 +48,9 @@ class Sale:
     """Lets an agent sell something, and notes the result."""
 
     @workflow.run
-    async def run(self, agent: str, task: str) -> str:
+    async def run(self, agent: str, task: str, attachments: tuple[Attachment, ...] = ()) -> str:
         """Return the note."""
-        result = await run_agent(task, agent=agent, config={"max_iterations": 4})
+        result = await run_agent(task, agent=agent, config={"max_iterations": 4}, attachments=attachments)
         assert isinstance(result, AgentResult), "the class of the worker, not one imported again for the run"
         text = f"{result.termination.reason}: {result.output}"
         return await workflow.execute_activity(note_down, text, start_to_close_timeout=timedelta(seconds=20))
