@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from temporalio.client import Client, WorkflowHandle
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls, permanent
 from orga.workflows.types.tool_calls.elicitation import MAX_INPUT_ROUNDS
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
@@ -18,6 +20,7 @@ from tests.support.mcp import asking
 from tests.support.mcp.loop import an_mcp_loop
 from tests.support.parts.mcp_servers import node_program
 from tests.support.runs.questions import is_on_record, send_update, tool_results_in, wait_for_question
+from tests.support.values.policies import a_verdict
 
 LISTED = ["shop_*"]
 
@@ -122,6 +125,34 @@ async def test_an_abort_ends_the_wait(client: Client, tmp_path: Path) -> None:
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "aborted"
+    assert not (tmp_path / "ordered").exists()
+
+
+@dataclass
+class Closing:
+    """A policy engine that denies every call once it is closed."""
+
+    is_embedded = True
+    is_closed: bool = False
+
+    async def judge(self, proposal: GateRequest) -> Verdict:
+        """Allow, or deny calls."""
+        is_denied = self.is_closed and proposal.call is not None
+        return a_verdict(not is_denied, reason="the shop is closed", version=f"{self.is_closed}")
+
+
+async def test_a_policy_that_changes_while_a_person_decides_denies_the_call(client: Client, tmp_path: Path) -> None:
+    engine = Closing()
+    steps = [ordering(), answers()]
+    async with an_mcp_loop(client, steps, shop(tmp_path), listed=LISTED, env={}, engine=engine) as loop:
+        handle = await loop.start()
+        await answer(handle, "small", "2")
+        engine.is_closed = True
+        await answer(handle, "-")
+        await loop.ended(handle)
+        assert (await verify(client, handle.id)).ok
+    [text] = tool_results_in(loop)
+    assert "policy now denies the call: the shop is closed" in text
     assert not (tmp_path / "ordered").exists()
 
 
