@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from orga.workflows.decisions.control.questions import build_question
+from orga.workflows.decisions.tool_calls.calls import refused_outcome
 from orga.workflows.decisions.tool_calls.elicitation import (
     INPUT_EXPIRES_S,
     NO,
@@ -54,7 +55,7 @@ async def execute_with_inputs(run: Run, allowed: AllowedCall, identity: CallIden
         except (Interrupted, asyncio.CancelledError):
             break
         if again.permitted is None:  # policy has changed while the person decided
-            attempt = attempt._replace(error=f"{attempt.error}; policy now denies the call: {again.verdict.reason}")
+            attempt = attempt._replace(error=f"{attempt.error}; {refused_outcome(allowed.call, again.verdict).text}")
             break
         allowed = allowed._replace(verdict=again.permitted.verdict)
         attempt = await execute_attempt(run, allowed, identity._replace(activity_id=place, given=given))

@@ -152,7 +152,7 @@ async def test_a_policy_that_changes_while_a_person_decides_denies_the_call(clie
         await loop.ended(handle)
         assert (await verify(client, handle.id)).ok
     [text] = tool_results_in(loop)
-    assert "policy now denies the call: the shop is closed" in text
+    assert "input from a person; [Policy denied] the shop is closed" in text
     assert not (tmp_path / "ordered").exists()
 
 
