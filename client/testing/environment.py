@@ -15,6 +15,7 @@ from temporalio.worker import Worker
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, CodeCritic, PolicyEngine, Summarizer
 from orga.client.config.sections import OrgaConfig
+from orga.client.errors import ConfigError
 from orga.client.history.converter import data_converter
 from orga.client.runs.attachments import Attachable
 from orga.client.server.obtain import locate
@@ -38,6 +39,8 @@ class PluginUnderTest(OrgaPlugin):
 
     def __init__(self, models: StandInModels, fakes: Sequence[StandInTool], **given: Any) -> None:
         super().__init__(**given)
+        if not isinstance(fakes, (list, tuple)) or not all(hasattr(each, "in_place_of") for each in fakes):
+            raise ConfigError("fakes takes a list of fake tools; write fakes=[FakeTool(NAME, RESULT)]")
         self._stand_ins = StandIns(models, fakes)
 
 

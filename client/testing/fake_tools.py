@@ -59,12 +59,14 @@ class FakeTool:
     """The ids, idempotency key and number of each attempt."""
 
     def __post_init__(self) -> None:
-        """Check the options and the output schema.
+        """Check the options, the output schema and the results.
 
         Raises:
             InvalidInput: An option is unknown.
-            ValueError: The output schema cannot be used.
+            ValueError: The output schema cannot be used, or there is no result.
         """
+        if type(self.body) in (list, tuple) and not self.body:
+            raise ValueError(f"FakeTool({self.name!r}): an empty list has no result; write [[]] to return one")
         if self.output_schema is not None:
             self.output_schema = checked_output_schema(self.output_schema)
         if not isinstance(self.options, ToolOptions):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.client.errors import ConfigError
 from orga.workflows.decisions.conversation import MIN_ESTIMATE, estimated_message_tokens, estimated_tokens
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
@@ -89,7 +90,13 @@ class ScriptedModel:
             steps: The replies, each used once.
             repeats: Repeat the last step for ever. Otherwise the run fails after it.
             delay_s: Real seconds before each step.
+
+        Raises:
+            ConfigError: A step is neither a reply nor an exception nor a function.
         """
+        for number, step in enumerate(steps, 1):
+            if not isinstance(step, (Reply, Exception)) and not callable(step):
+                raise ConfigError(f"scripted: step {number} is {step!r}. Write answers(...) or calls(...) around it")
         self._steps = list(steps)
         self._repeats = repeats
         self._delay_s = delay_s
@@ -153,6 +160,12 @@ class ScriptedModels:
     """Replaces all models: with one for every name, or with one for each of some names."""
 
     def __init__(self, given: ReplyingModel | Mapping[str, ReplyingModel]) -> None:
+        """Raise ConfigError for something that cannot reply, such as a step without `scripted`."""
+        for each in given.values() if isinstance(given, Mapping) else [given]:
+            if not hasattr(each, "complete"):
+                raise ConfigError(
+                    f"model: {type(each).__name__} is no model. Write model=scripted(...) around the steps"
+                )
         self._by_name: dict[str, ModelProvider] = {**given} if isinstance(given, Mapping) else {}
         self._one: ModelProvider | None = None if isinstance(given, Mapping) else given
 

@@ -1,9 +1,9 @@
 """The scripted model and fake tools of `orga.testing`, and the related builders."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
+from orga.client.testing.environment import PluginUnderTest
 from orga.client.testing.script import USAGE, ScriptedModels
 from orga.client.workers.parts import StandIns, configured_parts
 from orga.testing import (
@@ -38,6 +39,7 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 from tests.support.values.core import a_state
 
+MODELS = ScriptedModels({})
 ASKED = ModelRequest("m", messages=(Message.of("user", "find it"),), tools=(ToolSpec(name="search"),))
 
 
@@ -117,6 +119,27 @@ def test_a_model_without_a_script_is_refused() -> None:
     assert models.default == "openai:a"
     with pytest.raises(ValueError, match="no script replaces the model 'openai:b'; there is openai:a"):
         models.check("openai:b")
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        pytest.param(lambda: scripted(answers(), cast("Any", "hello")), "step 2 is 'hello'", id="text as a step"),
+        pytest.param(lambda: ScriptedModels(cast("Any", [answers()])), "list is no model", id="steps as a model"),
+        pytest.param(lambda: ScriptedModels({"a:b": cast("Any", answers())}), "Reply is no model", id="a reply"),
+        pytest.param(lambda: FakeTool("pay", []), "an empty list has no result", id="no result"),
+        pytest.param(
+            lambda: PluginUnderTest(MODELS, cast("Any", FakeTool("pay")), config=OrgaConfig()), "fakes=[", id="one fake"
+        ),
+        pytest.param(
+            lambda: PluginUnderTest(MODELS, cast("Any", [attempt]), config=OrgaConfig()), "fakes=[", id="a function"
+        ),
+    ],
+)
+def test_mistakes_of_a_test_are_reported_at_once(make: Callable[[], object], expected: str) -> None:
+    with pytest.raises((ConfigError, ValueError)) as caught:
+        make()
+    assert expected in str(caught.value)
 
 
 async def attempt(tool: FakeTool, **arguments: Any) -> str:
