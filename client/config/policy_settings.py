@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orga.activities.adapters.http import is_loopback
-from orga.activities.adapters.policy.ladder import PolicySettings
+from orga.activities.adapters.policy.ladder import PolicySettings, policy_engine
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 
@@ -38,8 +38,6 @@ def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> No
         raise ConfigError(str(error)) from None
     policy = config.policy
     if policy.engine == "cedar" or policy.dir or policy.opa.wasm:
-        from orga.activities.adapters.policy.ladder import policy_engine  # it loads the compilers of all engines
-
         try:
             policy_engine(policy_settings(policy, env))
         except ValueError as error:
