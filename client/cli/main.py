@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from orga.client.cli.commands import build_program
+from orga.client.cli.commands import LAST_OPTION, RUN_ARGUMENT, build_program
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.shown.text import set_quiet, write_document, write_result, write_warning
 
@@ -89,7 +89,9 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _report_usage_error(error: TyperException) -> int:
     if message := _usage_error_text(error):
-        write_warning(f"orga: {message.replace('Value error, ', '')} (orga COMMAND --help explains)")
+        context = getattr(error, "ctx", None)  # only errors of usage have it
+        command = context.command_path if context else "orga COMMAND"
+        write_warning(f"orga: {message.replace('Value error, ', '')} ({command} --help explains)")
     return ExitCode.USAGE
 
 
@@ -99,6 +101,8 @@ def _usage_error_text(error: TyperException) -> str:
     if (command := _UNKNOWN_COMMAND.search(error.format_message())) and (meant := COMMAND_SUGGESTIONS.get(command[1])):
         return f"No such command {command[1]!r}; did you mean {meant}?"
     text = error.format_message()
+    if getattr(getattr(error, "param", None), "name", None) == RUN_ARGUMENT and text.startswith("Missing"):
+        return f"{text} Name a run, or use {LAST_OPTION} for the newest."
     if similar_options:
         text = f"{error.message}. Did you mean {', '.join(similar_options)}?"
     return text.replace(". Did you mean", "; did you mean")

@@ -173,9 +173,9 @@ class _TerminalChat:
         return Chat(ChatParts(self.here.client, handle, watch, source, shown, how), carry_out, options.attached)
 
     def _show_past(self, chat: Chat) -> None:
-        if not chat.turns.recorded:
+        if chat.is_typed and not chat.turns.recorded:
             write_note("/help shows the commands")
-        elif self.options.history:
+        elif chat.turns.recorded and self.options.history:
             write_note(*history_lines(chat.turns.recorded[-self.options.history :], datetime.now(UTC)), "")
         if chat.attached and chat.is_typed:
             write_note(*attached_lines(chat.attached))

@@ -249,10 +249,10 @@ def import_project_conventions(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Read AGENTS.md, CLAUDE.md, CONTRIBUTING.md, .editorconfig, pyproject.toml, package.json and similar files in all
-    folders, and store their conventions with directory and language.
+    """Store the conventions of a project, which are in AGENTS.md, .editorconfig and similar files of all its folders.
 
-    Run it again after changes: a file's conventions replace its earlier ones, and those of deleted files are erased.
+    It also reads CLAUDE.md, CONTRIBUTING.md, pyproject.toml and package.json. Each convention is stored with its
+    directory and language. Run it again after changes: a file's conventions replace its earlier ones, and those of deleted files are erased.
     Files that git ignores are not read.
 
     Example: orga knowledge import-conventions
