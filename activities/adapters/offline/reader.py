@@ -173,12 +173,14 @@ def quoted_answer(question: ReaderQuestion, evidence: Evidence, matches: Sequenc
     """Return up to four quotes with their sources, or what no passage contains."""
     notes = [f"I called {tool} without success: {why}" for tool, why in evidence.refused.items()]
     first, others = matches[: len(question.parts)], matches[len(question.parts) :]
-    found = [match for match in (*first, *(x for x in others if x.score >= 0.6 * first[0].score)) if match.answers][:3]
+    answering = [match for match in (*first, *(x for x in others if x.score >= 0.6 * first[0].score)) if match.answers]
+    sources = [*dict.fromkeys(match.passage.source for match in answering)][:3]  # one passage may answer two parts
+    found = [match for match in answering if match.passage.source in sources]
     gap = [word for word in question.needed if found and not any(word in match.held for match in found)]
     rest = [match for match in matches if gap and match.held.keys() >= {*gap, *question.exact}][:1]
     if found:
         blocks = [f"The closest passage is in `{found[0].passage.source}`."]
-        for passage in (match.passage for match in (*found, *rest)):
+        for passage in {match.passage.source: match.passage for match in (*found, *rest)}.values():
             under = f", under “{passage.above[-1]}”" if passage.above else ""
             lines = [f"> {line[:MAX_CHARS]}".rstrip() for line in passage.lines]
             blocks.append("\n".join([*lines, f"— `{passage.source}`{under}"]))

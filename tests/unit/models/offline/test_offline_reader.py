@@ -73,6 +73,17 @@ async def test_each_part_of_a_question_is_answered(folder: Path) -> None:
     ]
 
 
+async def test_a_passage_that_answers_two_parts_is_quoted_once(tmp_path: Path) -> None:
+    (tmp_path / "returns.md").write_text("A lamp can be returned within 30 days. The label is in the box.\n")
+    asked = "How long may a lamp be returned, and where is the label?"
+    text = await Run(asked, tools_over(tmp_path)).to_the_end()
+
+    assert re.findall(r"^> .*", text, re.MULTILINE) == [
+        "> A lamp can be returned within 30 days. The label is in the box."
+    ]
+    assert "In no quote" not in text
+
+
 async def test_every_quote_is_in_the_file_at_the_cited_lines(folder: Path) -> None:
     text = await Run("How do the gate and the default timeout work?", tools_over(folder)).to_the_end()
 
