@@ -35,6 +35,7 @@ WINDOW_LINES, MAX_CHARS, CHARS_PER_TOKEN = 150, 2_000, 4  # of one read; of a qu
 # files that are never quoted: the configuration, this reader, generated files
 _IGNORED_PATH = re.compile(r"(^|/)orga\.toml$|(^|/)activities/adapters/offline/|\.(svg|lock|map|min\.\w+)$")
 _DELIMITED_BLOCK = re.compile(r"^\[([0-9a-f]{12}) begins: ([^\n]*)\]\n(.*?)\n\[\1 ends\]$", re.M | re.S)
+_UNSEEN = re.compile(r"\[The (?:image|document) ?([^\]\n]*?) ?\([^\]\n]*\) cannot be shown to you\]")
 NextCall = tuple[ToolCall, str]  # a call and its purpose
 
 
@@ -44,6 +45,7 @@ class Evidence:
     def __init__(self, messages: Sequence[Message]) -> None:
         self.lines, self.read = dict[str, dict[int, str]](), set[tuple[str, int]]()  # read: not only search hits
         self.listing, self.asked, self.refused = list[str](), list[str](), dict[str, str]()
+        self.unseen = list[str]()  # the pictures and documents of the last message
         self.made, self.calls = 0, {call.call_id: call for message in messages for call in message.calls}
         for number, message in enumerate(messages, 1):
             text = undelimited_text(message.text)
@@ -62,7 +64,9 @@ class Evidence:
                 self._add_lines(f"conversation message {number}", message.text)
             elif message.role == "user" and not message.summary and not message.text.startswith(UNUSABLE_MARKER):
                 is_turn = goal_prompt_in(message.text) != ""
-                self.asked += [] if is_turn and number < len(messages) else _message_questions(message.text)
+                text = _UNSEEN.sub("", message.text)
+                self.asked += [] if is_turn and number < len(messages) else _message_questions(text)
+                self.unseen = self.unseen if is_turn else [name or "it" for name in _UNSEEN.findall(message.text)]
                 self.made = self.made if is_turn else 0
         self.lines = {path: lines for path, lines in self.lines.items() if not _IGNORED_PATH.search(path)}
 
@@ -80,6 +84,7 @@ class Evidence:
 
     def _add_lines(self, name: str, text: str, *, is_file: bool = False) -> None:
         """Add the numbered lines that `read_file` returns, or the lines of any other text."""
+        text = _UNSEEN.sub("", text)
         head, _, rest = text.partition("\n")
         found = re.match(r"(.+?) \(lines \d+-\d+ of ", head) if is_file else None
         known = dict(enumerate((rest if head.startswith("Content of ") else text).split("\n"), 1))
@@ -172,6 +177,7 @@ def search_queries(question: ReaderQuestion) -> list[tuple[str, str]]:
 def quoted_answer(question: ReaderQuestion, evidence: Evidence, matches: Sequence[PassageMatch], room: int) -> str:
     """Return up to four quotes with their sources, or what no passage contains."""
     notes = [f"I called {tool} without success: {why}" for tool, why in evidence.refused.items()]
+    notes += [f"I cannot see {', '.join(evidence.unseen)}. A model of a provider can."] if evidence.unseen else []
     first, others = matches[: len(question.parts)], matches[len(question.parts) :]
     answering = [match for match in (*first, *(x for x in others if x.score >= 0.6 * first[0].score)) if match.answers]
     sources = [*dict.fromkeys(match.passage.source for match in answering)][:3]  # one passage may answer two parts

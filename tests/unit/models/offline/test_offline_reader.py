@@ -15,6 +15,7 @@ from orga.workflows.decisions.goals.pipelines.course import step_task
 from orga.workflows.decisions.goals.replies import parsed_evaluations, parsed_goal_decision, reply_object
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.text import delimited_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.reading import ALL, FILES, LIST, READ, SEARCH, Run, folder, tools_over
@@ -82,6 +83,15 @@ async def test_a_passage_that_answers_two_parts_is_quoted_once(tmp_path: Path) -
         "> A lamp can be returned within 30 days. The label is in the box."
     ]
     assert "In no quote" not in text
+
+
+async def test_an_attached_picture_is_not_taken_for_words_of_the_question(folder: Path) -> None:
+    picture = MediaPart(kind="image", media_type="image/png", digest=f"sha256:{'0' * 64}", size=69, name="bees.png")
+    text = await Run(f"{ASKED}\n{picture.words()}", tools_over(folder)).to_the_end()
+
+    assert QUOTE in text
+    assert "I cannot see 'bees.png'. A model of a provider can." in text
+    assert "cannot be shown" not in text
 
 
 async def test_every_quote_is_in_the_file_at_the_cited_lines(folder: Path) -> None:
