@@ -417,9 +417,9 @@ class McpConfig(CheckedInput):
     servers: dict[ServerName, McpServer] = {}
     """Servers by name. The name is the prefix of their tools' names."""
 
-    def without_pins(self) -> Self:
-        """Return the section without pinned definitions."""
-        return replace_fields(self, {"servers": {name: server.without_pins() for name, server in self.servers.items()}})
+    def unpinned_server(self, name: str) -> Self:
+        """Return the section with this server alone, without its pinned definitions."""
+        return replace_fields(self, {"servers": {name: self.servers[name].without_pins()}})
 
 
 class PolicyConfig(CheckedInput):

@@ -11,7 +11,7 @@ from typing import Any
 from orga.activities.adapters.agents.agent_problems import agent_problems, cost_refusal
 from orga.activities.adapters.agents.agents import pipeline_problems, with_default_agent
 from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
-from orga.activities.adapters.mcp.mcp_settings import server_settings
+from orga.activities.adapters.mcp.mcp_settings import server_settings, unready_servers
 from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
@@ -82,7 +82,8 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     with problems.collecting("policy", "correct [policy] in orga.toml"):
         policy = _policy_text(policy_settings(config.policy, env))
     with problems.collecting("mcp", "correct [mcp] in orga.toml, or the environment"):
-        server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
+        servers = server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
+        warnings.found.extend(asdict(found) for found in unready_servers(servers))
     with problems.collecting("notify", "correct [notify] in orga.toml, or the environment"):
         notify_settings(config.notify, env)
     with problems.collecting("goals", "correct [goals.deliveries] in orga.toml, or the environment"):

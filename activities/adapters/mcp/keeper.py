@@ -235,5 +235,7 @@ def connection_error_text(error: BaseException) -> str:
     """Return an error, or the first one of a group, as one line."""
     if isinstance(error, BaseExceptionGroup):
         return connection_error_text(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    if isinstance(error, OSError) and error.filename:  # the program, its folder, or a file of certificates
+        return f"{error.filename} cannot be used: {error.strerror}. Install it, or correct its path"
     line = " ".join(str(error).split())[:300]
     return line if isinstance(error, MCPError) else f"{type(error).__name__}: {line}"

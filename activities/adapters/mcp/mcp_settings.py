@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from shutil import which
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from orga.activities.adapters.caller_secrets import CallerSecret, is_by_caller
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.mcp.names import meant_server
+from orga.activities.adapters.problem import FileProblem
 from orga.activities.ports import ToolContext
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.own_code import bytecode_folder
@@ -104,6 +106,19 @@ def server_settings(
         )
         for name, server in servers.items()
     ]
+
+
+def unready_servers(servers: Iterable[ServerSettings]) -> Iterator[FileProblem]:
+    """Yield why servers cannot work as things are here, without connecting to them: no program, or no login."""
+    for each in servers:
+        section, server = f"mcp.servers.{each.name}", each.server
+        command = server.command or ""
+        program = str((server.cwd or Path()) / command) if "/" in command else command
+        if command and which(program, path=each.environment.get("PATH")) is None:
+            remedy = f"install it, or correct {section}.command"
+            yield FileProblem(section, f"there is no program {command!r}", remedy)
+        if server.oauth and server.oauth.login and not each.login_file.exists():
+            yield FileProblem(section, "nobody is logged in, so its tools are missing", f"orga tools login {each.name}")
 
 
 def _one_server_settings(

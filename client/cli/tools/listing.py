@@ -18,6 +18,7 @@ from orga.client.cli.shown.text import on_one_line, write_json, write_note, writ
 from orga.client.config.file import load_config
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.tool_calls.mcp import McpServer
 
 if TYPE_CHECKING:
     from orga.client.config.manifests import FileProblem, ManifestFile
@@ -31,12 +32,12 @@ class LocalTools:
 
 
 @asynccontextmanager
-async def open_local_tools(config_file: Path | None, *, ignores_pins: bool = False) -> AsyncGenerator[LocalTools]:
+async def open_local_tools(config_file: Path | None, *, unpinned: str | None = None) -> AsyncGenerator[LocalTools]:
     """Yield the tools, ready to be called.
 
     Args:
         config_file: The file that the command names, if it names one.
-        ignores_pins: Whether to take the current definitions of MCP servers, even if others are pinned.
+        unpinned: The only MCP server to connect to. Its current definitions are taken, even if others are pinned.
 
     Raises:
         UsageError: The tools cannot be loaded. It has one line for each problem.
@@ -44,8 +45,9 @@ async def open_local_tools(config_file: Path | None, *, ignores_pins: bool = Fal
     from orga.client.workers.tool_sources import available_tools
 
     config = load_config(config_file).config
-    if ignores_pins:
-        config = config.with_mcp(config.mcp.without_pins())
+    if unpinned is not None:
+        configured_server(unpinned, config)
+        config = config.with_mcp(config.mcp.unpinned_server(unpinned))
     root = (config.tools.files.root or Path.cwd()).resolve()
     async with AsyncExitStack() as opened:
         try:
@@ -53,6 +55,15 @@ async def open_local_tools(config_file: Path | None, *, ignores_pins: bool = Fal
         except ValueError as error:
             raise UsageError(str(error)) from None
         yield LocalTools(config, tools)
+
+
+def configured_server(name: str, config: OrgaConfig) -> McpServer:
+    """Return the server of `[mcp.servers]`. Raise UsageError if there is none of that name."""
+    if (server := config.mcp.servers.get(name)) is not None:
+        return server
+    known = list(config.mcp.servers)
+    remedy = unknown_key_remedy(name, known) if known else f"[mcp.servers] is empty. Add [mcp.servers.{name}]"
+    raise UsageError(f"there is no MCP server {name!r}; {remedy}")
 
 
 def list_tools(*, json: Json = False, config: ConfigFile = None) -> int:
@@ -129,14 +140,10 @@ def pin(
 
 
 async def _pin(server: str, config: Path | None, *, as_json: bool) -> int:
-    async with open_local_tools(config, ignores_pins=True) as here:
-        known = list(here.config.mcp.servers)
-        if server not in known:
-            remedy = unknown_key_remedy(server, known) if known else "[mcp.servers] is empty"
-            raise UsageError(f"there is no MCP server {server!r}; {remedy}")
+    async with open_local_tools(config, unpinned=server) as here:
         tools = [each for each in here.tools if each.tool.spec.name.startswith(f"{server}_") and each.tool.spec.digest]
     if not tools:
-        raise UsageError(f"the MCP server {server!r} offers no usable tool")
+        raise UsageError(f"the MCP server {server!r} offers no usable tool. The lines above show the reason")
     pins = {each.tool.spec.name: each.tool.spec.digest for each in tools}
     if as_json:
         write_json({"server": server, "pinned": pins})

@@ -16,8 +16,8 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile
 from orga.client.cli.shown.text import on_one_line, write_note, write_result
+from orga.client.cli.tools.listing import configured_server
 from orga.client.config.file import load_config
-from orga.client.config.problems import unknown_key_remedy
 from orga.client.errors import OrgaError
 from orga.client.server.home import prepare_home
 
@@ -61,15 +61,13 @@ def log_in_to_server(
 def _settings(name: str, config: Path | None) -> "ServerSettings":
     from orga.activities.adapters.mcp.mcp_settings import server_settings
 
-    servers = load_config(config).config.mcp.servers
-    if name not in servers:
-        remedy = unknown_key_remedy(name, list(servers)) if servers else "[mcp.servers] is empty"
-        raise UsageError(f"there is no MCP server {name!r}; {remedy}")
-    oauth = servers[name].oauth
-    if oauth is None or not oauth.login:
+    server = configured_server(name, load_config(config).config)
+    if server.url is None:
+        raise UsageError(f"mcp.servers.{name}: nobody logs in to a program. Pass its credentials on with env_from")
+    if server.oauth is None or not server.oauth.login:
         raise UsageError(f"mcp.servers.{name}: nobody logs in there. Set login = true in [mcp.servers.{name}.oauth]")
     try:
-        return server_settings({name: servers[name]}, {}, os.environ, prepare_home().logins)[0]
+        return server_settings({name: server}, {}, os.environ, prepare_home().logins)[0]
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -78,8 +76,9 @@ async def _log_out(settings: "ServerSettings") -> int:
     from orga.activities.adapters.mcp.login import LoginFile
 
     async with LoginFile(settings.login_file).locked():  # a worker may be about to refresh it
+        was_there = settings.login_file.exists()
         settings.login_file.unlink(missing_ok=True)
-    write_note(f"{settings.login_file}: removed")
+    write_note(f"{settings.login_file}: removed" if was_there else f"there was no login to {settings.name}")
     return 0
 
 
@@ -110,6 +109,10 @@ async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) 
             raise OrgaError(
                 f"{where}: nobody logged in within {LOGIN_S / 60:g} minutes. Run the command again"
             ) from None
+        except httpx2.RequestError as error:
+            text = on_one_line(f"{error}" or type(error).__name__, 500)
+            host, remedy = error.request.url.host, "Check the address, the network and its proxy"
+            raise OrgaError(f"{where}: login failed: {host} cannot be reached: {text}. {remedy}") from None
         except (OAuthFlowError, httpx2.HTTPError) as error:
             text = on_one_line(f"{error}" or type(error).__name__, 500)
             remedy = ". Set oauth.client_id to a registered client" if isinstance(error, OAuthRegistrationError) else ""

@@ -137,6 +137,23 @@ def test_a_browser_that_stays_open_does_not_delay_the_login(orga: Orga, home: Pa
     assert login_file(home).exists()
 
 
+def test_a_server_that_cannot_be_reached_is_named(orga: Orga, tmp_path: Path) -> None:
+    (tmp_path / "orga.toml").write_text('[mcp.servers.crm]\nurl = "http://127.0.0.1:9/mcp"\noauth = { login = true }\n')
+    done = orga("tools", "login", "crm", "--no-browser")
+    assert "mcp.servers.crm: login failed: 127.0.0.1 cannot be reached: " in done.err
+    assert (done.code, "there was no login to crm" in orga("tools", "login", "crm", "--logout").err) == (
+        ExitCode.FAILED,
+        True,
+    )
+
+
+def test_nobody_logs_in_to_a_program(orga: Orga, tmp_path: Path) -> None:
+    (tmp_path / "orga.toml").write_text('[mcp.servers.time]\ncommand = "mcp-server-time"\n')
+    done = orga("tools", "login", "time")
+    assert (done.code, "nobody logs in to a program" in done.err) == (ExitCode.USAGE, True)
+    assert "(mcp-server-time cannot be used: No such file or directory. " in orga("tools", "pin", "time").err
+
+
 def test_the_command_shows_why_the_server_refuses(orga: Orga, home: Path) -> None:
     with orga.started("tools", "login", "crm", "--no-browser") as command:
         address = command.line(r"/authorize\?(\S+)$")[1]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orga.activities.adapters.mcp.mcp_settings import own_options, server_secret_variables
+from orga.activities.adapters.mcp.mcp_settings import own_options, server_secret_variables, unready_servers
 from orga.activities.ports import ToolContext
 from orga.client.config.sections import OrgaConfig
 from orga.own_code import bytecode_folder
@@ -22,6 +22,32 @@ def test_a_server_gets_its_variables_and_a_minimum() -> None:
     (settings,) = settings_of(ENV, s=McpServer(command="x", env_from=("TOKEN",)))
     given = {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value"}
     assert settings.environment == {**given, "PYTHONPYCACHEPREFIX": bytecode_folder()}
+
+
+def test_a_server_without_program_or_login_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    (tmp_path / "own").write_text("#!/bin/sh\n")
+    (tmp_path / "own").chmod(0o755)
+    crm = McpServer(url="https://crm.example.org/mcp", oauth=McpOAuth(login=True))
+    settings = settings_of(
+        {"PATH": "/bin"},
+        shell=McpServer(command="sh"),
+        gone=McpServer(command="no-such-program"),
+        own=McpServer(command="./own", cwd=tmp_path),
+        elsewhere=McpServer(command="./own"),
+        open=McpServer(url="https://example.org/mcp"),
+        crm=crm,
+    )
+
+    assert [(each.place, each.remedy) for each in unready_servers(settings)] == [
+        ("mcp.servers.gone", "install it, or correct mcp.servers.gone.command"),
+        ("mcp.servers.elsewhere", "install it, or correct mcp.servers.elsewhere.command"),
+        ("mcp.servers.crm", "orga tools login crm"),
+    ]
+    login = settings[-1].login_file
+    login.parent.mkdir(parents=True)
+    login.touch()
+    assert not list(unready_servers(settings[-1:]))
 
 
 def test_headers_come_from_the_environment() -> None:
