@@ -11,7 +11,7 @@ from orga.workflows.types.goals.deliveries import MEMORY, Channel
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.models.tiers import LOCAL_TIER, TIER_PREFIX
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
-from orga.workflows.types.text import known_names_hint
+from orga.workflows.types.text import known_names_hint, similar_name_hint
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, tool_needing
 from orga.workflows.types.tool_calls.tools import ToolSpec, matches_any_glob
@@ -44,7 +44,8 @@ def _tool_problems(
 ) -> Iterator[FileProblem]:
     absent = [tool for tool in agent.tools if not _is_known_tool(tool, tools) and not is_elsewhere(tool)]
     if absent:
-        yield FileProblem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
+        remedy = f"{similar_name_hint(absent[0], list(tools))}use {', '.join(tools)}"
+        yield FileProblem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", remedy)
     for tool in LOOP_TOOLS.values():
         need = tool.need
         if need is not None and tool.name in agent.tools and not getattr(agent, need.key):

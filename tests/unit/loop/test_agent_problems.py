@@ -66,6 +66,17 @@ def problems(lead: dict[str, Any], **tools: Any) -> list[tuple[str, str, str]]:
             id="a tool",
         ),
         pytest.param(
+            {"tools": ["read_fil"]},
+            [
+                (
+                    "agents.lead.tools",
+                    "no such tool: read_fil",
+                    "did you mean 'read_file'? use list_files, read_file, search_text",
+                )
+            ],
+            id="a misspelled tool",
+        ),
+        pytest.param(
             {"config": {"recovery": {"strategy": "fallback", "alternatives": ["x"]}}},
             [
                 (
