@@ -252,8 +252,9 @@ def import_project_conventions(
     """Store the conventions of a project, which are in AGENTS.md, .editorconfig and similar files of all its folders.
 
     It also reads CLAUDE.md, CONTRIBUTING.md, pyproject.toml and package.json. Each convention is stored with its
-    directory and language. Run it again after changes: a file's conventions replace its earlier ones, and those of deleted files are erased.
-    Files that git ignores are not read.
+    directory and language. Files that git ignores are not read.
+
+    Run it again after changes: a file's conventions replace its earlier ones, and those of deleted files are erased.
 
     Example: orga knowledge import-conventions
 

@@ -54,7 +54,7 @@ def chosen_policy_settings(
     if surface is not None and (not surface.replace("-", "").replace("_", "").isalnum() or not surface.isascii()):
         raise UsageError(f"--surface {surface!r}: use only letters, digits, - and _")
     if folder is not None and not folder.is_dir():
-        raise UsageError(f"{folder}: is not a folder")
+        raise UsageError(f"{folder}: is not a folder. Name one that has *.cedar files")
     try:
         policy = PolicyConfig(engine="cedar", dir=folder) if folder is not None else load_config(config).config.policy
         settings = policy_settings(policy, env)

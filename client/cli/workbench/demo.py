@@ -1,6 +1,7 @@
 """`orga demo`: a run, a goal, or two runs that share knowledge, over this project's own documents."""
 
 import shutil
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,7 +171,8 @@ async def _phase_lines(client: Client, run_id: str) -> list[str]:
 def _next_lines(here: CliContext, run_id: str, what: _Demo) -> list[str]:
     link = here.connection.link(run_id)
     where = f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}"
-    return [where, *(line.replace("{quoted}", quote(run_id)) for line in what.next)]
+    lines = [line.replace("{quoted}", quote(run_id)) for line in what.next]
+    return [where, *lines, *([] if shutil.which("orga") else [f"Here the command is {sys.argv[0]} instead of orga."])]
 
 
 _QUESTION_DEMO = _Demo(
