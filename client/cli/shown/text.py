@@ -109,7 +109,7 @@ def _write_message(level: int, lines: Sequence[str]) -> None:
     if _log_flag[0]:
         for line in lines:
             logging.getLogger("orga").log(level, "%s", line)
-    else:
+    elif lines:
         _write_to(sys.stderr, "\n".join(map(escaped_line, lines)))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from orga.activities.text.characters import harmless_text
 from orga.client.cli.inspect.audit import summary
-from orga.client.cli.shown.text import count_text, on_one_line, write_json
+from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note
 from orga.client.proof.audit import RunAudit
 
 
@@ -56,3 +56,9 @@ def test_json_on_a_terminal_is_escaped_and_keeps_its_value(capsys: pytest.Captur
 )
 def test_counts_are_shown_in_singular_or_plural(expected: str, shown: str) -> None:
     assert expected == shown
+
+
+def test_no_lines_write_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    write_note()
+    write_note("", "one")
+    assert capsys.readouterr().err == "\none\n"
