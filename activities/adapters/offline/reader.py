@@ -33,7 +33,9 @@ SIGNATURE = "offline:extractive: no language model; passages quoted as found"
 MAX_CALLS, MAX_PARALLEL_CALLS = 6, 3  # tool calls for one question, and in one turn
 WINDOW_LINES, MAX_CHARS, CHARS_PER_TOKEN = 150, 2_000, 4  # of one read; of a question, a quoted line
 # files that are never quoted: the configuration, this reader, generated files
-_IGNORED_PATH = re.compile(r"(^|/)orga\.toml$|(^|/)activities/adapters/offline/|\.(svg|lock|map|min\.\w+)$")
+_IGNORED_PATH = re.compile(
+    r"(^|/)orga\.toml$|(^|/)activities/adapters/offline/|\.(svg|lock|map|min\.\w+|png|jpe?g|gif|webp)$", re.I
+)
 _DELIMITED_BLOCK = re.compile(r"^\[([0-9a-f]{12}) begins: ([^\n]*)\]\n(.*?)\n\[\1 ends\]$", re.M | re.S)
 _UNSEEN = re.compile(r"\[The (?:image|document) ?([^\]\n]*?) ?\([^\]\n]*\) cannot be shown to you\]")
 NextCall = tuple[ToolCall, str]  # a call and its purpose
@@ -69,6 +71,7 @@ class Evidence:
                 self.unseen = self.unseen if is_turn else [name or "it" for name in _UNSEEN.findall(message.text)]
                 self.made = self.made if is_turn else 0
         self.lines = {path: lines for path, lines in self.lines.items() if not _IGNORED_PATH.search(path)}
+        self.listing = [path for path in self.listing if not _IGNORED_PATH.search(path)]
 
     def _take_message(self, message: Message, text: str) -> None:
         if message.is_error or text.startswith(("[Policy denied]", "[Error]", "[Schema validation failed]")):

@@ -94,6 +94,14 @@ async def test_an_attached_picture_is_not_taken_for_words_of_the_question(folder
     assert "cannot be shown" not in text
 
 
+async def test_pictures_are_not_read(folder: Path) -> None:
+    (folder / "penguins.PNG").write_text("Content of penguins.PNG:\nPenguins sleep here.\n")
+    run = Run("Where do penguins sleep?", tools_over(folder))
+
+    assert (await run.to_the_end()).startswith(NOTHING)
+    assert not [call for call in run.calls if call.arguments.get("path") == "penguins.PNG"]
+
+
 async def test_every_quote_is_in_the_file_at_the_cited_lines(folder: Path) -> None:
     text = await Run("How do the gate and the default timeout work?", tools_over(folder)).to_the_end()
 
