@@ -543,6 +543,13 @@ class TurnStarted(JournalEvent):
 
     turn: int = 0
     message: str = ""
+    attachments: tuple[str, ...] = ()
+    """A line for each picture or document: `[image photo.png, 640x480, 120 kB]`."""
+
+    @property
+    def message_lines(self) -> str:
+        """The message, and a line for each attachment."""
+        return "\n".join((self.message, *self.attachments))
 
 
 class TurnEnded(JournalEvent):

@@ -171,7 +171,7 @@ class RunView:
 
     def _update_turn(self, entry: JournalEntry, event: JournalEvent) -> None:
         if isinstance(event, on.TurnStarted):
-            self.turn = Turn(event.turn, event.message, entry.timestamp)
+            self.turn = Turn(event.turn, event.message_lines, entry.timestamp)
             self.earlier_iterations, self.tokens = entry.iteration, 0  # each turn has its own limits
         elif self.turn and isinstance(event, on.TurnEnded):
             self.turn.reason = event.reason or "ended"

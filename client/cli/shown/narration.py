@@ -76,7 +76,7 @@ def _terminated_lines(event: on.Terminated) -> list[StyledLine]:
 
 @event_lines.register
 def _turn_started_lines(event: on.TurnStarted) -> list[StyledLine]:
-    return [StyledLine(f"turn {event.turn}: {on_one_line(event.message, 300)}", "person")]
+    return [StyledLine(f"turn {event.turn}: {on_one_line(event.message_lines, 300)}", "person")]
 
 
 @event_lines.register

@@ -134,6 +134,9 @@ def test_a_person_attaches_pictures_to_messages(orga: Orga, model: ChatServer) -
     assert pictures_of(model) == [encoded[:2], [], encoded[2:]]
     done = orga("chat", "seen", "--attach", "notes.md", "--say", "And this?")
     assert (done.code, "--attach 'notes.md': is no PNG" in done.err) == (2, True)
+    assert "turn 1: What is it? [image first photo.png, 4x3" in orga("journal", "seen").out
+    past = orga("chat", "seen", stdin=b"/history\n").err
+    assert re.search(r"› And this\?\s+\[image third.png, 4x3", past), past
 
 
 def test_the_pipes_of_the_guide_send_their_input(tmp_path: Path, orga: Orga, model: ChatServer) -> None:

@@ -89,7 +89,8 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     state = state.with_failures(steps={}, failures={}, denials={}, invalid={})
     state = state.with_control(stop=None, clock=Clock(started_at=now), doing="reasoning")
     state = state.with_session(turn=head.turn, begun=session.begun + 1, queue=queue, is_cut=False, idle_since=None)
-    return state.with_clock_updated(now).with_note(TURN_STARTED, turn=head.turn, message=head.text)
+    attached = {"attachments": [part.line() for part in head.media]} if head.media else {}
+    return state.with_clock_updated(now).with_note(TURN_STARTED, turn=head.turn, message=head.text, **attached)
 
 
 def _with_elapsed_time(text: str, before: datetime, now: datetime) -> str:
