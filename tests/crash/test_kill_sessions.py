@@ -29,7 +29,7 @@ Outlived = Callable[[], Awaitable[None]]
 
 @asynccontextmanager
 async def dying(
-    client: Client, folder: Path, at: str, said: str, *, remembers: bool = False, **given: Any
+    client: Client, folder: Path, at: str, text: str, *, remembers: bool = False, **given: Any
 ) -> AsyncGenerator[tuple[SessionHandle, Outlived]]:
     """Start a session whose worker dies at this moment, and send a message."""
     queue, effects, address = f"sessions-{uuid4()}", folder / "effects", client.service_client.config.target_host
@@ -42,7 +42,7 @@ async def dying(
 
     async def is_taken() -> bool:
         with suppress(NoAnswer):
-            return await session.post(said, message_id="m1") == 1
+            return await session.post(text, message_id="m1") == 1
         return False
 
     async def restart() -> None:

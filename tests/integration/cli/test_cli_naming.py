@@ -26,8 +26,8 @@ def a_detached_run(orga: Orga, *arguments: str) -> str:
 def test_an_id_prefix_names_the_one_run_that_has_it(orga: Orga) -> None:
     run_id = a_detached_run(orga)
     bare = run_id.removeprefix("agent-")
-    for said in (bare[:18], run_id[:24], bare):
-        shown = orga("status", said, "--json")
+    for prefix in (bare[:18], run_id[:24], bare):
+        shown = orga("status", prefix, "--json")
         assert shown.code == 0, shown.err
         assert json.loads(shown.out)["task"] == "a task"
         assert f"run {run_id}" in shown.err.splitlines()
@@ -61,7 +61,7 @@ def test_a_command_that_ends_a_run_by_prefix_names_the_run(orga: Orga) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("prefix", "expected"),
     [
         ("age", "'age' is too short for an id's beginning: type 4 characters; `orga list` shows the ids"),
         ("goal-", "'goal-' is too short for an id's beginning: type 4 characters after 'goal-'; `orga list` shows"),
@@ -69,15 +69,15 @@ def test_a_command_that_ends_a_run_by_prefix_names_the_run(orga: Orga) -> None:
         ("agent-ffff", "there is no run 'agent-ffff'"),
     ],
 )
-def test_a_prefix_that_is_too_short_is_refused(orga: Orga, said: str, expected: str) -> None:
-    done = orga("status", said)
+def test_a_prefix_that_is_too_short_is_refused(orga: Orga, prefix: str, expected: str) -> None:
+    done = orga("status", prefix)
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"orga: {expected}")
 
 
-@pytest.mark.parametrize("said", ["agent-", "age", "it's 100%"])
-def test_an_unknown_prefix_is_an_error_with_a_remedy(orga: Orga, said: str) -> None:
-    done = orga("status", said)
+@pytest.mark.parametrize("prefix", ["agent-", "age", "it's 100%"])
+def test_an_unknown_prefix_is_an_error_with_a_remedy(orga: Orga, prefix: str) -> None:
+    done = orga("status", prefix)
     assert done.code == 2
     assert done.err.splitlines()[-1].endswith("`orga list` shows the ids")
 

@@ -178,13 +178,13 @@ async def stage(client: Client) -> AsyncGenerator[Stage]:
 
 async def test_a_thread_has_text_thinking_calls_and_results(stage: Stage) -> None:
     async with stage.agui() as client:
-        said = await client.run(say="slow")
+        slow_run = await client.run(say="slow")
         looked = await client.run(say="look")
     text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
-    assert (said.error, said.result["output"], said.types[-1]) == (None, WORDS, "RUN_FINISHED")
-    assert said.texts("reasoning") == ["Counting."]
-    assert sum(event["type"] == "TEXT_MESSAGE_CONTENT" for event in said.events) > 1
-    assert said.state["budgets"]["max_iterations"] == 25
+    assert (slow_run.error, slow_run.result["output"], slow_run.types[-1]) == (None, WORDS, "RUN_FINISHED")
+    assert slow_run.texts("reasoning") == ["Counting."]
+    assert sum(event["type"] == "TEXT_MESSAGE_CONTENT" for event in slow_run.events) > 1
+    assert slow_run.state["budgets"]["max_iterations"] == 25
     called = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
     assert looked.types == ["RUN_STARTED", *text, *called, *text, "RUN_FINISHED"]
     assert looked.texts("tool") == ["a lamp"]

@@ -28,8 +28,8 @@ def agent(tmp_path: Path) -> AgentConfig:
 
 
 def scored(accuracy: float, clarity: float) -> Reply:
-    said = {"scores": {"accuracy": accuracy, "clarity": clarity}, "feedback": "Say where from.", "approved": True}
-    return answers(json.dumps(said))
+    verdict = {"scores": {"accuracy": accuracy, "clarity": clarity}, "feedback": "Say where from.", "approved": True}
+    return answers(json.dumps(verdict))
 
 
 async def test_the_critics_of_the_guide(client: Client, agent: AgentConfig) -> None:

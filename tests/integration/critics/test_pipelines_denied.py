@@ -61,10 +61,10 @@ async def test_a_denied_step_has_no_effect_and_the_goal_names_the_stuck_step(cli
 async def test_an_unfinished_agent_is_started_again_if_allowed(client: Client) -> None:
     class FallsOnce(TaskModel):
         async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-            said = await super().complete(request, on_text)
+            reply = await super().complete(request, on_text)
             if len(self.tasks) == 1:
                 raise ModelError("refused", "not now", retryable=False)
-            return said
+            return reply
 
     finder = FallsOnce(lambda _: "found 42")
     agents = {"finder": finder, "writer": TaskModel(lambda _: "It is 42.")}

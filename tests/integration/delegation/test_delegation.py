@@ -77,7 +77,7 @@ async def test_a_delegate_has_the_tenant_and_the_trusted_context(client: Client)
 
 
 @pytest.mark.parametrize(
-    ("agents", "target", "config", "said"),
+    ("agents", "target", "config", "refusal"),
     [
         pytest.param(PAIR, "nobody", {}, "[Invalid call] the arguments of delegate do not fit", id="unknown"),
         pytest.param(PAIR, "helper", {"max_delegation_depth": 0}, "[Not run] 0 delegations lead here", id="depth"),
@@ -85,16 +85,16 @@ async def test_a_delegate_has_the_tenant_and_the_trusted_context(client: Client)
     ],
 )
 async def test_an_impossible_delegation_is_reported_and_starts_no_run(
-    client: Client, agents: Any, target: str, config: dict[str, Any], said: str
+    client: Client, agents: Any, target: str, config: dict[str, Any], refusal: str
 ) -> None:
     async with a_cast(client, agents, {"lead": [delegates(target), answers()], "helper": [answers()]}) as (loop, cast):
         ran = await run_lead(loop, **config)
         assert await children_of(client, ran) == []
         reported = [message["text"] for message in await ran.handle.query("conversation") if message["role"] == "tool"]
 
-    assert reported[0].startswith(said)
+    assert reported[0].startswith(refusal)
     assert cast.seen("helper") == []
-    why = "invalid" if said.startswith("[Invalid") else "not_run"
+    why = "invalid" if refusal.startswith("[Invalid") else "not_run"
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 0, "failed": 0, why: 1}
 
 

@@ -102,10 +102,10 @@ def test_a_run_notifies_people_of_its_question(
     )
     assert all(is_genuine(SECRET, each.headers, each.body) for each in receiver.received)
     files = [path.read_bytes() for path in home.rglob("*") if path.is_file()]
-    said = [*files, *(text.encode() for text in (shown.out, *worker.out, *worker.err))]
+    places = [*files, *(text.encode() for text in (shown.out, *worker.out, *worker.err))]
     assert any(RUN.encode() in file for file in files)
     for secret in (SECRET, "t0ken-in-the-address"):
-        assert not any(secret.encode() in place for place in said), secret
+        assert not any(secret.encode() in place for place in places), secret
 
 
 def _messages(receiver: Receiver, count: int) -> list[dict[str, Any]]:

@@ -35,19 +35,19 @@ class Newcomer:
     def follow(self, guide: str) -> list[str]:
         """Write each file, type each line and check each output. Return one line for each difference."""
         wrong: list[str] = []
-        said, last = "", ""
+        output, last = "", ""
         for language, is_file, content in BLOCK.findall(guide):
             if language in FILES or is_file:
                 self._write(content)
             elif language == "sh":
-                said, last = "", ""
+                output, last = "", ""
                 for line in content.splitlines():
                     last, (code, text) = line, self._typed(line)
-                    said += text
+                    output += text
                     expected = int(found[1]) if (found := re.search(r"# exit code (\d)", line)) else 0
                     wrong += [] if code == expected else [f"{line}: {code}\n{text}"]
             else:
-                wrong += self._looked(last, said, content)
+                wrong += self._looked(last, output, content)
         return wrong
 
     def _typed(self, line: str) -> tuple[int, str]:
@@ -70,12 +70,12 @@ class Newcomer:
                 return done.returncode, f"{done.stdout}\n{done.stderr}\n"
         return 0, ""
 
-    def _looked(self, last: str, said: str, shown: str) -> list[str]:
+    def _looked(self, last: str, output: str, shown: str) -> list[str]:
         """Return the expected lines that do not appear. Repeat a query until the run waits for a person."""
         deadline = time.monotonic() + SEEN_S
-        while (unseen := _unseen(said, shown)) and last == "orga inbox" and time.monotonic() < deadline:
-            said += self._typed(last)[1]
-        return [f"{line!r} is not in:\n{said}" for line in unseen]
+        while (unseen := _unseen(output, shown)) and last == "orga inbox" and time.monotonic() < deadline:
+            output += self._typed(last)[1]
+        return [f"{line!r} is not in:\n{output}" for line in unseen]
 
     def _write(self, content: str) -> None:
         path = self.orga.folder / content.splitlines()[0].lstrip("/# ")
@@ -88,10 +88,10 @@ class Newcomer:
         self.running.callback(process.kill)
 
 
-def _unseen(said: str, shown: str) -> list[str]:
+def _unseen(output: str, shown: str) -> list[str]:
     """Return the lines whose words do not follow each other in any line of the output."""
     patterns = {line: ".*".join(map(re.escape, line.split())) for line in shown.splitlines()}
-    return [line for line, pattern in patterns.items() if not re.search(pattern, said)]
+    return [line for line, pattern in patterns.items() if not re.search(pattern, output)]
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_the_guide_works_from_its_first_line_to_its_last(newcomer: Newcomer) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "shown", "unseen"),
+    ("output", "shown", "unseen"),
     [
         pytest.param("a  b c\nd", "d\na c", [], id="with other words in between"),
         pytest.param("a\nc", "a c", ["a c"], id="words on two lines"),
@@ -122,5 +122,5 @@ def test_the_guide_works_from_its_first_line_to_its_last(newcomer: Newcomer) -> 
         pytest.param("a", "b", ["b"], id="another word"),
     ],
 )
-def test_expected_output_is_compared_word_by_word(said: str, shown: str, unseen: list[str]) -> None:
-    assert _unseen(said, shown) == unseen
+def test_expected_output_is_compared_word_by_word(output: str, shown: str, unseen: list[str]) -> None:
+    assert _unseen(output, shown) == unseen

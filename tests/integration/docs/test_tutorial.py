@@ -87,9 +87,11 @@ def test_the_tutorial_works_from_its_first_line_to_its_last(shop: Orga, tmp_path
     shell = ["bash", "-ec", f"trap 'kill $(jobs -p); orga server --stop' EXIT\n{script}"]
     code, errors = _followed(shell, shop)
 
-    said = [output.read_text() if output.exists() else "" for output in outputs]
-    assert code == 0, [*said, errors]
-    assert [(line, text) for block, text in zip(typed, said, strict=True) for line in _unseen(text, block.shown)] == []
+    written = [output.read_text() if output.exists() else "" for output in outputs]
+    assert code == 0, [*written, errors]
+    assert [
+        (line, text) for block, text in zip(typed, written, strict=True) for line in _unseen(text, block.shown)
+    ] == []
     assert (shop.folder / "ledger.txt").read_text() == "ORD-7 900\n"
     assert "no worker polls task queue 'shop'" in (tmp_path / "refused.txt").read_text()
 
@@ -113,10 +115,10 @@ def _followed(shell: list[str], shop: Orga) -> tuple[int, str]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _unseen(said: str, shown: list[str]) -> list[str]:
+def _unseen(written: str, shown: list[str]) -> list[str]:
     """Return the lines whose words do not follow each other in any line of the output."""
     patterns = {line: ".*".join(map(re.escape, line.split())) for line in shown}
-    return [line for line, pattern in patterns.items() if not re.search(pattern, said)]
+    return [line for line, pattern in patterns.items() if not re.search(pattern, written)]
 
 
 def test_it_is_installed_from_a_clone_in_a_neighbouring_folder(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ async def test_the_answer_is_the_result_of_the_call(client: Client) -> None:
         ran = await loop.ended(handle)
         assert tool_results_in(loop) == ["[Answer of the operator]\n1999"]
     assert answered == asked["wait_id"] == "question-1.0"
-    [said] = [each.data for each in ran.journal if each.event == "QuestionAnswered"]
-    assert said == {
+    [answer_data] = [each.data for each in ran.journal if each.event == "QuestionAnswered"]
+    assert answer_data == {
         "id": answered,
         "question": "Which year?",
         "choice": "result",

@@ -81,8 +81,8 @@ async def test_the_model_learns_that_the_approved_call_differs_from_its_own(clie
         decision = {"approval_id": question["approval_id"], "approver": "ada", "reason": "no"}
         await send_update(handle, "approve" if is_approved else "deny", decision)
         await loop.ended(handle)
-    said = '[Arguments changed by policy] {"amount":5}\npaid' if is_approved else "[Policy denied] not approved: no"
-    assert (paid, tool_results_in(loop)) == ([5] * is_approved, [said])
+    expected = '[Arguments changed by policy] {"amount":5}\npaid' if is_approved else "[Policy denied] not approved: no"
+    assert (paid, tool_results_in(loop)) == ([5] * is_approved, [expected])
 
 
 async def test_an_abort_during_the_second_judgement_asks_nobody_again(client: Client) -> None:

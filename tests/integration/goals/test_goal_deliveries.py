@@ -192,14 +192,18 @@ async def test_an_aborted_goal_delivers_what_its_steps_found(client: Client) -> 
 
 async def test_guidance_before_the_end_is_final_delays_the_delivery_to_the_next_end(client: Client) -> None:
     """The answer that guidance replaced is never delivered."""
-    said = Hold()
+    summary_hold = Hold()
     taking = Taking()
     taking.hold.go.set()
 
     class Speaks(GoalModel):
         async def complete(self, request: Any, on_text: Any) -> Any:
             reply = await super().complete(request, on_text)
-            return await said.then(reply) if self.turns.count("summary") == 1 and self.turns[-1] == "summary" else reply
+            return (
+                await summary_hold.then(reply)
+                if self.turns.count("summary") == 1 and self.turns[-1] == "summary"
+                else reply
+            )
 
     model = Speaks(
         plan=one_step_model()._turns["goal_plan"],
@@ -209,9 +213,9 @@ async def test_guidance_before_the_end_is_final_delays_the_delivery_to_the_next_
     )
     async with delivering(client, delivery_setup(hook="webhook"), {"hook": taking}, model) as loop:
         handle = await start(loop)
-        await said.entered.wait()
+        await summary_hold.entered.wait()
         await handle.signal("steer", "one more thing")
-        said.go.set()
+        summary_hold.go.set()
         result, _, activities = await ended(handle, client)
     assert (result["output"], [request.text for request in taking.taken]) == ("second", ["second"])
     assert activities == ["deliver-hook"]

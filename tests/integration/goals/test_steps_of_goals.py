@@ -108,8 +108,8 @@ async def test_the_phases_show_replies_results_scores_questions_and_guidance(cli
     assert "fell down" in executed.executed[1].error
     [evaluated] = named(shown, "evaluate")
     assert [(step.step, step.score, step.quality) for step in evaluated.evaluated] == [("a", 4.25, "good")]
-    heard = [(phase.phase, item.text) for phase in shown.phases for item in phase.guidance]
-    assert heard == [("evaluate", "mind the old ones")]
+    applied = [(phase.phase, item.text) for phase in shown.phases for item in phase.guidance]
+    assert applied == [("evaluate", "mind the old ones")]
     decided = named(shown, "decide")[0].decision
     assert decided is not None
     assert (decided.action, decided.by, decided.confidence) == ("ask_user", "model", 0.9)
@@ -156,8 +156,8 @@ async def test_the_phases_show_an_override_and_the_memory_before_it_was_shortene
     lines = "\n".join(phase_table(shown))
     assert 'received override_step: {"skill":"new"' in lines
     assert "refused override_step: skill 'fly' is none" in lines
-    said = [item for phase in shown.phases for item in phase.guidance]
-    assert [(item.refused is not None, item.text["skill"]) for item in said] == [(True, "fly"), (False, "new")]
+    guidances = [item for phase in shown.phases for item in phase.guidance]
+    assert [(item.refused is not None, item.text["skill"]) for item in guidances] == [(True, "fly"), (False, "new")]
     assert "b is now new, by the operator" in lines
     assert "it would lose reports/1999.md" in lines
 

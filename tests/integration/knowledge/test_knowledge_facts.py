@@ -137,9 +137,9 @@ async def test_an_expired_fact_that_a_tainted_run_stores_again_is_recalled_as_ta
 async def test_a_fact_stored_again_keeps_its_expiry(store: KnowledgeStore, clock: Clock) -> None:
     """A run that stores a recalled fact again gives no expiry. The expiry set by a person must not be lost."""
     hour, day = T0 + timedelta(hours=1), T0 + timedelta(days=1)
-    said = a_fact("the site", "is", "up", provenance=Provenance(source="anna"), expires_at=hour)
+    site_fact = a_fact("the site", "is", "up", provenance=Provenance(source="anna"), expires_at=hour)
     again = a_fact("the site", "is", "up", provenance=Provenance(source="agent clerk"))
-    await store.store([said])
+    await store.store([site_fact])
     clock.advance(60)
     assert [each.change for each in await store.store([again])] == ["unchanged"]
     [kept] = await all_items(store)

@@ -65,15 +65,15 @@ async def test_a_directory_and_a_language_are_exact(store: KnowledgeStore) -> No
 
 async def test_the_most_confident_conventions_of_a_directory_are_returned(store: KnowledgeStore, clock: Clock) -> None:
     """Files are imported by name, so the conventions for agents may be the oldest of a large directory."""
-    said = {"kind": "convention", "directory": "src"}
-    await store.store([a_text(f"agents {n}", key=f"a#{n}", confidence=0.95, **said) for n in range(3)])
+    fields = {"kind": "convention", "directory": "src"}
+    await store.store([a_text(f"agents {n}", key=f"a#{n}", confidence=0.95, **fields) for n in range(3)])
     clock.advance(1)
-    people = [a_text(f"people {n}", key=f"b#{n:03}", confidence=0.9, **said) for n in range(120)]
-    await store.store([*people, a_text("of Python", key="c", confidence=0.8, language="python", **said)])
+    people = [a_text(f"people {n}", key=f"b#{n:03}", confidence=0.9, **fields) for n in range(120)]
+    await store.store([*people, a_text("of Python", key="c", confidence=0.8, language="python", **fields)])
     nearest = await conventions_for(store, Reader(), "src/users.py", limit=4)
     assert texts(nearest) == ["agents 0", "agents 1", "agents 2", "people 0"]
 
-    ruby = [a_text(f"of Ruby {n}", key=f"r#{n:03}", confidence=0.99, language="ruby", **said) for n in range(120)]
+    ruby = [a_text(f"of Ruby {n}", key=f"r#{n:03}", confidence=0.99, language="ruby", **fields) for n in range(120)]
     await store.store(ruby)
     assert texts(await conventions_for(store, Reader(), "src/a.py", "python", limit=2)) == ["agents 0", "agents 1"]
     of_python = texts(await conventions_for(store, Reader(), "src/a.py", "python", limit=100))

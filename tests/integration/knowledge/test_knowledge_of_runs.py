@@ -89,14 +89,14 @@ async def test_conventions_of_a_named_file_are_shown_without_a_query(
     client: Client, store: SqliteStore, tmp_path: Path
 ) -> None:
     """A run gets the conventions of a file's folder and its parents, even if they share no word with the task."""
-    said = {
+    rules = {
         "src/api": "Handlers stay thin.",
         "src": "No star imports.",
         ".": "Sign it off.",
         "web": "Buttons are round.",
     }
     project = tmp_path / "project"
-    for directory, rule in said.items():
+    for directory, rule in rules.items():
         (project / directory).mkdir(parents=True, exist_ok=True)
         (project / directory / "AGENTS.md").write_text(rule)
     async for _ in import_conventions(
@@ -109,9 +109,9 @@ async def test_conventions_of_a_named_file_are_shown_without_a_query(
         await loop.run("Finish it and/or celebrate", **ON)
 
     (shown,) = blocks(provider.given[0])
-    order = [shown.index(said[directory]) for directory in ("src/api", "src", ".")]
+    order = [shown.index(rules[directory]) for directory in ("src/api", "src", ".")]
     assert order == sorted(order)
-    assert said["web"] not in shown, "its words match, but it applies elsewhere"
+    assert rules["web"] not in shown, "its words match, but it applies elsewhere"
     assert [item["score"] for item in event_data(ran, "KnowledgeRecalled")[0]["items"]] == [1.0, 1.0, 1.0]
     assert blocks(provider.given[1]) == [], "a task without a path gets no conventions"
 

@@ -55,7 +55,7 @@ async def start(loop: Loop, given: list[Any], name: str) -> WorkflowHandle[Any, 
 
 @pytest.mark.parametrize("name", BAD)
 async def test_bad_input_fails_the_run_naming_the_key(client: Client, name: str) -> None:
-    given, said = BAD[name]
+    given, problem = BAD[name]
     provider = ScriptedModel([answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await start(loop, given, name)
@@ -67,7 +67,7 @@ async def test_bad_input_fails_the_run_naming_the_key(client: Client, name: str)
     assert isinstance(cause, ApplicationError), cause
     assert status.termination == Termination(reason="error", detail=f"InvalidInput: {cause.message}")
     assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
-    assert cause.message.startswith(said)
+    assert cause.message.startswith(problem)
     assert len(cause.message) < 2_000
     assert provider.seen == []
     await check_history(client, handle)

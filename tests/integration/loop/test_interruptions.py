@@ -39,7 +39,7 @@ async def test_an_abort_cancels_the_model_call_in_flight(client: Client) -> None
 
 
 @pytest.mark.parametrize(
-    ("effect", "said"),
+    ("effect", "slow_result"),
     [
         pytest.param("read_only", "[Cancelled] stopped before it ended", id="read only"),
         pytest.param(
@@ -50,7 +50,7 @@ async def test_an_abort_cancels_the_model_call_in_flight(client: Client) -> None
     ],
 )
 async def test_an_abort_cancels_the_tools_in_flight_and_every_call_has_a_result(
-    client: Client, effect: Effect, said: str
+    client: Client, effect: Effect, slow_result: str
 ) -> None:
     hold = Hold()
     slow = FakeTool("slow", lambda a, c: hold.then("never"), effect=effect)
@@ -65,7 +65,11 @@ async def test_an_abort_cancels_the_tools_in_flight_and_every_call_has_a_result(
         shown = await conversation_of(ran)
 
     assert ran.result.termination.reason == "aborted"
-    assert [(m.call_id, m.text) for m in shown[3:]] == [("quick_0", "seen"), ("slow_1", said), ("quick_2", "seen")]
+    assert [(m.call_id, m.text) for m in shown[3:]] == [
+        ("quick_0", "seen"),
+        ("slow_1", slow_result),
+        ("quick_2", "seen"),
+    ]
     assert ran.result.tool_calls.model_dump() == {"proposed": 3, "run": 3, "denied": 0, "failed": 1}
 
 

@@ -119,8 +119,13 @@ async def test_results_given_by_people_for_many_stuck_steps_are_carried_over(cli
         asked = (await handle.query("status"))["waiting"]
         assert len(asked) == MAX_CALLS
         for wait in asked[1:]:
-            said = {"escalation_id": wait["wait_id"], "choice": "result", "result": filled('"', 180_000), "by": "ada"}
-            await send_update(handle, "resolve_escalation", said)
+            resolution = {
+                "escalation_id": wait["wait_id"],
+                "choice": "result",
+                "result": filled('"', 180_000),
+                "by": "ada",
+            }
+            await send_update(handle, "resolve_escalation", resolution)
         await rolled_over(handle, "a note")
         assert [wait["wait_id"] for wait in (await handle.query("status"))["waiting"]] == [asked[0]["wait_id"]]
         await send_update(handle, "resolve_escalation", {"escalation_id": asked[0]["wait_id"], "choice": "skip"})

@@ -110,8 +110,8 @@ async def test_every_field_of_an_update_is_bounded(client: Client, name: str, fi
         for kind, data in [*SMALL.items(), *odd(300_000).items()]:
             given = {**FILLED[name], field: data.decode()}
             text = ", ".join(f'"{key}": {value}' for key, value in given.items())
-            said = await refusal(handle, name, raw(f"{{{text}}}".encode()))
-            assert said, kind
+            refused = await refusal(handle, name, raw(f"{{{text}}}".encode()))
+            assert refused, kind
         hold.go.set()
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "completed"

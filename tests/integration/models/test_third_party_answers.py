@@ -101,12 +101,12 @@ async def test_tools_are_called_before_the_answer(model: tuple[ModelProvider, st
 
 async def test_an_invalid_answer_can_be_given_again(model: tuple[ModelProvider, str]) -> None:
     """The arguments of a forced call are in the conversation as text, which every provider accepts."""
-    said = [
+    earlier = [
         Message.of("user", TASK),
         Message.of("assistant", '{"city":"Rome"}'),
         Message.of("user", f"[Reply not usable] $: degrees is missing: {TASK}"),
     ]
-    reply = await reply_of(model, (), *said)
+    reply = await reply_of(model, (), *earlier)
     assert parsed_answer_json(reply.text) == ANSWER
 
 

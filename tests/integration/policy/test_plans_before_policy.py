@@ -79,8 +79,8 @@ ENGINES = [pytest.param(cedar, id="Cedar"), pytest.param(opa_server, id="an OPA 
 
 
 def a_model(*plans: dict[str, Any], **turns: Any) -> GoalModel:
-    said = [says(steps=[plan]) for plan in plans]
-    return GoalModel(plan=said, evaluate=evaluation_reply("a"), decide=says(action="done", confidence=0.9), **turns)
+    replies = [says(steps=[plan]) for plan in plans]
+    return GoalModel(plan=replies, evaluate=evaluation_reply("a"), decide=says(action="done", confidence=0.9), **turns)
 
 
 def a_worker(client: Client, model: GoalModel, engine: PolicyEngine, *tools: FakeTool) -> Any:

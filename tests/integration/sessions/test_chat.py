@@ -147,15 +147,15 @@ def test_the_pipes_of_the_guide_send_their_input(tmp_path: Path, orga: Orga, mod
     subprocess.run("git init -q && git add -N changed.md", shell=True, cwd=tmp_path, check=True)
     model.replies = [Says(["Here."])]
     assert orga("chat", "--id", "piped", "--say", "Wait.").code == 0
-    heard: list[tuple[list[int], list[str]]] = []
+    conversations: list[tuple[list[int], list[str]]] = []
     for line in lines.splitlines():
         source, _, typed = line.partition(" | ")
         piped = subprocess.run(["bash", "-c", source], cwd=tmp_path, capture_output=True, check=True).stdout
         model.replies = [Says(["One."]), Says(["Two."])]
         done = orga(*shlex.split(typed.replace("chat ID", "chat piped"))[1:], stdin=piped)
         assert done.code == 0, done.err
-        heard.append(([json.loads(turn)["turn"] for turn in done.out.splitlines()], conversation_of(model)))
-    (of_diff, diff), (of_lines, ada) = heard
+        conversations.append(([json.loads(turn)["turn"] for turn in done.out.splitlines()], conversation_of(model)))
+    (of_diff, diff), (of_lines, ada) = conversations
     assert (of_diff, of_lines) == ([2], [1, 2])
     assert "+A line that is new." in diff[-1]
     assert ada == ["I am Ada.", "One.", "Who am I?"]

@@ -62,8 +62,8 @@ async def test_the_references_of_a_message_are_looked_up_before_its_turn(client:
 async def test_a_message_without_references_costs_no_event(client: Client) -> None:
     async with a_loop(client, [answers("one"), answers("two")], fetching()) as loop:
         session = await begin(loop)
-        for said in ("See https://a.io", "Thanks."):
-            await session.send(said)
+        for content in ("See https://a.io", "Thanks."):
+            await session.send(content)
         last = await close_session(session)
         [history] = await histories_of(client, session.id)
     marks = [event.marker_recorded_event_attributes.marker_name for event in history.events]

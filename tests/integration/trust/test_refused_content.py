@@ -68,7 +68,7 @@ async def test_a_run_with_a_refused_task_ends_with_the_reason(client: Client) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "result", "endings"),
+    ("question", "result", "endings"),
     [
         pytest.param(f"make {WORD}", "fine", ["completed", "error", "completed"], id="a message"),
         pytest.param("read it", f"how to make {WORD}", ["completed"] * 3, id="a result"),
@@ -76,12 +76,12 @@ async def test_a_run_with_a_refused_task_ends_with_the_reason(client: Client) ->
     ],
 )
 async def test_a_session_continues_after_a_refused_text(
-    client: Client, said: str, result: str, endings: list[str]
+    client: Client, question: str, result: str, endings: list[str]
 ) -> None:
     model = Filtered()
     async with a_loop(client, model, FakeTool("look", result)) as loop:
         session = await begin(loop)
-        turns = [await session.send(text) for text in ("hello", said, "goodbye")]
+        turns = [await session.send(text) for text in ("hello", question, "goodbye")]
         last = await close_session(session)
 
     assert [turn_summary(turn)[2] for turn in turns] == endings

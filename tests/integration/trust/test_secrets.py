@@ -139,7 +139,7 @@ class Suite:
     home: Path
     chat: ChatServer
     collector: Receiver
-    heard: list[str]
+    received_texts: list[str]
     """Everything that the servers received."""
     done: dict[str, Done] = field(default_factory=dict[str, Done])
     ran: dict[str, Done] = field(default_factory=dict[str, Done])
@@ -154,7 +154,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
     (folder / "show_env.toml").write_text(MANIFEST)
     set_definitions(folder, "env", "fail", "progress")
     with ExitStack() as stack:
-        server, heard = stack.enter_context(indiscreet_server())
+        server, received_texts = stack.enter_context(indiscreet_server())
         chat, collector = stack.enter_context(chat_server(*REPLIES)), stack.enter_context(otlp_receiver())
         web = stack.enter_context(modern(folder))
         places = {"openai-compatible": chat.url, **dict.fromkeys(REFUSED, f"{server}/v1")}
@@ -172,7 +172,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
         secrets = planted(CREDENTIALS) | TOLD | QUOTED
         secrets["ORGA_SIGNING_KEY_FILE"] = str(keys / "signing.key")
         orga = InlineOrga(folder, an_orga(folder, home, **secrets).env)
-        found = Suite(orga, home, chat, collector, heard)
+        found = Suite(orga, home, chat, collector, received_texts)
         found.done["keygen"] = orga("audit", "keygen", "--out", str(keys / "signing.key"))
         with orga.started("worker", "--json-logs") as worker:
             worker.line("polls task queue")
@@ -206,7 +206,7 @@ COMMANDS = (
 def test_every_adapter_was_used_and_got_its_secret(suite: Suite) -> None:
     """Otherwise finding no secret would prove nothing."""
     assert suite.ran["default"].code == 0, suite.ran["default"].err
-    received = "\n".join((*suite.heard, *suite.chat.headers))
+    received = "\n".join((*suite.received_texts, *suite.chat.headers))
     sent = [*planted(CREDENTIALS), "TEAM_PASSWORD"]
     unsent = {"ORGA_NOTIFY_SECRET", "OTEL_EXPORTER_OTLP_HEADERS", "POSTGRES_PASSWORD", "TEMPORAL_API_KEY"}
     assert [name for name in sent if a_secret(name) not in received] == [name for name in sent if name in unsent]

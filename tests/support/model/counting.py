@@ -50,7 +50,7 @@ class CountingProvider(ScriptedModel):
         if counted > self._window:
             self.refused.append(request)
             raise ModelError("ContextOverflow", f"{counted} tokens, at most {self._window}", retryable=False)
-        asked, said = (self.summaries, self._summary) if request.tool_choice == "none" else (self.steps, self._step)
+        asked, answer = (self.summaries, self._summary) if request.tool_choice == "none" else (self.steps, self._step)
         asked.append(request)
-        reply = said(request, len(asked))
+        reply = answer(request, len(asked))
         return reply.model_copy(update={"usage": Usage(input_tokens=counted, output_tokens=10)})

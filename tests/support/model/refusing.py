@@ -37,12 +37,12 @@ def refusing_server(status: int, body: dict[str, Any]) -> Generator[RefusingServ
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             server.asked += 1
-            said = json.dumps(server.body).encode()
+            answer = json.dumps(server.body).encode()
             self.send_response(server.status)
             self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(said)))
+            self.send_header("content-length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(said)
+            self.wfile.write(answer)
 
     with serving(Handler) as server.port:
         yield server

@@ -106,8 +106,8 @@ def _run(*command: str | Path) -> None:
         RuntimeError: It failed. The message contains its output.
     """
     user = _USER if os.geteuid() == 0 else None
-    with tempfile.TemporaryFile() as said:  # no pipe: the server would hold its other end
-        done = subprocess.run(command, stdout=said, stderr=said, timeout=60, cwd="/", check=False, user=user)
-        said.seek(0)
+    with tempfile.TemporaryFile() as output:  # no pipe: the server would hold its other end
+        done = subprocess.run(command, stdout=output, stderr=output, timeout=60, cwd="/", check=False, user=user)
+        output.seek(0)
         if done.returncode:
-            raise RuntimeError(f"{command[0]}: {said.read().decode(errors='replace')}")
+            raise RuntimeError(f"{command[0]}: {output.read().decode(errors='replace')}")

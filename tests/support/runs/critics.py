@@ -30,8 +30,8 @@ def agents_with_critics(*critics: Critic, tools: tuple[str, ...] = ()) -> dict[s
 
 def verdict(accuracy: float = 1.0, tone: float = 1.0, feedback: str = "", *, approved: bool = True) -> Reply:
     """Return a reply of a critic's model."""
-    said = {"scores": {"accuracy": accuracy, "tone": tone}, "feedback": feedback, "approved": approved}
-    return Reply.of(json.dumps(said), usage=USAGE)
+    judged = {"scores": {"accuracy": accuracy, "tone": tone}, "feedback": feedback, "approved": approved}
+    return Reply.of(json.dumps(judged), usage=USAGE)
 
 
 BAD = verdict(0.2, 0.9, "No source for the 17 %.")

@@ -37,9 +37,9 @@ def a_goal(*steps: PlanStep, config: dict[str, Any] | None = None, **pursuit: An
     return state.with_task(setup=setup).with_pursuit(steps=steps, longest=len(steps), **pursuit)
 
 
-def a_turn(text: str | None = None, **said: Any) -> GoalReply:
+def a_turn(text: str | None = None, **fields: Any) -> GoalReply:
     """Return the reply of a turn: this text, or one JSON object."""
-    return GoalReply.of(to_json(said).decode() if text is None else text)
+    return GoalReply.of(to_json(fields).decode() if text is None else text)
 
 
 def planned_steps(*ids: str) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from tests.support.values.goals import all_of, planned_steps
 STEP = planned_steps("n")[0]
 
 
-def _json(**said: object) -> str:
-    return to_json(said).decode()
+def _json(**fields: object) -> str:
+    return to_json(fields).decode()
 
 
 def _scored(score: object, **more: object) -> str:

@@ -52,7 +52,7 @@ class Sizes:
     held: str = "calls"
     """The open work: `calls` that need approval, an `answer`, stuck `steps`, or `nothing`."""
     reply: float = 1.0
-    said: float = 1.0
+    reply_part: float = 1.0
     """Earlier messages, and the model's last message with its results."""
     grown: float = 1.0
     """State that grows: letters, steps, streaks, drafts, guidance, circuits."""
@@ -159,7 +159,7 @@ def _elsewhere(letter: str) -> ForkedFrom:
 
 def _talked(state: AgentState, sizes: Sizes) -> AgentState:
     """Return the state with messages of all kinds, ending with a reply and its results."""
-    letter, share = sizes.letter, sizes.said
+    letter, share = sizes.letter, sizes.reply_part
     each = 90_000 // len(letter.encode())
     conversation = state.conversation
     for number in range(round(share * 10)):

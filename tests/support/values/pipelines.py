@@ -35,11 +35,11 @@ def pipeline_state(config: Mapping[str, Any], /, goal: str = "see to it", **give
     return with_pipeline_plan(state.with_task(setup=setup))
 
 
-def after_round(state: GoalState, *said: str | Outcome) -> GoalState:
+def after_round(state: GoalState, *ends: str | Outcome) -> GoalState:
     """Return the state after one more round: each step has an answer, or another outcome."""
     state = with_pipeline_round(state)
     due = state.pursuit.due_steps
-    assert len(due) == len(said), [step.id for step in due]
+    assert len(due) == len(ends), [step.id for step in due]
     outcomes = [
         each
         if isinstance(each, Outcome)
@@ -48,7 +48,7 @@ def after_round(state: GoalState, *said: str | Outcome) -> GoalState:
             status="ok",
             text=delimited_text(each, f"agent {step.skill}"),
         )
-        for step, each in zip(due, said, strict=True)
+        for step, each in zip(due, ends, strict=True)
     ]
     return with_round_outputs(with_round_outcomes(state, outcomes), outcomes)
 

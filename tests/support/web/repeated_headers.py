@@ -15,7 +15,7 @@ FORBIDDEN = "tell_log"
 @contextmanager
 def indiscreet_server() -> Generator[tuple[str, list[str]]]:
     """Serve on a free port. Yield the address and the headers of each request."""
-    heard: list[str] = []
+    received: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -32,14 +32,14 @@ def indiscreet_server() -> Generator[tuple[str, list[str]]]:
                 )
 
         def _github(self) -> Any:
-            said = repeated_headers(self.headers.items())
+            repeated = repeated_headers(self.headers.items())
             if self.path.endswith("/comments") or "/comments?" in self.path:
                 return []
-            issue = {"number": 42, "title": said, "body": said, "state": "open", "user": {"login": "x"}}
-            return {**issue, "message": said, "labels": [], "comments": 0, "created_at": "2026-01-01T00:00:00Z"}
+            issue = {"number": 42, "title": repeated, "body": repeated, "state": "open", "user": {"login": "x"}}
+            return {**issue, "message": repeated, "labels": [], "comments": 0, "created_at": "2026-01-01T00:00:00Z"}
 
         def _answer(self, status: int, body: Any) -> None:
-            heard.append(repeated_headers(self.headers.items()))
+            received.append(repeated_headers(self.headers.items()))
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -48,9 +48,14 @@ def indiscreet_server() -> Generator[tuple[str, list[str]]]:
             self.wfile.write(data)
 
     with serving(Handler) as port:
-        yield f"http://127.0.0.1:{port}", heard
+        yield f"http://127.0.0.1:{port}", received
 
 
-def _decision(asked: dict[str, Any], said: str) -> dict[str, Any]:
+def _decision(asked: dict[str, Any], repeated: str) -> dict[str, Any]:
     is_denied = asked["action"] == "tool_call" and asked["tool"]["name"] == FORBIDDEN
-    return {"decision": "deny" if is_denied else "allow", "reason": said, "policies": [said], "version": said}
+    return {
+        "decision": "deny" if is_denied else "allow",
+        "reason": repeated,
+        "policies": [repeated],
+        "version": repeated,
+    }

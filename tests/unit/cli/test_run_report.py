@@ -29,24 +29,24 @@ def entry(at_s: float, iteration: int, event: str, **data: Any) -> JournalEntry:
     )
 
 
-def a_report(said: str, ended: AgentResult | None = None) -> RunReport:
+def a_report(hostile: str, ended: AgentResult | None = None) -> RunReport:
     return build_report(
         "agent-1",
         [
-            entry(0, 0, "Started", task=said),
-            entry(0.5, 0, "Prepared", model=said, tools={"read_file": "d"}, policy="default"),
+            entry(0, 0, "Started", task=hostile),
+            entry(0.5, 0, "Prepared", model=hostile, tools={"read_file": "d"}, policy="default"),
             entry(
                 1,
                 1,
                 "ReasoningComplete",
                 finish="tool_calls",
-                actions=[{"call_id": "c", "tool": "read_file", "arguments": {"path": said}}],
+                actions=[{"call_id": "c", "tool": "read_file", "arguments": {"path": hostile}}],
             ),
-            entry(2, 1, "PolicyEvaluated", verdicts=[{"decision": "deny", "reason": said}]),
-            entry(3, 1, "DelegationStarted", workflow_id="child", agent=said, task=said),
-            entry(4, 1, "Started", run="child", task=said),
-            entry(5, 2, "ReasoningComplete", finish="stop", actions=[{"respond": said}]),
-            entry(6, 2, said, detail=said),
+            entry(2, 1, "PolicyEvaluated", verdicts=[{"decision": "deny", "reason": hostile}]),
+            entry(3, 1, "DelegationStarted", workflow_id="child", agent=hostile, task=hostile),
+            entry(4, 1, "Started", run="child", task=hostile),
+            entry(5, 2, "ReasoningComplete", finish="stop", actions=[{"respond": hostile}]),
+            entry(6, 2, hostile, detail=hostile),
         ],
         ended,
     )

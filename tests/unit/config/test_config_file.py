@@ -124,10 +124,10 @@ def test_toml_that_python_cannot_read_is_reported(tmp_path: Path, value: str) ->
         load_config(folder=tmp_path, env={})
 
 
-@pytest.mark.parametrize(("said", "expected"), [("", ""), ('cwd = "servers"', "servers"), ('cwd = "/srv"', "/srv")])
-def test_a_server_starts_in_the_folder_of_its_file(tmp_path: Path, said: str, expected: str) -> None:
+@pytest.mark.parametrize(("stated", "expected"), [("", ""), ('cwd = "servers"', "servers"), ('cwd = "/srv"', "/srv")])
+def test_a_server_starts_in_the_folder_of_its_file(tmp_path: Path, stated: str, expected: str) -> None:
     """The working folder may belong to somebody else, with its own program or `Makefile`."""
-    (tmp_path / "orga.toml").write_text(f'[mcp.servers.x]\ncommand = "make"\n{said}')
+    (tmp_path / "orga.toml").write_text(f'[mcp.servers.x]\ncommand = "make"\n{stated}')
     (tmp_path / "below").mkdir()
     config = load_config(folder=tmp_path / "below", env={"ORGA_TRUST": "1"}).config
     assert config.mcp.servers["x"].cwd == tmp_path / expected

@@ -211,7 +211,7 @@ def test_an_invalid_part_is_refused(make: Callable[[], object], expected: str) -
 
 
 @pytest.mark.parametrize(
-    "said",
+    "configured",
     [
         pytest.param({"engine": "allow"}, id="an engine that allows everything"),
         pytest.param({"engine": "default"}, id="another engine"),
@@ -219,9 +219,9 @@ def test_an_invalid_part_is_refused(make: Callable[[], object], expected: str) -
         pytest.param({"opa": {"url": "http://localhost:8181"}}, id="a server"),
     ],
 )
-def test_a_policy_in_code_excludes_a_configured_one(said: dict[str, Any], tmp_path: Path) -> None:
+def test_a_policy_in_code_excludes_a_configured_one(configured: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
-    config = EMPTY.with_policy(PolicyConfig.model_validate(said))
+    config = EMPTY.with_policy(PolicyConfig.model_validate(configured))
     with pytest.raises(ConfigError, match="remove one of them"):
         InCodeParts(policy=tmp_path).merged_with(config)
 

@@ -103,8 +103,8 @@ def test_a_person_at_a_terminal_is_asked_once(project: Path, answer: str, code: 
     os.write(controller, answer.encode())
     command, env = [*COMMAND, "tools", "list"], orga_in(project).env
     done = subprocess.run(command, stdin=terminal, stderr=terminal, cwd=project, env=env, timeout=90, check=False)
-    said = os.read(controller, 10_000).decode()
+    output = os.read(controller, 10_000).decode()
     os.close(controller)
     os.close(terminal)
-    assert (done.returncode, said.count("Trust it as it is now? [y/N]")) == (code, 1)
+    assert (done.returncode, output.count("Trust it as it is now? [y/N]")) == (code, 1)
     assert orga_in(project)("tools", "list").code == code

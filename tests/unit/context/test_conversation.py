@@ -88,12 +88,12 @@ def _range(sent: int, a: int, b: int) -> Ranges:
 
 @LAW
 @given(st.lists(messages, min_size=1, max_size=4), messages, st.data())
-def test_a_changed_message_is_a_mismatch(said: list[Message], other: Message, data: st.DataObject) -> None:
-    sent = data.draw(st.integers(0, len(said)), "sent")
-    index = data.draw(st.integers(0, len(said) - 1), "index")
-    context, _ = reference_and_sent(conversation_of(*said, sent=sent))
-    changed = [*said]
-    changed[index] = other if other != said[index] else other.with_text(other.text + "!")
+def test_a_changed_message_is_a_mismatch(earlier: list[Message], other: Message, data: st.DataObject) -> None:
+    sent = data.draw(st.integers(0, len(earlier)), "sent")
+    index = data.draw(st.integers(0, len(earlier) - 1), "index")
+    context, _ = reference_and_sent(conversation_of(*earlier, sent=sent))
+    changed = [*earlier]
+    changed[index] = other if other != earlier[index] else other.with_text(other.text + "!")
     forged = context.model_copy(update={"news": tuple(MessageRef(message=m) for m in changed[sent:])})
     with pytest.raises(DigestMismatch):
         forged.apply_to(HashedMessages().plus(tuple(changed[:sent])), _in_full)

@@ -67,8 +67,8 @@ async def test_it_reads_only_the_task_and_the_removed_messages() -> None:
         delimited_text('{"path":"a.txt"}', "call of read by the assistant", "2.summary"),
         delimited_text("alpha", "result of read", "2.summary"),
     ]
-    said = delimited_text("\n\n".join(parts), "earlier messages of the agent", "2.summary")
-    assert message == user(f"The agent's task:\nthe task\n\nSum up these messages:\n{said}")
+    wanted = delimited_text("\n\n".join(parts), "earlier messages of the agent", "2.summary")
+    assert message == user(f"The agent's task:\nthe task\n\nSum up these messages:\n{wanted}")
 
 
 async def test_the_next_call_finds_the_summary_in_this_process() -> None:

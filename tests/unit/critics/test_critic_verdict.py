@@ -19,16 +19,16 @@ from tests.support.values.strategies import LAW
 SCORES = {"accuracy": 1, "tone": 0.5}
 
 
-def said(scores: Any = SCORES, **fields: Any) -> str:
+def verdict_text(scores: Any = SCORES, **fields: Any) -> str:
     return json.dumps({"scores": scores, "feedback": "", "approved": True, **fields})
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(said(), id="JSON alone"),
-        pytest.param(f"```json\n{said()}\n```", id="in a fence"),
-        pytest.param(f"  {said()}\n", id="space around it"),
+        pytest.param(verdict_text(), id="JSON alone"),
+        pytest.param(f"```json\n{verdict_text()}\n```", id="in a fence"),
+        pytest.param(f"  {verdict_text()}\n", id="space around it"),
     ],
 )
 def test_a_valid_verdict_is_scored(text: str) -> None:
@@ -40,27 +40,27 @@ def test_a_valid_verdict_is_scored(text: str) -> None:
     ("text", "problem"),
     [
         pytest.param("fine", "not JSON alone", id="no JSON"),
-        pytest.param(f"Here it is: {said()}", "not JSON alone", id="words around it"),
-        pytest.param(said() + said(), "not JSON alone", id="two verdicts"),
+        pytest.param(f"Here it is: {verdict_text()}", "not JSON alone", id="words around it"),
+        pytest.param(verdict_text() + verdict_text(), "not JSON alone", id="two verdicts"),
         pytest.param("[]", "valid dictionary", id="no object"),
-        pytest.param(said({"accuracy": 1}), "scores: missing: tone", id="a dimension that is missing"),
-        pytest.param(said({**SCORES, "style": 1}), "scores: unknown: style", id="an unknown dimension"),
-        pytest.param(said({}), "scores: missing: accuracy, tone", id="no dimension"),
-        pytest.param(said({**SCORES, "tone": 1.01}), "scores.tone: ", id="above 1"),
-        pytest.param(said({**SCORES, "tone": -0.01}), "scores.tone: ", id="below 0"),
-        pytest.param(said({**SCORES, "tone": True}), "scores.tone: ", id="a boolean"),
-        pytest.param(said({**SCORES, "tone": "1"}), "scores.tone: ", id="a string"),
-        pytest.param(said({**SCORES, "tone": None}), "scores.tone: ", id="null"),
-        pytest.param(said().replace("0.5", "NaN"), "not JSON alone", id="NaN"),
-        pytest.param(said().replace("0.5", "1e999"), "not JSON alone", id="infinity"),
+        pytest.param(verdict_text({"accuracy": 1}), "scores: missing: tone", id="a dimension that is missing"),
+        pytest.param(verdict_text({**SCORES, "style": 1}), "scores: unknown: style", id="an unknown dimension"),
+        pytest.param(verdict_text({}), "scores: missing: accuracy, tone", id="no dimension"),
+        pytest.param(verdict_text({**SCORES, "tone": 1.01}), "scores.tone: ", id="above 1"),
+        pytest.param(verdict_text({**SCORES, "tone": -0.01}), "scores.tone: ", id="below 0"),
+        pytest.param(verdict_text({**SCORES, "tone": True}), "scores.tone: ", id="a boolean"),
+        pytest.param(verdict_text({**SCORES, "tone": "1"}), "scores.tone: ", id="a string"),
+        pytest.param(verdict_text({**SCORES, "tone": None}), "scores.tone: ", id="null"),
+        pytest.param(verdict_text().replace("0.5", "NaN"), "not JSON alone", id="NaN"),
+        pytest.param(verdict_text().replace("0.5", "1e999"), "not JSON alone", id="infinity"),
         pytest.param(
-            said().replace('"tone": 0.5', '"tone": 0.5, "tone": 1'),
+            verdict_text().replace('"tone": 0.5', '"tone": 0.5, "tone": 1'),
             "is used twice",
             id="a score twice",
         ),
-        pytest.param(said()[:-1] + ', "scores": {"accuracy": 1, "tone": 1}}', "is used twice", id="all twice"),
-        pytest.param(said(approved="yes"), "approved: ", id="a label that is no boolean"),
-        pytest.param(said(score=1.0), "score: unknown key", id="a total of its own"),
+        pytest.param(verdict_text()[:-1] + ', "scores": {"accuracy": 1, "tone": 1}}', "is used twice", id="all twice"),
+        pytest.param(verdict_text(approved="yes"), "approved: ", id="a label that is no boolean"),
+        pytest.param(verdict_text(score=1.0), "score: unknown key", id="a total of its own"),
         pytest.param(json.dumps({"scores": SCORES}), "feedback: Field required", id="no feedback"),
     ],
 )

@@ -42,7 +42,7 @@ def body_of(kind: str, name: str, arguments: str) -> http.Response:
     return stream_response(chunk(tool_calls=[call]), chunk("tool_calls"), DONE)
 
 
-def said(kind: str, text: str) -> http.Response:
+def response(kind: str, text: str) -> http.Response:
     if kind == ANTHROPIC:
         return stream_response(*message_events(text_block(text)))
     return stream_response(chunk(content=text), chunk("stop"), DONE)
@@ -50,7 +50,7 @@ def said(kind: str, text: str) -> http.Response:
 
 async def sent(kind: str, **fields: Any) -> dict[str, Any]:
     asked = {"output_schema": CITY, **fields}
-    _, _, network = await complete_request(kind, said(kind, "{}"), request=a_request(**asked))
+    _, _, network = await complete_request(kind, response(kind, "{}"), request=a_request(**asked))
     (assert_anthropic_takes if kind == ANTHROPIC else assert_openai_takes)(network.body())
     return network.body()
 
@@ -187,7 +187,7 @@ async def test_text_before_the_answer_call_is_dropped() -> None:
 @pytest.mark.parametrize("kind", ["anthropic", "ollama", "openai"])
 async def test_text_instead_of_a_call_is_left_to_the_gate(kind: str) -> None:
     asked = a_request(output_schema=CITY, tools=(SEARCH,))
-    reply, text, _ = await complete_request(kind, said(kind, '{"city": "Rom"}'), request=asked)
+    reply, text, _ = await complete_request(kind, response(kind, '{"city": "Rom"}'), request=asked)
     assert reply.text == text == '{"city": "Rom"}'
 
 
@@ -227,7 +227,9 @@ async def test_a_server_without_schema_support_gets_the_answer_tool(refusal: str
 
 
 async def test_a_model_without_forced_calls_may_choose() -> None:
-    network = Network([refused("tool_choice: any is not supported by this model"), said(ANTHROPIC, '{"city": "x"}')])
+    network = Network(
+        [refused("tool_choice: any is not supported by this model"), response(ANTHROPIC, '{"city": "x"}')]
+    )
     model = provider(ANTHROPIC, network)
     reply = await model.complete(a_request(output_schema=OPEN), lambda piece: None)
     await model.close()
@@ -237,7 +239,7 @@ async def test_a_model_without_forced_calls_may_choose() -> None:
 
 async def test_a_server_without_schemas_and_tools_gets_the_schema_in_the_prompt() -> None:
     answers = [refused("unknown field: response_format"), refused("some-model does not support tools")]
-    network = Network([*answers, said("ollama", '{"city": "Rom"}')])
+    network = Network([*answers, response("ollama", '{"city": "Rom"}')])
     model = provider("ollama", network)
     reply = await model.complete(a_request(output_schema=CITY), lambda piece: None)
     await model.close()

@@ -205,10 +205,10 @@ def test_the_tenant_can_be_a_fact() -> None:
 
 @LAW
 @given(st.lists(texts, max_size=3), texts, texts, st.sampled_from(["low", "medium", "high", "critical"]))
-def test_no_text_changes_an_outcome(said: list[str], task: str, rationale: str, severity: str) -> None:
+def test_no_text_changes_an_outcome(rationales: list[str], task: str, rationale: str, severity: str) -> None:
     """Neither the task, the conversation, the model's reasons nor the call id matter."""
     state = a_run(task=f"triage {task}", taint=READ)
-    for text in said:
+    for text in rationales:
         state = state.model_copy(update={"conversation": with_message(state.conversation, user(text))})
     call = a_call("decide", task, **proposal(triage_fields(severity), rationale=rationale))
     name, found = decision_of_call(state, call)

@@ -146,7 +146,7 @@ def test_a_limit_applies_to_a_failed_goal_but_not_to_a_finished_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "said", "stage", "why"),
+    ("allowed", "ends", "stage", "why"),
     [
         pytest.param(
             0, [fails(), "B"], "summarise", "map-1 failed: [Error] it fell down (1 of 2, 0 may fail)", id="none"
@@ -155,8 +155,8 @@ def test_a_limit_applies_to_a_failed_goal_but_not_to_a_finished_one() -> None:
         pytest.param(2, [fails(), fails()], "summarise", "(2 of 2, 2 may fail)", id="all failed"),
     ],
 )
-def test_some_inputs_may_fail(allowed: int, said: list[Any], stage: str, why: str) -> None:
-    state = after_round(pipeline_state({**SURVEY, "allow_failed": allowed}), *said)
+def test_some_inputs_may_fail(allowed: int, ends: list[Any], stage: str, why: str) -> None:
+    state = after_round(pipeline_state({**SURVEY, "allow_failed": allowed}), *ends)
     assert state.setup is not None
     assert state.setup.pipeline is not None
     state = with_next_move(state)

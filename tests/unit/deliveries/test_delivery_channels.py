@@ -53,7 +53,7 @@ def a_chat(kind: str, receiver: Receiver) -> DeliveryChannel:
     return a_channel({"URL": receiver.url}, kind=kind, url_from="URL")
 
 
-def said(receiver: Receiver) -> str:
+def received_text(receiver: Receiver) -> str:
     [received] = receiver.received
     return received.message.get("text") or received.message["content"]
 
@@ -93,7 +93,11 @@ async def test_telegram_gets_plain_text_without_mentions() -> None:
     assert received.message["chat_id"] == -100
     assert received.message["link_preview_options"] == {"is_disabled": True}
     assert {"parse_mode", "entities"}.isdisjoint(received.message)
-    assert ("@everyone" in said(receiver), "@ada" in said(receiver), "a@b.test" in said(receiver)) == (
+    assert (
+        "@everyone" in received_text(receiver),
+        "@ada" in received_text(receiver),
+        "a@b.test" in received_text(receiver),
+    ) == (
         False,
         False,
         True,
@@ -106,8 +110,8 @@ async def test_discord_gets_a_message_without_mentions() -> None:
         await a_chat("discord", receiver).deliver(asked(HOSTILE), RUN)
     [received] = receiver.received
     assert received.message["allowed_mentions"] == {"parse": []}
-    assert "](" not in said(receiver)
-    assert said(receiver).startswith("find out: completed, confidence 0.81 [goal-1]\n\n@everyone")
+    assert "](" not in received_text(receiver)
+    assert received_text(receiver).startswith("find out: completed, confidence 0.81 [goal-1]\n\n@everyone")
 
 
 async def test_slack_gets_no_markup() -> None:
@@ -115,8 +119,8 @@ async def test_slack_gets_no_markup() -> None:
         await a_chat("slack", receiver).deliver(asked(HOSTILE), RUN)
     [received] = receiver.received
     assert (received.message["mrkdwn"], received.message["link_names"]) == (False, False)
-    assert "&lt;!channel&gt;" in said(receiver)
-    assert [part for part in ("<", "](", "@everyone") if part in said(receiver)] == []
+    assert "&lt;!channel&gt;" in received_text(receiver)
+    assert [part for part in ("<", "](", "@everyone") if part in received_text(receiver)] == []
 
 
 @pytest.mark.parametrize(("kind", "most"), [("telegram", 3_000), ("discord", 1_800)])
@@ -124,7 +128,7 @@ async def test_slack_gets_no_markup() -> None:
 async def test_a_long_answer_is_cut_with_a_pointer_to_the_whole(kind: str, most: int, letter: str) -> None:
     with webhook_receiver() as receiver:
         await a_chat(kind, receiver).deliver(asked(letter * 5_000), RUN)
-    text = said(receiver)
+    text = received_text(receiver)
     units = len(text.encode("utf-16-le")) // 2
     assert most - 1 <= units <= most
     assert text.endswith("[cut: 5,000 characters in all; the whole: orga attach goal-1]")

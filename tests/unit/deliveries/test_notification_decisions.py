@@ -57,7 +57,7 @@ def held(*calls: ToolCall, **terms: Any) -> tuple[AgentState, Question]:
     return state, state.questions[-1]
 
 
-def told(state: AgentState, question: Question) -> Notification:
+def notification(state: AgentState, question: Question) -> Notification:
     return question_notification(state, question, "run", limits.budget_commands)
 
 
@@ -101,13 +101,13 @@ def test_a_message_id_is_derived_from_the_question_and_its_time() -> None:
     """After a rewind the same question is asked again and is not taken for a repetition."""
     state = telling()
     first, again = an_escalation(), an_escalation(since=at(60))
-    assert told(state, first).message_id == told(state, first).message_id
-    assert len({told(state, question).message_id for question in (first, again, an_escalation("other"))}) == 3
+    assert notification(state, first).message_id == notification(state, first).message_id
+    assert len({notification(state, question).message_id for question in (first, again, an_escalation("other"))}) == 3
 
 
 def test_a_held_call_is_notified_with_the_commands_that_decide_it() -> None:
     state, question = held(a_call("pay", amount=7), approvers=("ada",), expires_s=60)
-    message = told(state, question)
+    message = notification(state, question)
     [call] = message.calls
     assert (call.tool, call.arguments, call.reason, call.approvers) == ("pay", '{"amount":7}', "money", ("ada",))
     assert message.commands == (f"orga approve run {call.id}", f"orga deny run {call.id}")
@@ -121,7 +121,7 @@ LONG: dict[str, Any] = {"note": "pay 9 EUR " + "x" * 5_000, "cents": 9_000_000}
 def test_arguments_that_do_not_fit_are_replaced_by_size_and_digest() -> None:
     """Their beginning could be mistaken for the whole."""
     state, question = held(a_call("pay", **LONG), a_call("pay", "c2", cents=900))
-    message = told(state, question)
+    message = notification(state, question)
     long, short = message.calls
     given = to_json(LONG)
     digest = f"sha256:{sha256(given).hexdigest()}"
@@ -133,7 +133,7 @@ def test_arguments_that_do_not_fit_are_replaced_by_size_and_digest() -> None:
 
 def test_calls_that_fit_on_their_own_share_the_room_of_a_message() -> None:
     state, question = held(*(a_call("pay", f"c{number}", text="x" * 1_500) for number in range(3)))
-    message = told(state, question)
+    message = notification(state, question)
     assert [bool(call.arguments) for call in message.calls] == [True, True, False]
     assert [bool(call.arguments_digest) for call in message.calls] == [False, False, True]
     assert message.commands[0].endswith(" --show")
@@ -141,7 +141,7 @@ def test_calls_that_fit_on_their_own_share_the_room_of_a_message() -> None:
 
 def test_commands_cover_only_the_shown_calls() -> None:
     state, question = held(*(a_call("pay", f"c{number}", number=number) for number in range(MAX_CALLS + 3)))
-    message = told(state, question)
+    message = notification(state, question)
     assert (len(message.calls), message.calls_left_out) == (MAX_CALLS, 3)
     assert message.commands[0].split()[3:] == [call.id for call in message.calls]
 
@@ -149,7 +149,7 @@ def test_commands_cover_only_the_shown_calls() -> None:
 def test_a_reached_limit_is_named() -> None:
     state = telling()
     question = limits.budget_question(state, ("max_tokens", "5 of 4 tokens"), T0)
-    message = told(state, question)
+    message = notification(state, question)
     assert message.limit == "max_total_tokens"
     assert message.commands[0] == "orga extend run --max-total-tokens 200000"
 
@@ -157,7 +157,7 @@ def test_a_reached_limit_is_named() -> None:
 def test_invisible_characters_are_escaped() -> None:
     """A right-to-left override makes one amount look like another."""
     state, question = held(a_call("pay", to="bob\u202eeve"))
-    assert told(state, question).calls[0].arguments == '{"to":"bob\\u202eeve"}'
+    assert notification(state, question).calls[0].arguments == '{"to":"bob\\u202eeve"}'
 
 
 @LAW
@@ -165,7 +165,7 @@ def test_invisible_characters_are_escaped() -> None:
 def test_a_message_is_bounded_and_each_field_is_one_line(words: list[str], reason: str) -> None:
     state, _ = held(*(a_call("pay", f"c{n}", text=text * 2_000) for n, text in enumerate(words)))
     question = state.questions[-1].model_copy(update={"text": reason * 5_000})
-    message = told(state, question)
+    message = notification(state, question)
     assert len(message.model_dump_json(exclude_unset=True).encode()) <= MAX_MESSAGE_BYTES
     assert len(message.question) <= MAX_TEXT_CHARS
     assert len(message.question.splitlines()) <= 1

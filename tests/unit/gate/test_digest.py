@@ -48,8 +48,8 @@ def test_different_messages_have_different_digests(one: Message, other: Message)
 
 @LAW
 @given(st.lists(messages, max_size=5), st.integers(0, 5))
-def test_a_digest_can_be_continued_anywhere(said: list[Message], at: int) -> None:
-    whole = tuple(said)
+def test_a_digest_can_be_continued_anywhere(earlier: list[Message], at: int) -> None:
+    whole = tuple(earlier)
     assert messages_digest(whole[at:], messages_digest(whole[:at])) == messages_digest(whole)
 
 

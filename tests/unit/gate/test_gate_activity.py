@@ -230,8 +230,8 @@ def by(*policies: str, **fields: Any) -> Verdict:
 async def test_the_policy_that_changed_a_call_is_kept_in_its_verdict(
     judgements: list[Verdict], expected: tuple[str, tuple[str, ...]]
 ) -> None:
-    said = iter(judgements)
-    (found,) = await verdicts(Engine(lambda proposal: next(said)), asked_for(GOOD))
+    left = iter(judgements)
+    (found,) = await verdicts(Engine(lambda proposal: next(left)), asked_for(GOOD))
     assert (found.decision, found.policies) == expected
     assert found.version == "v1"
 

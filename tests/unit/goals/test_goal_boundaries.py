@@ -31,8 +31,8 @@ LATER = a_plan_step("b", "open", None, "a")
 JUDGED = a_plan_step("a", "done", 3)
 
 
-def decided(state: GoalState, **said: Any) -> GoalState:
-    return with_decision(state, a_turn(**said), SETUP)
+def decided(state: GoalState, **fields: Any) -> GoalState:
+    return with_decision(state, a_turn(**fields), SETUP)
 
 
 def executed(state: GoalState, *statuses: str) -> GoalState:

@@ -96,10 +96,10 @@ def check_shown(state: GoalState) -> None:
 
 
 @pytest.mark.parametrize("turn", TURNS)
-@pytest.mark.parametrize("said", HOSTILE_TURNS)
-def test_hostile_text_is_ignored_or_reported(turn: str, said: str) -> None:
+@pytest.mark.parametrize("written", HOSTILE_TURNS)
+def test_hostile_text_is_ignored_or_reported(turn: str, written: str) -> None:
     take_in, before = TURNS[turn]
-    after = take_in(before, a_turn(HOSTILE_TURNS[said]))
+    after = take_in(before, a_turn(HOSTILE_TURNS[written]))
 
     is_told = after.pursuit.unusable == before.pursuit.unusable + 1
     latest = after.conversation.messages[-1].text
@@ -120,7 +120,7 @@ def test_inserted_text_is_not_expanded_in_a_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "mean"),
+    ("written", "mean"),
     [
         ("scores as fractions", 4.0),
         ("scores in percent", 4.0),
@@ -130,8 +130,8 @@ def test_inserted_text_is_not_expanded_in_a_prompt() -> None:
         ("scores twice", 5.0),
     ],
 )
-def test_unusual_scores_are_read_by_their_meaning(said: str, mean: float) -> None:
-    after = with_evaluation(under_way("ok"), a_turn(HOSTILE_TURNS[said]))
+def test_unusual_scores_are_read_by_their_meaning(written: str, mean: float) -> None:
+    after = with_evaluation(under_way("ok"), a_turn(HOSTILE_TURNS[written]))
     scores = after.pursuit.steps[0].scores
     assert (scores and scores.mean, after.pursuit.steps[0].state) == (mean, "failed" if mean < 2 else "done")
 

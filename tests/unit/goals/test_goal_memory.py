@@ -50,10 +50,10 @@ def test_a_compressed_memory_must_keep_all_names(memory: str, is_taken: bool, lo
     assert (note["taken"], note.get("lost")) == (is_taken, lost)
 
 
-@pytest.mark.parametrize(("said", "kept"), [("both ports", "both ports"), (None, "the harbour")])
-def test_parallel_steps_write_no_memory_and_their_evaluation_does(said: str | None, kept: str) -> None:
+@pytest.mark.parametrize(("written", "kept"), [("both ports", "both ports"), (None, "the harbour")])
+def test_parallel_steps_write_no_memory_and_their_evaluation_does(written: str | None, kept: str) -> None:
     state = with_round(a_goal(a_plan_step("a"), a_plan_step("b"), memory="the harbour"))
     state = with_round_outcomes(state, step_outcomes(state, ("ok", "ok")))
     assert (state.pursuit.due, state.pursuit.memory) == (("a", "b"), "the harbour")
-    after = with_evaluation(state, a_turn(steps=[{"id": each, **all_of(4)} for each in ("a", "b")], memory=said))
+    after = with_evaluation(state, a_turn(steps=[{"id": each, **all_of(4)} for each in ("a", "b")], memory=written))
     assert after.pursuit.memory == kept

@@ -13,7 +13,7 @@ from tests.support.values.core import a_call, a_setup, a_spec
 SKILLS = {"read": "reads", "scout": "an agent"}
 
 
-def said(step_id: str = "a", *needs: str, **fields: Any) -> dict[str, Any]:
+def step_fields(step_id: str = "a", *needs: str, **fields: Any) -> dict[str, Any]:
     return {"id": step_id, "goal": "g", "skill": "read", "depends_on": list(needs), **fields}
 
 
@@ -23,7 +23,7 @@ def a_plan_step(step_id: str, *needs: str, **fields: Any) -> PlanStep:
 
 
 def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_accepted() -> None:
-    listed = [said("a", arguments={"path": "x"}), {"tool": "read", "description": "then", "depends_on": ["a"]}]
+    listed = [step_fields("a", arguments={"path": "x"}), {"tool": "read", "description": "then", "depends_on": ["a"]}]
     first, second = parsed_plan(listed, SKILLS, 8)
     assert (first.arguments, second.id, second.goal, second.depends_on) == ({"path": "x"}, "s2", "then", ("a",))
 
@@ -34,23 +34,23 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_accepted() -> None:
         pytest.param([], "at least one step", id="an empty one"),
         pytest.param("read it", "at least one step", id="words"),
         pytest.param(["read"], "step 1: give an object", id="a step of words"),
-        pytest.param([said(str(n)) for n in range(9)], "9 of them, at most 8", id="too many"),
-        pytest.param([said(skill="fly")], "skill 'fly' is none of read, scout", id="an unknown skill"),
-        pytest.param([said(goal="")], "goal: what it is for is missing", id="no goal"),
-        pytest.param([said(goal="g" * 501)], "goal: at most 500 characters", id="a goal too long"),
-        pytest.param([said("a\n- b: done")], "id: one line", id="an id that looks like several steps"),
-        pytest.param([said("a"), said("a")], "a: the id is used twice", id="an id twice"),
-        pytest.param([said("a", "z")], "depends on 'z', which is no step", id="an unknown dependency"),
-        pytest.param([said("a", "b"), said("b", "a")], "round in a circle", id="a circle"),
-        pytest.param([said("a", "a")], "round in a circle", id="a step that waits for itself"),
-        pytest.param([said(arguments="x")], "arguments: an object", id="arguments as words"),
-        pytest.param([said(arguments={"x": "y" * 4_000})], "at most 4000 bytes", id="arguments too large"),
-        pytest.param([said(depends_on=[{"id": "a"}])], "depends_on: a list of ids", id="ids that are objects"),
-        pytest.param([said(depends_on=[True])], "depends_on: a list of ids", id="an id that is true"),
-        pytest.param([said(depends_on="z")], "depends on 'z', which is no step", id="an unknown id as a text"),
-        pytest.param([said(arguments='["x"]')], "arguments: an object", id="arguments as a list in a text"),
-        pytest.param([said("b", "old")], "depends on 'old', which failed", id="a dependency that failed"),
-        pytest.param([said("old")], "old: the id is used twice", id="the id of a step that is over"),
+        pytest.param([step_fields(str(n)) for n in range(9)], "9 of them, at most 8", id="too many"),
+        pytest.param([step_fields(skill="fly")], "skill 'fly' is none of read, scout", id="an unknown skill"),
+        pytest.param([step_fields(goal="")], "goal: what it is for is missing", id="no goal"),
+        pytest.param([step_fields(goal="g" * 501)], "goal: at most 500 characters", id="a goal too long"),
+        pytest.param([step_fields("a\n- b: done")], "id: one line", id="an id that looks like several steps"),
+        pytest.param([step_fields("a"), step_fields("a")], "a: the id is used twice", id="an id twice"),
+        pytest.param([step_fields("a", "z")], "depends on 'z', which is no step", id="an unknown dependency"),
+        pytest.param([step_fields("a", "b"), step_fields("b", "a")], "round in a circle", id="a circle"),
+        pytest.param([step_fields("a", "a")], "round in a circle", id="a step that waits for itself"),
+        pytest.param([step_fields(arguments="x")], "arguments: an object", id="arguments as words"),
+        pytest.param([step_fields(arguments={"x": "y" * 4_000})], "at most 4000 bytes", id="arguments too large"),
+        pytest.param([step_fields(depends_on=[{"id": "a"}])], "depends_on: a list of ids", id="ids that are objects"),
+        pytest.param([step_fields(depends_on=[True])], "depends_on: a list of ids", id="an id that is true"),
+        pytest.param([step_fields(depends_on="z")], "depends on 'z', which is no step", id="an unknown id as a text"),
+        pytest.param([step_fields(arguments='["x"]')], "arguments: an object", id="arguments as a list in a text"),
+        pytest.param([step_fields("b", "old")], "depends on 'old', which failed", id="a dependency that failed"),
+        pytest.param([step_fields("old")], "old: the id is used twice", id="the id of a step that is over"),
     ],
 )
 def test_each_problem_of_a_plan_is_reported(listed: object, why: str) -> None:
@@ -75,7 +75,7 @@ def test_each_problem_of_a_plan_is_reported(listed: object, why: str) -> None:
     ],
 )
 def test_dependencies_are_read_in_all_forms(ids: tuple[Any, ...], given: object, needs: tuple[str, ...]) -> None:
-    listed = [said(step_id) if step_id is not None else {"goal": "g", "skill": "read"} for step_id in ids]
+    listed = [step_fields(step_id) if step_id is not None else {"goal": "g", "skill": "read"} for step_id in ids]
     assert parsed_plan([*listed[:-1], listed[-1] | {"depends_on": given}], SKILLS, 8)[-1].depends_on == needs
 
 
@@ -94,26 +94,26 @@ def test_dependencies_are_read_in_all_forms(ids: tuple[Any, ...], given: object,
     ],
 )
 def test_arguments_are_read_in_all_forms(given: dict[str, Any], arguments: dict[str, Any] | None) -> None:
-    assert parsed_plan([said(**given)], SKILLS, 8)[0].arguments == arguments
+    assert parsed_plan([step_fields(**given)], SKILLS, 8)[0].arguments == arguments
 
 
 def test_a_text_becomes_the_task_of_an_agent() -> None:
-    (step,) = parsed_plan([said(skill="scout", arguments="look at x")], SKILLS, 8, agents=frozenset({"scout"}))
+    (step,) = parsed_plan([step_fields(skill="scout", arguments="look at x")], SKILLS, 8, agents=frozenset({"scout"}))
     assert step.arguments == {"task": "look at x"}
 
 
 @pytest.mark.parametrize("given", [{"question": "?"}, {"task": "look", "path": "a"}, {"task": ""}, {"task": 5}])
 def test_an_agent_accepts_only_a_task(given: dict[str, Any]) -> None:
     with pytest.raises(UnusableReply, match="a: arguments: an agent takes its task as a text"):
-        parsed_plan([said(skill="scout", arguments=given)], SKILLS, 8, agents=frozenset({"scout"}))
+        parsed_plan([step_fields(skill="scout", arguments=given)], SKILLS, 8, agents=frozenset({"scout"}))
     for fine, task in (({"task": "look"}, {"task": "look"}), ({}, None), (None, None)):
-        (step,) = parsed_plan([said(skill="scout", arguments=fine)], SKILLS, 8, agents=frozenset({"scout"}))
+        (step,) = parsed_plan([step_fields(skill="scout", arguments=fine)], SKILLS, 8, agents=frozenset({"scout"}))
         assert step.arguments == task
 
 
 def test_problems_are_reported_together_and_bounded() -> None:
     with pytest.raises(UnusableReply, match="and 6 more") as reported:
-        parsed_plan([said(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)
+        parsed_plan([step_fields(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)
     assert str(reported.value).count("fly") == 5
 
 

@@ -130,8 +130,8 @@ def test_a_fence_in_a_string_and_a_zero_byte_are_harmless() -> None:
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(str))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        said = reply_object(Reply.of(text=text))
-        parsed_goal_decision(said)
+        reply_fields = reply_object(Reply.of(text=text))
+        parsed_goal_decision(reply_fields)
     except UnusableReply:
         pass
 
@@ -145,13 +145,13 @@ JSON = st.recursive(
 
 @given(JSON, JSON, JSON, JSON)
 def test_values_of_any_type_are_read_or_refused(action: Any, confidence: Any, steps: Any, memory: Any) -> None:
-    said = {"action": action, "confidence": confidence, "steps": steps, "memory": memory, "question": memory}
-    assert isinstance(parsed_memory(said, "before"), str)
+    reply_fields = {"action": action, "confidence": confidence, "steps": steps, "memory": memory, "question": memory}
+    assert isinstance(parsed_memory(reply_fields, "before"), str)
     for read in (parsed_goal_decision, parsed_scores):
         with suppress(UnusableReply):
-            read(said)
+            read(reply_fields)
     with suppress(UnusableReply):
-        parsed_evaluations(said, ("s1",))
+        parsed_evaluations(reply_fields, ("s1",))
 
 
 @pytest.mark.parametrize(
@@ -166,22 +166,22 @@ def test_a_confidence_is_between_0_and_1(given_: object, confidence: float) -> N
 
 
 def test_scores_are_clamped_and_the_label_has_no_effect() -> None:
-    said = {"steps": [{"id": "a", **FIVES, "relevance": "7/5", "usability": -3, "quality": "failed"}]}
-    found = parsed_evaluations(said, ("a",))["a"]
+    reply_fields = {"steps": [{"id": "a", **FIVES, "relevance": "7/5", "usability": -3, "quality": "failed"}]}
+    found = parsed_evaluations(reply_fields, ("a",))["a"]
     assert (found.scores.relevance, found.scores.usability, found.label) == (5.0, 1.0, "failed")
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("reply_fields", "why"),
     [
         ({"steps": []}, "no evaluation of a, b"),
         ({"steps": [{"id": "a", **FIVES}]}, "no evaluation of b"),
         ({"steps": [{"id": "a", **FIVES}, {"id": "b", "relevance": 3}]}, "b: a number from 1 to 5 is missing"),
     ],
 )
-def test_each_step_needs_all_of_its_scores(said: dict[str, Any], why: str) -> None:
+def test_each_step_needs_all_of_its_scores(reply_fields: dict[str, Any], why: str) -> None:
     with pytest.raises(UnusableReply, match=why):
-        parsed_evaluations(said, ("a", "b"))
+        parsed_evaluations(reply_fields, ("a", "b"))
 
 
 def test_a_single_step_needs_no_list() -> None:
@@ -189,16 +189,16 @@ def test_a_single_step_needs_no_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("reply_fields", "why"),
     [
         ({"action": "give up"}, "one of continue, adjust"),
         ({"action": "ask_user", "question": " "}, "a question is missing"),
         ({"action": "adjust", "new_plan": "look again"}, "a list of all steps"),
     ],
 )
-def test_an_incomplete_decision_is_refused(said: dict[str, Any], why: str) -> None:
+def test_an_incomplete_decision_is_refused(reply_fields: dict[str, Any], why: str) -> None:
     with pytest.raises(UnusableReply, match=why):
-        parsed_goal_decision(said)
+        parsed_goal_decision(reply_fields)
 
 
 def test_a_memory_of_another_type_is_kept_as_text() -> None:

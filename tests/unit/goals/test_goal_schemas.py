@@ -74,7 +74,7 @@ async def test_a_model_that_refuses_the_schema_is_asked_without_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn", "said"),
+    ("turn", "reply"),
     [
         pytest.param("goal_plan", {"steps": [STEP], "memory": None}, id="a plan"),
         pytest.param("goal_evaluate", {"steps": [EVALUATION], "memory": None}, id="an evaluation"),
@@ -82,8 +82,8 @@ async def test_a_model_that_refuses_the_schema_is_asked_without_it() -> None:
         pytest.param("goal_compress", {"memory": "short"}, id="a memory"),
     ],
 )
-def test_accepted_replies_match_the_schema(turn: str, said: dict[str, Any]) -> None:
-    assert argument_errors(REPLY_SCHEMAS[turn], said) == []
+def test_accepted_replies_match_the_schema(turn: str, reply: dict[str, Any]) -> None:
+    assert argument_errors(REPLY_SCHEMAS[turn], reply) == []
     assert argument_errors(REPLY_SCHEMAS[turn], {"other": 1}) != []
 
 

@@ -49,15 +49,15 @@ def test_no_proposal_is_executed_after_a_final_no_of_gate_person_or_critic(
     stages: ReviewStages, words: list[StageVerdict]
 ) -> None:
     statuses = ProposalStatuses[str](stages, ["1.0"])
-    heard = [word for word in words if statuses.apply_verdict("1.0", word)]
-    by_gate = [word for word in heard if word in GATE_TRANSITIONS]
+    applied = [word for word in words if statuses.apply_verdict("1.0", word)]
+    by_gate = [word for word in applied if word in GATE_TRANSITIONS]
     if not statuses.missing_verdict_text("1.0"):
         assert by_gate[-1] == "allow"
-        assert heard[-1] in {"allow", "accepted"}
-        assert not {"deny", "invalid", "no", "revise", "skipped", "ended"}.intersection(heard)
-    for index, word in enumerate(heard):
+        assert applied[-1] in {"allow", "accepted"}
+        assert not {"deny", "invalid", "no", "revise", "skipped", "ended"}.intersection(applied)
+    for index, word in enumerate(applied):
         if word == "approval":
-            assert heard[index + 1 : index + 2] in ([], ["yes"], ["no"])
+            assert applied[index + 1 : index + 2] in ([], ["yes"], ["no"])
 
 
 @BOTH

@@ -53,6 +53,6 @@ def test_the_command_line_refuses_an_unreadable_id_without_a_server(
     command: list[str], run_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command([*command, f"--id={run_id}"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith("orga: id ")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("orga: id ")

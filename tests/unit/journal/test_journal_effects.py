@@ -29,7 +29,7 @@ def asked(place: str = "1.1", **more: Any) -> Made:
     return "ApprovalRequested", 1, {"kind": "call", "id": f"q{place}", "place": place, **more}
 
 
-def said(place: str = "1.1", approved: bool = True) -> Made:
+def approval(place: str = "1.1", approved: bool = True) -> Made:
     return "ApprovalResolved", 1, {"kind": "call", "id": f"q{place}", "place": place, "approved": approved}
 
 
@@ -63,17 +63,17 @@ def an_answer(*decisions: str) -> list[Made]:
 
 
 HELD = [judged("allow", "approval"), asked()]
-APPROVED = [*HELD, said(), confirmed("1.0"), confirmed("1.1")]
+APPROVED = [*HELD, approval(), confirmed("1.0"), confirmed("1.1")]
 
 LAWFUL: dict[str, list[Made]] = {
     "a yes": [judged("allow", "allow"), run("a", "b"), collected(("a", "ok"), ("b", "failed"))],
     "a denied call that is not run": [judged("allow", "deny"), run("a"), collected(("a", "ok"))],
     "an approval and then the gate's confirmation": [*APPROVED, run("a", "b")],
-    "a person denies": [*HELD, said(approved=False), confirmed("1.0"), run("a"), collected(("a", "ok"))],
-    "a question that the next segment asks again": [*HELD, said(), *APPROVED, run("a", "b")],
+    "a person denies": [*HELD, approval(approved=False), confirmed("1.0"), run("a"), collected(("a", "ok"))],
+    "a question that the next segment asks again": [*HELD, approval(), *APPROVED, run("a", "b")],
     "an approval that the policy requires again": [
-        *[*HELD, said(), confirmed("1.0"), confirmed("1.1", "approval"), asked()],
-        *[said(), confirmed("1.0"), confirmed("1.1"), run("a", "b")],
+        *[*HELD, approval(), confirmed("1.0"), confirmed("1.1", "approval"), asked()],
+        *[approval(), confirmed("1.0"), confirmed("1.1"), run("a", "b")],
     ],
     "a critic accepts": [judged("allow", "allow"), reviewed("1.1", "accepted"), run("a", "b")],
     "a critic rejects a call that is not run": [
@@ -83,7 +83,7 @@ LAWFUL: dict[str, list[Made]] = {
         collected(("b", "not_run")),
     ],
     "a critic asks a person, then the gate confirms": [
-        *[judged("allow", "allow"), reviewed("1.1", "asked"), asked(critic="tone"), said()],
+        *[judged("allow", "allow"), reviewed("1.1", "asked"), asked(critic="tone"), approval()],
         *[reviewed("1.1", "accepted"), confirmed("1.0"), confirmed("1.1"), run("a", "b")],
     ],
     "more budget, then the gate confirms": [
@@ -111,7 +111,14 @@ LAWFUL: dict[str, list[Made]] = {
     "a delegate": [judged("allow", "deny"), run("a"), DELEGATED],
     "an answer": an_answer("allow"),
     "an answer that a person approved": [
-        *[ANSWER, judged("approval", at="2"), asked("2"), said("2"), judged("allow", at="2", again=True), ENDED]
+        *[
+            ANSWER,
+            judged("approval", at="2"),
+            asked("2"),
+            approval("2"),
+            judged("allow", at="2", again=True),
+            ENDED,
+        ]
     ],
 }
 
@@ -138,13 +145,22 @@ UNLAWFUL: dict[str, tuple[list[Made], str]] = {
     "an approval that was never requested": ([judged("allow", "approval"), run("b")], "lacks a person's answer"),
     "an approval that nobody gave": ([*HELD, run("b")], "lacks a person's answer"),
     "a verdict instead of an approval": ([*HELD, confirmed("1.1"), run("b")], "lacks a person's answer"),
-    "a verdict against a person's denial": ([*HELD, said(approved=False), confirmed("1.1"), run("b")], DENIED_YES),
+    "a verdict against a person's denial": (
+        [*HELD, approval(approved=False), confirmed("1.1"), run("b")],
+        DENIED_YES,
+    ),
     "an approval without the gate's confirmation": (
-        [*HELD, said(), confirmed("1.0"), run("b")],
+        [*HELD, approval(), confirmed("1.0"), run("b")],
         "lacks the gate's verdict on what a person approved",
     ),
-    "an unconfirmed call next to a held one": ([*HELD, said(), confirmed("1.1"), run("a", "b")], f"1.0 {UNCONFIRMED}"),
-    "an approval of a call that was not held": ([judged("allow", "allow"), asked(), said()], "records 'yes' for 1.1"),
+    "an unconfirmed call next to a held one": (
+        [*HELD, approval(), confirmed("1.1"), run("a", "b")],
+        f"1.0 {UNCONFIRMED}",
+    ),
+    "an approval of a call that was not held": (
+        [judged("allow", "allow"), asked(), approval()],
+        "records 'yes' for 1.1",
+    ),
     "a rejected call": ([judged("allow", "allow"), reviewed("1.1", "revise"), run("b")], "a critic turned it down"),
     "a critic that ended the run": ([judged("allow", "allow"), reviewed("1.1", "ended"), run("b")], "it ended the run"),
     "a critic that asks, unanswered": ([judged("allow", "allow"), reviewed("1.1", "asked"), run("b")], "a critic asks"),
@@ -164,7 +180,7 @@ UNLAWFUL: dict[str, tuple[list[Made], str]] = {
         "records 'revise' for nothing",
     ),
     "an unconfirmed approval that a critic requested": (
-        [judged("allow", "allow"), asked(critic="tone"), said(), reviewed("1.1", "accepted"), run("b")],
+        [judged("allow", "allow"), asked(critic="tone"), approval(), reviewed("1.1", "accepted"), run("b")],
         f"1.1 {UNCONFIRMED}",
     ),
     "more budget, unconfirmed": ([judged("allow", "allow"), BUDGET, run("a")], f"1.0 {UNCONFIRMED}"),

@@ -32,7 +32,7 @@ def asked(*calls: str, **more: Any) -> list[Happening]:
     ]
 
 
-def said(call: str, approved: bool = True) -> Happening:
+def approval(call: str, approved: bool = True) -> Happening:
     return note("ApprovalResolved", kind="call", id=f"id-{call}", place=place(call), approved=approved)
 
 
@@ -61,14 +61,14 @@ def prepared(**fields: Any) -> list[Happening]:
     return [happened("finished", "prepare", value=Setup.model_validate({**a_setup().model_dump(), **fields}))]
 
 
-def told(entries: list[JournalEntry], event: str, key: str) -> list[list[str]]:
+def values_of(entries: list[JournalEntry], event: str, key: str) -> list[list[str]]:
     """Return the calls in each entry of this kind, with tool and outcome."""
     found = [entry.data[key] for entry in entries if entry.event == event]
     return [[f"{one['call_id']} {one.get('outcome', '')}".strip() for one in each] for each in found]
 
 
 def dispatched(*happenings: Happening | list[Happening]) -> list[list[str]]:
-    return told(journal(*happenings), DISPATCHED, "tools")
+    return values_of(journal(*happenings), DISPATCHED, "tools")
 
 
 HELD = [start(), *reasoned(called("look", "pay", "wire"), 1), gated(ALLOW, ASK, ASK), *asked("pay_1", "wire_2")]
@@ -78,40 +78,65 @@ HELD = [start(), *reasoned(called("look", "pay", "wire"), 1), gated(ALLOW, ASK, 
     ("happenings", "expected"),
     [
         pytest.param([], [], id="nothing while people are asked"),
-        pytest.param([said("pay_1")], [], id="nothing while one approval is open"),
+        pytest.param([approval("pay_1")], [], id="nothing while one approval is open"),
         pytest.param(
-            [said("pay_1"), said("wire_2"), again("look_0"), again("pay_1")], [], id="nothing before the last verdict"
+            [approval("pay_1"), approval("wire_2"), again("look_0"), again("pay_1")],
+            [],
+            id="nothing before the last verdict",
         ),
         pytest.param(
-            [said("wire_2"), said("pay_1"), again("look_0"), again("pay_1"), again("wire_2", DENY)],
+            [
+                approval("wire_2"),
+                approval("pay_1"),
+                again("look_0"),
+                again("pay_1"),
+                again("wire_2", DENY),
+            ],
             [["look_0", "pay_1"]],
             id="approved calls are judged in call order after the others",
         ),
         pytest.param(
-            [said("pay_1", approved=False), said("wire_2"), again("look_0", DENY), again("wire_2")],
+            [
+                approval("pay_1", approved=False),
+                approval("wire_2"),
+                again("look_0", DENY),
+                again("wire_2"),
+            ],
             [["wire_2"]],
             id="a call allowed next to them may be denied later",
         ),
         pytest.param(
-            [said("pay_1", approved=False), said("wire_2", approved=False), again("look_0")],
+            [approval("pay_1", approved=False), approval("wire_2", approved=False), again("look_0")],
             [["look_0"]],
             id="two denials",
         ),
         pytest.param(
-            [said("pay_1"), said("wire_2"), gate_failed("1.0"), again("pay_1"), again("wire_2")],
+            [approval("pay_1"), approval("wire_2"), gate_failed("1.0"), again("pay_1"), again("wire_2")],
             [["pay_1", "wire_2"]],
             id="a gate failure denies",
         ),
         pytest.param(
             [
-                *[said("pay_1"), said("wire_2"), again("look_0"), again("pay_1", ASK), again("wire_2", DENY)],
-                *[*asked("pay_1"), said("pay_1"), again("look_0"), again("pay_1")],
+                *[
+                    approval("pay_1"),
+                    approval("wire_2"),
+                    again("look_0"),
+                    again("pay_1", ASK),
+                    again("wire_2", DENY),
+                ],
+                *[*asked("pay_1"), approval("pay_1"), again("look_0"), again("pay_1")],
             ],
             [["look_0", "pay_1"]],
             id="a changed policy asks again",
         ),
         pytest.param(
-            [said("pay_1"), said("wire_2"), again("look_0"), again("pay_1"), *map(begun, ("1.0", "1.1", "1.2"))],
+            [
+                approval("pay_1"),
+                approval("wire_2"),
+                again("look_0"),
+                again("pay_1"),
+                *map(begun, ("1.0", "1.1", "1.2")),
+            ],
             [["look_0", "pay_1", "wire_2"]],
             id="at the latest when calls start, in an old history",
         ),
@@ -125,16 +150,22 @@ def test_held_calls_are_dispatched_after_the_last_verdict(
 
 def test_every_started_call_has_an_outcome() -> None:
     """This also holds for a history that was recorded by unknown code."""
-    late = [said("pay_1"), said("wire_2"), begun("1.0"), begun("1.1"), acted("1.1", "failed", text="gone")]
+    late = [
+        approval("pay_1"),
+        approval("wire_2"),
+        begun("1.0"),
+        begun("1.1"),
+        acted("1.1", "failed", text="gone"),
+    ]
     entries = journal(HELD, late, happened("workflow_terminated"))
-    assert told(entries, COLLECTED, "outcomes") == [["look_0 unfinished", "pay_1 failed", "wire_2 not_run"]]
+    assert values_of(entries, COLLECTED, "outcomes") == [["look_0 unfinished", "pay_1 failed", "wire_2 not_run"]]
 
 
 def test_unapproved_calls_are_not_dispatched_at_the_end() -> None:
-    entries = journal(HELD, said("pay_1"), happened("workflow_terminated"))
+    entries = journal(HELD, approval("pay_1"), happened("workflow_terminated"))
     assert events(entries)[-3:] == [DISPATCHED, COLLECTED, "Terminated"]
-    assert told(entries, DISPATCHED, "tools") == [[]]
-    assert told(entries, COLLECTED, "outcomes") == [["look_0 not_run"]]
+    assert values_of(entries, DISPATCHED, "tools") == [[]]
+    assert values_of(entries, COLLECTED, "outcomes") == [["look_0 not_run"]]
 
 
 PAUSED = [start(), *reasoned(called("look", "pay"), 1), signal("pause"), gated(ALLOW, ALLOW)]
@@ -196,7 +227,7 @@ CRITICS = prepared(critics=[a_critic(tools=("pay",))])
         pytest.param(
             CRITICS,
             [
-                *[*asked("pay_1", critic="q"), said("pay_1"), reviewed("pay_1", "accepted")],
+                *[*asked("pay_1", critic="q"), approval("pay_1"), reviewed("pay_1", "accepted")],
                 *map(again, ("look_0", "pay_1", "pay_2")),
             ],
             [],

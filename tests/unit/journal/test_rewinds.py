@@ -20,12 +20,12 @@ from tests.support.values.core import a_state, at
 from tests.support.values.strategies import LAW, json_values
 
 
-def said(boundary_s: float, **fields: Any) -> dict[str, Any]:
+def rewind_fields(boundary_s: float, **fields: Any) -> dict[str, Any]:
     return {"to_iteration": 1, "boundary_at": at(boundary_s).isoformat(), **fields}
 
 
 def rewind(boundary_s: float, **fields: Any) -> Rewind:
-    return Rewind.model_validate(said(boundary_s, **fields))
+    return Rewind.model_validate(rewind_fields(boundary_s, **fields))
 
 
 def with_rewind(state: AgentState, rewind: Rewind, now: Any, since_s: float = 0) -> AgentState:
@@ -101,7 +101,7 @@ def test_an_invalid_rewind_is_ignored(raw: Any) -> None:
 
 
 def test_a_time_without_a_zone_is_an_invalid_rewind() -> None:
-    assert parse_rewind(said(0) | {"boundary_at": "2026-01-01T00:00:00"}) is None
+    assert parse_rewind(rewind_fields(0) | {"boundary_at": "2026-01-01T00:00:00"}) is None
 
 
 def test_a_run_rewound_from_its_end_accepts_decisions_again() -> None:

@@ -46,10 +46,10 @@ COVERED = {
 }
 
 
-@pytest.mark.parametrize("said", COVERED.values(), ids=COVERED)
-def test_the_score_is_the_share_of_covered_query_words(said: Said) -> None:
-    [score] = keyword_scores(said.query, [said.text])
-    assert said.at_least <= score <= said.at_most
+@pytest.mark.parametrize("case", COVERED.values(), ids=COVERED)
+def test_the_score_is_the_share_of_covered_query_words(case: Said) -> None:
+    [score] = keyword_scores(case.query, [case.text])
+    assert case.at_least <= score <= case.at_most
 
 
 def test_a_rare_word_counts_more_than_a_common_one() -> None:

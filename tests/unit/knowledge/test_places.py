@@ -13,14 +13,14 @@ from tests.unit.journal.test_journal_verdicts import (
     HELD,
     PAUSED,
     again,
+    approval,
     asked,
     begun,
     dispatched,
     gate_failed,
     note,
-    said,
     signal,
-    told,
+    values_of,
 )
 
 LETTER: dict[str, Any] = {"kind": "call", "id": "letter", "call_id": "pay_1", "place": "7.0.q1"}
@@ -40,12 +40,12 @@ def verdicts(**at: Verdict) -> Happening:
         pytest.param([*TWO, gated(ALLOW, at="7.0.q1")], [], id="a verdict on a letter that is sent again"),
         pytest.param([*TWO, verdicts(_2_0=ALLOW, _2_1=ALLOW)], [], id="verdicts on another reply"),
         pytest.param(
-            [*HELD, said("pay_1"), said("wire_2"), again("look_0"), again("look_0"), again("pay_1")],
+            [*HELD, approval("pay_1"), approval("wire_2"), again("look_0"), again("look_0"), again("pay_1")],
             [],
             id="two verdicts on one call",
         ),
         pytest.param(
-            [*HELD, said("pay_1"), said("wire_2"), again("wire_2", DENY), again("pay_1"), again("look_0")],
+            [*HELD, approval("pay_1"), approval("wire_2"), again("wire_2", DENY), again("pay_1"), again("look_0")],
             [["look_0", "pay_1"]],
             id="approved calls judged in another order",
         ),
@@ -103,7 +103,7 @@ def test_outcomes_are_recorded_by_the_places_of_their_calls(
     happenings: list[Happening], expected: list[list[str]]
 ) -> None:
     entries = journal(happenings, happened("workflow_terminated"))
-    assert told(entries, "ObservationsCollected", "outcomes") == expected
+    assert values_of(entries, "ObservationsCollected", "outcomes") == expected
 
 
 def evaluated(entries: list[JournalEntry]) -> list[tuple[list[str], list[str] | None]]:
@@ -112,7 +112,14 @@ def evaluated(entries: list[JournalEntry]) -> list[tuple[list[str], list[str] | 
 
 
 def test_each_evaluation_records_its_places() -> None:
-    later = [*asked("pay_1"), said("pay_1"), again("pay_1"), begun("1.0"), again("pay_1"), gated(ALLOW, at="1.0.f0")]
+    later = [
+        *asked("pay_1"),
+        approval("pay_1"),
+        again("pay_1"),
+        begun("1.0"),
+        again("pay_1"),
+        gated(ALLOW, at="1.0.f0"),
+    ]
     assert evaluated(journal(TWO, verdicts(_1_1=ASK, _1_0=DENY), later, gate_failed("1.0"), gate_failed("1.*"))) == [
         (["1.0", "1.1"], None),
         (["1.1"], ["pay_1"]),

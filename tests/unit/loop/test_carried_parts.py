@@ -148,7 +148,7 @@ shares = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
         begin=shares,
         held=st.sampled_from(["calls", "answer", "steps", "nothing"]),
         reply=shares,
-        said=shares,
+        reply_part=shares,
         grown=shares,
     )
 )
@@ -315,8 +315,9 @@ def test_a_message_without_text_is_the_task_only_if_it_is_the_first() -> None:
 
 def test_the_builder_of_states_follows_its_sizes() -> None:
     """Otherwise the laws above would hold for nothing."""
-    sizes = Sizes(begin=0.1, held="nothing", reply=0.1, said=0.0, grown=0.0)
+    sizes = Sizes(begin=0.1, held="nothing", reply=0.1, reply_part=0.0, grown=0.0)
     small = state_bytes(largest(sizes))
     assert all(
-        state_bytes(largest(replace(sizes, **{name: 1.0}))) > small + 20_000 for name in ("begin", "said", "grown")
+        state_bytes(largest(replace(sizes, **{name: 1.0}))) > small + 20_000
+        for name in ("begin", "reply_part", "grown")
     )

@@ -48,7 +48,7 @@ def a_delegator(*chain: str, depth: int = 3, **given: Any) -> AgentState:
 
 
 @pytest.mark.parametrize(
-    ("target", "chain", "depth", "said"),
+    ("target", "chain", "depth", "problem"),
     [
         pytest.param("writer", (), 3, "", id="a delegate of the first run"),
         pytest.param("writer", ("boss", "a"), 3, "", id="one level is left"),
@@ -64,10 +64,10 @@ def a_delegator(*chain: str, depth: int = 3, **given: Any) -> AgentState:
     ],
 )
 def test_a_delegation_is_refused_for_the_first_of_its_problems(
-    target: str, chain: tuple[str, ...], depth: int, said: str
+    target: str, chain: tuple[str, ...], depth: int, problem: str
 ) -> None:
     found = delegation_problem(a_delegator(*chain, depth=depth), target)
-    assert found.startswith(said) if said else found == ""
+    assert found.startswith(problem) if problem else found == ""
 
 
 def test_a_delegate_gets_its_task_its_tenant_and_its_lineage() -> None:
@@ -162,7 +162,7 @@ def test_the_answer_of_a_delegate_is_shown_to_the_model_in_a_frame(output: str, 
 
 
 @pytest.mark.parametrize(
-    ("reason", "detail", "output", "said"),
+    ("reason", "detail", "output", "problem"),
     [
         pytest.param("max_tokens", "9 of 9 tokens", "", "max_tokens (9 of 9 tokens); it had no output", id="nothing"),
         pytest.param("error", "", "", "error; it had no output", id="no detail"),
@@ -170,13 +170,13 @@ def test_the_answer_of_a_delegate_is_shown_to_the_model_in_a_frame(output: str, 
     ],
 )
 def test_a_delegate_without_an_answer_is_reported_with_its_partial_output(
-    reason: StopReason, detail: str, output: str, said: str
+    reason: StopReason, detail: str, output: str, problem: str
 ) -> None:
     ending = Termination(reason=reason, detail=detail)
     text = delegate_shortfall_text(
         "writer", a_result().model_copy(update={"output": output, "termination": ending}), 20_000
     )
-    assert text.startswith(f"agent 'writer' did not finish: {said}")
+    assert text.startswith(f"agent 'writer' did not finish: {problem}")
     assert output in text
 
 

@@ -188,11 +188,11 @@ BAD: list[tuple[str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "said"), [pytest.param(raw, said, id=name) for name, raw, said in BAD])
-def test_invalid_input_is_refused_with_its_key(raw: object, said: str) -> None:
+@pytest.mark.parametrize(("raw", "refusal"), [pytest.param(raw, refusal, id=name) for name, raw, refusal in BAD])
+def test_invalid_input_is_refused_with_its_key(raw: object, refusal: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_input(raw)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(refusal)
     assert len(str(caught.value)) < 500
 
 

@@ -51,7 +51,7 @@ replies_seen = st.lists(st.tuples(replies_of_models, st.lists(statuses, min_size
 def test_every_call_of_any_reply_is_answered_once_in_order(
     replies: list[tuple[Reply, list[OutcomeStatus]]], is_interrupted: bool
 ) -> None:
-    state, said = a_state(), dict[int | None, Reply]()
+    state, by_iteration = a_state(), dict[int | None, Reply]()
     for reply, wanted in replies:
         found = classify_reply(reply)
         state = with_reply(state, reply, state.conversation)
@@ -65,9 +65,9 @@ def test_every_call_of_any_reply_is_answered_once_in_order(
         else:
             state = with_repair(state, found)
         assert_every_call_is_answered_once_in_order(state.conversation.messages)
-        said[state.iteration] = reply
+        by_iteration[state.iteration] = reply
         for news, message in zip(state.conversation.news, state.conversation.messages, strict=True):
-            assert news.result is not None or (news.message or said[news.reply].message()) == message
+            assert news.result is not None or (news.message or by_iteration[news.reply].message()) == message
         counts = state.tool_calls
         assert counts.proposed == counts.run + counts.denied + counts.invalid + counts.not_run
 

@@ -64,8 +64,8 @@ def over_the_wire(state: AgentState) -> AgentState:
 
 @LAW
 @given(st.lists(messages, max_size=6), st.integers(0, 6))
-def test_the_next_segment_starts_with_the_whole_state(said: list[Message], sent: int) -> None:
-    conversation = conversation_of(user("task"), *said, sent=min(sent, len(said)))
+def test_the_next_segment_starts_with_the_whole_state(earlier: list[Message], sent: int) -> None:
+    conversation = conversation_of(user("task"), *earlier, sent=min(sent, len(earlier)))
     state = with_pause(a_state(conversation=conversation, iteration=7, denials={"a: b": 2}, setup=SETUP), at(5))
     after = over_the_wire(state)
     assert after.conversation.messages == state.conversation.messages

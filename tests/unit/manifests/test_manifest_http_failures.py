@@ -30,11 +30,11 @@ def paying(root: Path, url: str, method: str = "POST") -> Tool:
 
 
 @asynccontextmanager
-async def saying(said: bytes) -> AsyncGenerator[str]:
+async def saying(sent: bytes) -> AsyncGenerator[str]:
     """Run a server that sends only these bytes and keeps the connection open."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
+        writer.write(sent)
         await reader.read()
         await reader.read()
         writer.close()
@@ -44,7 +44,7 @@ async def saying(said: bytes) -> AsyncGenerator[str]:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "retryable", "acted"),
+    ("sent", "kind", "retryable", "acted"),
     [
         pytest.param(b"HTTP/1.1 401 No\r\n" + CUT, "Http401", False, "maybe", id="an incomplete refusal"),
         pytest.param(b"HTTP/1.1 503 Busy\r\n" + CUT, "Http503", True, "maybe", id="an incomplete server error"),
@@ -55,9 +55,9 @@ async def saying(said: bytes) -> AsyncGenerator[str]:
     ],
 )
 async def test_the_status_is_reported_although_the_body_is_unreadable(
-    tmp_path: Path, said: bytes, kind: str, retryable: bool, acted: Acted
+    tmp_path: Path, sent: bytes, kind: str, retryable: bool, acted: Acted
 ) -> None:
-    async with raw_http({"": said}) as (url, _):
+    async with raw_http({"": sent}) as (url, _):
         error = await failure(paying(tmp_path, f"{url}/"))
     assert (error.kind, error.retryable, error.acted) == (kind, retryable, acted)
     assert f" answered {kind[-3:]} " in str(error)

@@ -214,7 +214,7 @@ async def test_an_unreachable_server_is_retryable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "output", "expected"),
+    ("argument", "output", "expected"),
     [
         pytest.param("[1]", 'parser = "json"', "[1]", id="JSON"),
         pytest.param("x" * 1_500, "", "x" * 1_000 + "\n[cut after 1,000 bytes]", id="over the limit"),
@@ -225,9 +225,9 @@ async def test_an_unreachable_server_is_retryable(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 async def test_an_answer_is_parsed_like_an_output(
-    tmp_path: Path, server: EchoServer, said: str, output: str, expected: str
+    tmp_path: Path, server: EchoServer, argument: str, output: str, expected: str
 ) -> None:
-    text = f'[http]\nurl = "HERE/raw?{said}"\nmax_body_bytes = 1_000\n[output]\n{output}'
+    text = f'[http]\nurl = "HERE/raw?{argument}"\nmax_body_bytes = 1_000\n[output]\n{output}'
     assert await result(a_tool(tmp_path, server, text)) == expected
 
 

@@ -59,8 +59,8 @@ def test_headers_come_from_the_environment() -> None:
 def test_secrets_are_hidden_in_settings_and_in_texts_of_the_server() -> None:
     (settings,) = settings_of({**ENV, "TOKEN": 'quo"te-value'}, s=McpServer(command="x", env_from=("TOKEN",)))
     assert "quo" not in repr(settings)
-    said = settings.secrets.redact('it is quo"te-value, or "quo\\"te-value"')
-    assert said == 'it is [redacted], or "[redacted]"'
+    redacted = settings.secrets.redact('it is quo"te-value, or "quo\\"te-value"')
+    assert redacted == 'it is [redacted], or "[redacted]"'
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,8 @@ async def test_a_broken_set_denies_everything_until_it_is_repaired(
         assert await watched.allows(b="")
     assert denied.reason.startswith("the policies are broken: policies/b.cedar:1: cannot be parsed: ")
     assert denied.version == version
-    said = [record.levelname for record in caplog.records]
-    assert said == ["ERROR", "WARNING"]
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["ERROR", "WARNING"]
 
 
 async def test_temporary_files_of_an_editor_are_ignored(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from orga.client.workers.engine_memory import engine_change_text, remember_engin
 
 
 @pytest.mark.parametrize(
-    ("stated", "engine", "before", "said"),
+    ("stated", "engine", "before", "change"),
     [
         pytest.param("", "default", "cedar", None, id="policies are missing"),
         pytest.param("", "default", "opa", None, id="the server is no longer configured"),
@@ -22,15 +22,15 @@ from orga.client.workers.engine_memory import engine_change_text, remember_engin
     ],
 )
 def test_a_weaker_engine_must_be_configured(
-    tmp_path: Path, stated: str, engine: str, before: str, said: str | None
+    tmp_path: Path, stated: str, engine: str, before: str, change: str | None
 ) -> None:
     (tmp_path / "orga.toml").write_text(f'[policy]\nengine = "{stated}"' if stated else "")
     config = load_config(folder=tmp_path).config
-    if said is None:
+    if change is None:
         with pytest.raises(ConfigError, match=r'^policy: .* restore .* say \[policy\] engine = "default"'):
             engine_change_text(config, engine, before)
     else:
-        assert engine_change_text(config, engine, before) == (f"policy: {said}" if said else "")
+        assert engine_change_text(config, engine, before) == (f"policy: {change}" if change else "")
 
 
 def test_each_configuration_has_its_own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,13 +27,13 @@ def test_no_measure_is_registered_twice() -> None:
 
 
 def test_documents_name_existing_measures() -> None:
-    said = {
+    named = {
         letter
         for file in DOCUMENTS
         for only in re.findall(r"bench --only ([a-z,]+)", file.read_text())
         for letter in only
     }
-    assert said - {","} <= MEASURES.keys()
+    assert named - {","} <= MEASURES.keys()
 
 
 def test_the_table_of_commands_contains_all_measured_commands() -> None:

@@ -267,7 +267,9 @@ def spec(name: str) -> ToolSpec | None:
     return next((tool for tool in TOOLS if tool.name == name), None)
 
 
-def told(steps: Sequence[dict[str, Any]], kinds: Sequence[str], undone: dict[int, Outcome] | None = None) -> Outcome:
+def outcome_of(
+    steps: Sequence[dict[str, Any]], kinds: Sequence[str], undone: dict[int, Outcome] | None = None
+) -> Outcome:
     return saga_outcome(a_saga(*steps), SagaCourse(plan(*steps), outcomes(*kinds), undone or {}), spec, 2_000)
 
 
@@ -339,7 +341,7 @@ def told(steps: Sequence[dict[str, Any]], kinds: Sequence[str], undone: dict[int
 def test_the_first_line_for_the_model_is_the_outcome(
     steps: list[dict[str, Any]], kinds: list[str], undone: dict[int, str], head: str
 ) -> None:
-    found = told(steps, kinds, {n: outcome(kind, tool="cancel") for n, kind in undone.items()})
+    found = outcome_of(steps, kinds, {n: outcome(kind, tool="cancel") for n, kind in undone.items()})
     assert found.text.startswith(head)
     assert found.status == ("ok" if head.startswith("[Saga done]") else "failed")
 
@@ -357,10 +359,10 @@ def test_tool_output_is_delimited_and_cannot_forge_steps() -> None:
 
 def test_tool_output_is_cut_to_a_share() -> None:
     steps = [look()] * 4
-    said = tuple(
+    texts = tuple(
         Outcome(call=ToolCall(call_id=f"g0.s{n}", name="look"), status="ok", text="x" * 9_000) for n in range(4)
     )
-    found = saga_outcome(a_saga(*steps), SagaCourse(plan(*steps), said), spec, 2_000)
+    found = saga_outcome(a_saga(*steps), SagaCourse(plan(*steps), texts), spec, 2_000)
     assert found.text.count("over the limit of 500") == 4
     assert len(found.text) < 3_200
 
@@ -372,6 +374,6 @@ def test_the_cause_contains_the_text_of_the_tool() -> None:
 
 
 def test_the_tools_of_a_saga_add_their_own_taint() -> None:
-    state = saga.with_saga_end(STATE, "1.0", told([book("a")], ["ok"]), outcomes("ok"))
+    state = saga.with_saga_end(STATE, "1.0", outcome_of([book("a")], ["ok"]), outcomes("ok"))
     assert state.taint == ("book",)
     assert [(note.event, note.data["outcome"]) for note in state.notes] == [("SagaEnded", "ok")]

@@ -56,7 +56,7 @@ def happened(kind: HappeningKind, name: str = "", key: str = "", value: Any = No
     return Happening(kind=kind, at=at(1), event_id=1, name=name, key=key, value=value)
 
 
-def told(*happenings: Happening) -> list[JournalEntry]:
+def saga_journal(*happenings: Happening) -> list[JournalEntry]:
     """Return the journal of an iteration that starts with a saga and a look."""
     reply = Reply.of(calls=(a_call("saga", "g0"), a_call("look", "l0")), finish="tool_calls")
     verdicts = {"verdicts": [{"decision": "allow"}] * 2, "places": ["1.0", "1.1"]}
@@ -89,7 +89,7 @@ END = happened("workflow_terminated")
     ],
 )
 def test_the_journal_records_the_outcome(happenings: list[Happening], expected: dict[str, str]) -> None:
-    (collected,) = [entry.data for entry in told(*happenings) if entry.event == "ObservationsCollected"]
+    (collected,) = [entry.data for entry in saga_journal(*happenings) if entry.event == "ObservationsCollected"]
     assert collected["outcomes"][0] == {"tool": "saga", "call_id": "g0", **expected}
     assert collected["outcomes"][1]["outcome"] == "ok"
 
@@ -103,5 +103,5 @@ def test_the_journal_records_the_outcome(happenings: list[Happening], expected: 
 )
 def test_the_end_of_a_saga_is_shown_in_one_line(outcome: str, error: str, line: str) -> None:
     happening = note(outcome, error=error, calls=[{"tool": "book", "outcome": "ok"}])
-    entry = next(entry for entry in told(happening) if entry.event == "SagaEnded")
+    entry = next(entry for entry in saga_journal(happening) if entry.event == "SagaEnded")
     assert [each.text for each in entry_lines(RunView().take(entry))] == [line]

@@ -143,18 +143,18 @@ def test_an_interrupted_turn_records_it_and_a_decided_ending_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why", "turn"),
+    ("given", "why", "turn"),
     [(None, "", None), ("enough", "enough", None), ({"turn": 3}, "", 3), ({"why": "x", "turn": None}, "x", None)],
 )
-def test_an_interrupt_can_name_its_turn(said: object, why: str, turn: int | None) -> None:
-    wanted = parsed_interrupt(said)
+def test_an_interrupt_can_name_its_turn(given: object, why: str, turn: int | None) -> None:
+    wanted = parsed_interrupt(given)
     assert (wanted.why, wanted.turn) == (why, turn)
 
 
 def test_an_invalid_interrupt_is_refused() -> None:
-    for said, reported in (({"turn": 0}, "turn: "), ({"turns": 1}, "turns: "), (7, "input: ")):
+    for given, reported in (({"turn": 0}, "turn: "), ({"turns": 1}, "turns: "), (7, "input: ")):
         with pytest.raises(ValueError, match=reported):
-            parsed_interrupt(said)
+            parsed_interrupt(given)
 
 
 def test_a_turn_that_waits_at_a_limit_can_be_interrupted() -> None:
@@ -188,7 +188,7 @@ def test_only_known_and_recent_turns_can_be_awaited() -> None:
 
 
 def test_turns_in_the_journal_do_not_overlap() -> None:
-    def told(*events: tuple[str, int]) -> list[str]:
+    def reported_turns(*events: tuple[str, int]) -> list[str]:
         named = [("Started", 0), *events]
         return law_faults(
             [
@@ -199,6 +199,8 @@ def test_turns_in_the_journal_do_not_overlap() -> None:
             ]
         )
 
-    assert told(("TurnStarted", 1), ("TurnEnded", 1), ("TurnStarted", 3), ("TurnEnded", 3)) == []
-    assert told(("TurnStarted", 1), ("TurnStarted", 2)) == ["entry 2 begins turn 2 a second time, or within another"]
-    assert told(("TurnEnded", 1)) == ["entry 1 ends turn 1, which was not under way"]
+    assert reported_turns(("TurnStarted", 1), ("TurnEnded", 1), ("TurnStarted", 3), ("TurnEnded", 3)) == []
+    assert reported_turns(("TurnStarted", 1), ("TurnStarted", 2)) == [
+        "entry 2 begins turn 2 a second time, or within another"
+    ]
+    assert reported_turns(("TurnEnded", 1)) == ["entry 1 ends turn 1, which was not under way"]

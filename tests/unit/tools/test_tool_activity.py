@@ -156,9 +156,9 @@ async def test_a_cut_result_shows_no_part_of_a_secret() -> None:
 
 
 async def test_a_cut_error_shows_no_part_of_a_secret() -> None:
-    said = f"{FILLED[: MAX_ERROR_CHARS - 10]}{SECRET} more"
+    error_text = f"{FILLED[: MAX_ERROR_CHARS - 10]}{SECRET} more"
     (run,) = tool_activities(
-        [ATool(raises(ToolError(said)))], Conversations(NoHistory()), KnownSecrets.from_values([SECRET])
+        [ATool(raises(ToolError(error_text)))], Conversations(NoHistory()), KnownSecrets.from_values([SECRET])
     )
     with pytest.raises(ApplicationError) as caught:
         await Beats().run(run, REQUEST)

@@ -40,19 +40,21 @@ def test_a_record_of_structlog_has_the_same_form_and_keeps_its_values(capsys: py
 
 
 @pytest.mark.parametrize(
-    ("level", "said"),
+    ("level", "expected"),
     [
         pytest.param("DEBUG", ["debug", "info"], id="debug"),
         pytest.param("INFO", ["info"], id="info"),
         pytest.param(logging.ERROR, [], id="error"),
     ],
 )
-def test_the_level_applies_to_both_kinds(capsys: pytest.CaptureFixture[str], level: str | int, said: list[str]) -> None:
+def test_the_level_applies_to_both_kinds(
+    capsys: pytest.CaptureFixture[str], level: str | int, expected: list[str]
+) -> None:
     configure_logs(json=True, level=level)
     for logger in (logging.getLogger("x"), structlog.get_logger("x")):
         logger.debug("debug")
         logger.info("info")
-    assert [line["message"] for line in lines(capsys)] == said * 2
+    assert [line["message"] for line in lines(capsys)] == expected * 2
 
 
 async def test_records_within_an_activity_contain_run_and_iteration(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,6 @@ def test_ctrl_c_while_it_starts_shows_no_traceback(tmp_path: Path, after_s: floa
         time.sleep(0.001)
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert said == b""
+    _, errors = process.communicate(timeout=60)
+    assert errors == b""
     assert process.returncode in {-signal.SIGINT, 130, 0}

@@ -108,9 +108,9 @@ async def test_a_looping_model_must_answer_and_its_answer_is_marked(monkeypatch:
 async def test_the_model_does_not_read_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     speaker = Engine()
     monkeypatch.setattr(engine, "generate", speaker.generate)
-    said = Message.of("assistant", f"It cost much.{ANSWER_MARK}")
+    answer = Message.of("assistant", f"It cost much.{ANSWER_MARK}")
 
-    request = ModelRequest(model="smollm2", messages=(TASK, said, Message.of("user", "How much?")))
+    request = ModelRequest(model="smollm2", messages=(TASK, answer, Message.of("user", "How much?")))
     reply = await LocalProvider().complete(request, lambda piece: None)
 
     assert reply.text == f"It cost much.{ANSWER_MARK}"

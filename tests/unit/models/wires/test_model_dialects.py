@@ -293,8 +293,8 @@ async def test_a_conversation_that_begins_with_the_assistant_gets_a_user_message
     _, _, network = await complete_request(
         "ollama", refusal, text_response("openai"), request=a_request(messages=messages)
     )
-    begun, said, yes = roles(network.body())
-    assert (begun[0], said, yes) == ("user", ("assistant", "As I said.\n\nGo on?"), ("user", "yes"))
+    begun, reply, yes = roles(network.body())
+    assert (begun[0], reply, yes) == ("user", ("assistant", "As I said.\n\nGo on?"), ("user", "yes"))
 
 
 @pytest.mark.parametrize(

@@ -306,12 +306,12 @@ async def test_a_call_is_validated_with_the_tool_s_own_schema(kind: str) -> None
     """The model sees other names. Its call gets the names of the tool and is checked in full."""
     arguments = json.dumps({"filter_2": "a", "page_size": "many"})
     made = {"index": 0, "id": "c", "function": {"name": "rows", "arguments": arguments}}
-    said = (
+    stream = (
         stream_response(*message_events(call_block("c", "rows", arguments), stop="tool_use"))
         if kind == "anthropic"
         else stream_response(chunk("tool_calls", tool_calls=[made]))
     )
-    model = provider(kind, Network([said]))
+    model = provider(kind, Network([stream]))
     reply = await model.complete(a_request(tools=TOOLS), lambda text: None)
     await model.close()
     assert reply.calls[0].arguments == {"$filter": "a", "page[size]": "many"}
