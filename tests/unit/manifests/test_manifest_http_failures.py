@@ -17,7 +17,7 @@ PAY = """
 name = "pay"
 description = "Pay."
 effect = "irreversible"
-timeout_s = 0.5
+timeout_s = 30
 [http]
 method = "POST"
 url = "HERE"
@@ -27,6 +27,11 @@ CUT = b"content-length: 900\r\n\r\n{"
 
 def paying(root: Path, url: str, method: str = "POST") -> Tool:
     return a_manifest_tool(root, PAY.replace("HERE", url).replace("POST", method), allow_hosts=["127.0.0.1"])
+
+
+def paying_soon(root: Path, url: str) -> Tool:
+    """Return the tool with a time limit that passes during the test."""
+    return a_manifest_tool(root, PAY.replace("HERE", url).replace("= 30", "= 0.5"), allow_hosts=["127.0.0.1"])
 
 
 @asynccontextmanager
@@ -65,7 +70,7 @@ async def test_the_status_is_reported_although_the_body_is_unreadable(
 
 async def test_the_status_is_reported_although_the_body_never_arrives(tmp_path: Path) -> None:
     async with saying(b"HTTP/1.1 429 Too Many Requests\r\n" + CUT) as place:
-        error = await failure(paying(tmp_path, f"http://{place}"))
+        error = await failure(paying_soon(tmp_path, f"http://{place}"))
     assert (error.kind, "429 Too Many Requests" in str(error)) == ("TimeLimit", True)
 
 
@@ -77,7 +82,7 @@ async def test_a_failed_connection_has_not_acted(tmp_path: Path) -> None:
             waiting = opened.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(server.getsockname())
-        error = await failure(paying(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}"))
+        error = await failure(paying_soon(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}"))
     assert (error.kind, error.acted, "no connection" in str(error)) == ("ConnectionFailed", "no", True)
 
 
@@ -89,7 +94,7 @@ async def test_a_failed_tls_handshake_has_not_acted(tmp_path: Path) -> None:
 
 async def test_a_silent_server_may_have_acted(tmp_path: Path) -> None:
     async with saying(b"") as place:
-        error = await failure(paying(tmp_path, f"http://{place}"))
+        error = await failure(paying_soon(tmp_path, f"http://{place}"))
     assert (error.kind, error.acted) == ("TimeLimit", None)
 
 
