@@ -5,14 +5,14 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from importlib.metadata import version
 from typing import Any, cast
 
 import anyio
 from mcp import Client, ClientSession, MCPError
 from mcp.client.session import ElicitationFnT, MessageHandlerFnT
-from mcp_types import Implementation
+from mcp_types import ClientCapabilities, Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from orga.activities.adapters.mcp.failures import unavailable_error
@@ -49,6 +49,23 @@ STABLE_S = 60.0
 
 _logger = logging.getLogger(__name__)
 _CLIENT_INFO = Implementation(name="orga", version=version("orga"))
+
+
+class _UnaskableClient(Client):
+    """Hides from servers of protocols before 2026-07-28 that people can be asked, because no call may be repeated.
+
+    A server that knows it may ask, and not carry out the call without an answer.
+    """
+
+    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
+        session = await super()._build_session(exit_stack)
+        build = session._build_capabilities
+
+        def capabilities(version: str) -> ClientCapabilities:
+            return build(version) if version in MODERN_PROTOCOL_VERSIONS else ClientCapabilities()
+
+        session._build_capabilities = capabilities
+        return session
 
 
 class SessionKeeper:
@@ -180,7 +197,8 @@ class SessionKeeper:
         was_open = False
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as self._scope:
             try:
-                async with Client(
+                client_class = Client if self._settings.may_repeat_calls else _UnaskableClient
+                async with client_class(
                     self._transport(),
                     cache=None,
                     client_info=_CLIENT_INFO,

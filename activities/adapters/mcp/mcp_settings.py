@@ -57,6 +57,12 @@ class ServerSettings:
         """The values that may not reach a history."""
         return _with_tokens(self.known_secrets, tuple(self.tokens)) if self.tokens else self.known_secrets
 
+    @property
+    def may_repeat_calls(self) -> bool:
+        """True if the effect of any tool may allow that its call is made once more."""
+        effects = {self.server.options.effect, *(options.effect for options in self.tool_options.values())}
+        return self.server.trust_annotations or not effects <= {None, "irreversible"}
+
     def options(self, tool: str) -> ToolOptions:
         """Return the options of a tool: the server's, overridden by its own."""
         own = self.tool_options.get(tool)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from orga.activities.adapters.mcp.servers import McpServers
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls, permanent
 from orga.workflows.types.tool_calls.elicitation import MAX_INPUT_ROUNDS
@@ -18,6 +20,7 @@ from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import wait_until
 from tests.support.mcp import asking
 from tests.support.mcp.loop import an_mcp_loop
+from tests.support.mcp.sources import settings_of
 from tests.support.parts.mcp_servers import node_program
 from tests.support.runs.questions import is_on_record, send_update, tool_results_in, wait_for_question
 from tests.support.values.policies import a_verdict
@@ -247,9 +250,21 @@ async def test_a_server_that_asks_in_the_middle_of_a_call_gets_the_answers(clien
 
 
 async def test_an_irreversible_call_is_not_made_again_for_an_answer(client: Client) -> None:
-    async with an_mcp_loop(client, [calls(ELICITING), answers()], old_server(), listed=["old_*"], env={}) as loop:
+    script, options = [calls(ELICITING), answers()], {"old_echo": ToolOptions(effect="idempotent")}
+    async with an_mcp_loop(client, script, old_server(), listed=["old_*"], env={}, options=options) as loop:
         ran = await loop.run()
     [result] = tool_results_in(loop)
     assert result.startswith("[The server wanted to ask a person, and nobody was asked. ")
     assert 'effect = "idempotent"' in result
     assert "QuestionAsked" not in ran.events
+
+
+@pytest.mark.parametrize("options", [{}, {"old_echo": ToolOptions(effect="idempotent")}])
+async def test_a_server_learns_that_people_can_be_asked_only_if_a_call_may_be_repeated(
+    options: dict[str, ToolOptions],
+) -> None:
+    """This server offers its tool that asks only to clients that can ask."""
+    async with McpServers(settings_of({}, options, **old_server()), ()) as source:
+        specs = await source.specs(["old_*"])
+    assert "old_echo" in specs
+    assert (ELICITING in specs) == bool(options)
