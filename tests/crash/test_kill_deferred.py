@@ -103,7 +103,7 @@ async def test_the_undisturbed_runs_waited_and_were_completed(outcomes: Outcomes
     completed, failed = outcome_of(outcomes, "completed"), outcome_of(outcomes, "failed")
 
     assert (completed.tools, failed.tools) == (["look", "order", "look"], ["look", "order", "look"])
-    assert completed.output == ["look is done", "fine", "look is done"]
+    assert completed.output == ["look is done", '"fine"', "look is done"]
     assert "JobFailed: no such person" in failed.output[1]
     for outcome, choice in ((completed, "completed"), (failed, "failed")):
         assert [data["choice"] for data in outcome.data("ApprovalResolved")] == [choice]

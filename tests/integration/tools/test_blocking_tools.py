@@ -16,7 +16,7 @@ from orga.activities.replies import MAX_CALLS
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import PATIENCE_S, Hold, wait_until
-from tests.support.programs.processes import is_alive, is_running, wait_for_pids
+from tests.support.programs.processes import is_alive, is_running, wait_for_pids, wait_until_ended
 from tests.support.runs.loop import a_loop
 from tests.support.tools import blocking as blocking_tools
 
@@ -58,7 +58,7 @@ async def test_a_blocking_tool_is_killed_at_its_time_limit_and_the_run_continues
             break
 
     pids = await wait_for_pids(path)
-    assert not any(map(is_running, pids))
+    await wait_until_ended(pids)
     assert not is_alive(pids[0])
 
 

@@ -1,7 +1,7 @@
 """Checks on processes: their ids, and the files that this process has open."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,15 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+async def wait_until_ended(pids: Sequence[int]) -> None:
+    """Wait until none of these processes runs any more. A signal that kills takes effect a moment later."""
+
+    async def are_ended() -> bool:
+        return not any(map(is_running, pids))
+
+    await wait_until(are_ended)
 
 
 LOOKS = 10

@@ -23,7 +23,7 @@ from orga.activities.ports import ToolContext
 from orga.activities.tools_api import tool
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED, REPORT_S, TIME_LIMIT, ToolRequest
 from tests.support.hold import PATIENCE_S
-from tests.support.programs.processes import is_alive, is_running, open_files, wait_for_pids
+from tests.support.programs.processes import is_alive, is_running, open_files, wait_for_pids, wait_until_ended
 from tests.support.tools import blocking as blocking_tools
 from tests.support.tools import sample as sample_tools
 from tests.support.tools.activities import Beats, NoHistory
@@ -148,7 +148,7 @@ async def test_a_cancelled_call_is_killed_with_all_its_processes(how: str, tmp_p
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(task, GRACE_S + 5)
-        assert not any(map(is_running, pids))
+        await wait_until_ended(pids)
         assert not is_alive(pids[0]), "a zombie"
     # others of this process may open one meanwhile, such as the code that the first process gets
     assert await open_files() < before + calls
@@ -162,7 +162,7 @@ async def test_a_call_over_its_time_limit_is_killed_and_reported(how: str, tmp_p
     with pytest.raises(ApplicationError, match="stands_still took longer than its 5 s") as caught:
         await asyncio.wait_for(beats.run(run, request), 60)
     assert (caught.value.type, caught.value.non_retryable) == (TIME_LIMIT, False)
-    assert not any(map(is_running, await wait_for_pids(tmp_path / "pids")))
+    await wait_until_ended(await wait_for_pids(tmp_path / "pids"))
 
 
 async def test_a_function_can_clean_up_before_it_is_killed(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_a_function_can_clean_up_before_it_is_killed(tmp_path: Path) -> No
 
 async def test_processes_left_by_a_finished_function_are_killed(tmp_path: Path) -> None:
     assert await result(load("leaves_a_child"), path=str(tmp_path / "pids")) == "left"
-    assert not any(map(is_running, await wait_for_pids(tmp_path / "pids")))
+    await wait_until_ended(await wait_for_pids(tmp_path / "pids"))
 
 
 async def test_a_call_cancelled_during_its_start_leaves_nothing() -> None:
