@@ -8,12 +8,16 @@ import sys
 from typing import Any
 
 from orga.activities.adapters.process_streams import child_output, limit_this_process
+from orga.workflows.types.json_text import inner_values
 
 _TIMEOUT_S = 60.0
 _WORK_S = 20.0
 """Seconds of processor time."""
 
 _MEMORY_BYTES = 2_000_000_000
+
+_MAX_VALUES = 5_000_000
+"""Values of a document, with all repetitions by reference. JSON has no references."""
 
 
 async def read_yaml(data: bytes) -> Any:
@@ -31,6 +35,15 @@ async def read_yaml(data: bytes) -> Any:
     return found["value"]
 
 
+def _size(value: Any, known: dict[int, int]) -> int:
+    """Return the number of values. `known` has those of lists and objects by id, because references repeat them."""
+    if not (parts := inner_values(value)):
+        return 1
+    if (place := id(value)) not in known:
+        known[place] = 1 + sum(_size(each, known) for each in parts)
+    return known[place]
+
+
 def main() -> None:
     """Read YAML from standard input, within limits."""
     import yaml
@@ -42,7 +55,9 @@ def main() -> None:
     for first, known in resolvers.items():
         resolvers[first] = [each for each in known if each[0] != "tag:yaml.org,2002:timestamp"]
     try:
-        found = {"value": library.load(sys.stdin.buffer.read(), loader)}
+        value = library.load(sys.stdin.buffer.read(), loader)
+        is_small = _size(value, {}) <= _MAX_VALUES
+        found = {"value": value} if is_small else {"problem": f"it has more than {_MAX_VALUES:,} values"}
     except (library.YAMLError, UnicodeDecodeError) as error:
         found = {"problem": " ".join(str(error).split())[:300]}
     sys.stdout.write(json.dumps(found))

@@ -405,6 +405,14 @@ async def test_hostile_yaml_is_refused(text: bytes) -> None:
         await read_yaml(text)
 
 
+async def test_references_that_repeat_values_count_each_time() -> None:
+    shared = b"a: &a [" + b"1," * 1_000 + b"]\n"
+    fits, bomb = (shared + b"b: [" + b"*a," * times + b"]" for times in (1_000, 6_000))
+    assert len((await read_yaml(fits))["b"]) == 1_000
+    with pytest.raises(ValueError, match="it has more than 5,000,000 values"):
+        await read_yaml(bomb)
+
+
 class Owner(BaseModel):
     name: str
     age: int | None = None
