@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -172,7 +173,15 @@ def _next_lines(here: CliContext, run_id: str, what: _Demo) -> list[str]:
     link = here.connection.link(run_id)
     where = f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}"
     lines = [line.replace("{quoted}", quote(run_id)) for line in what.next]
-    return [where, *lines, *([] if shutil.which("orga") else [f"Here the command is {sys.argv[0]} instead of orga."])]
+    return [where, *lines, *([] if shutil.which("orga") else [_own_command_line()])]
+
+
+def _own_command_line() -> str:
+    """Return the line for a terminal without `orga` on its path, such as one without the activated environment."""
+    program = Path(sys.executable).with_name("orga")
+    with suppress(ValueError):
+        program = program.relative_to(Path.cwd())
+    return f"Here the command is {program} instead of orga."
 
 
 _QUESTION_DEMO = _Demo(

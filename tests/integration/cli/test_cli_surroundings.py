@@ -103,8 +103,9 @@ def test_the_server_command_shows_its_address(orga: Orga) -> None:
 
 
 def test_the_demo_answers_from_the_projects_documents(orga: Orga) -> None:
-    done = orga("demo")
+    done = orga("demo", PATH="/usr/bin:/bin")
     assert done.code == 0
+    assert re.search(r"^Here the command is \S*/orga instead of orga\.$", done.out, re.MULTILINE)
     assert re.search(r"`(README|ARCHITECTURE|docs/[\w-]+)\.md:\d+", done.out)
     assert "Terminated            completed" in done.out
     assert "kill -9" in done.out
