@@ -177,7 +177,7 @@ class _ReviewResult(NamedTuple):
 
 
 _TAKE_IN_TURNED_DOWN = {"ended": critique.with_unreviewed_answer, "revise": critique.with_rejected_answer}
-"""The texts around an answer that a critic does not accept."""
+"""The changes of the state by an answer that a critic does not accept."""
 
 
 async def review_answer(run: Run, gated: GatedReply) -> GatedReply:

@@ -68,10 +68,12 @@ class CallInFlight:
         known = input_responses(self.given).get(key)
         if isinstance(known, ElicitResult):
             return known
-        if self.may_repeat:
-            self.asked[key] = ElicitRequest(params=params)
-        else:
+        if not self.may_repeat:
             self.unanswered = 'The call would be made once more, so the tool\'s options need effect = "idempotent".'
+        elif len(content) > MAX_BYTES:
+            self.unanswered = f"A request has more than {MAX_BYTES:,} bytes."
+        elif len(self.asked) <= MAX_FIELDS:  # one too many, so that the call fails
+            self.asked[key] = ElicitRequest(params=params)
         return ElicitResult(action="cancel")
 
 

@@ -177,8 +177,8 @@ def _status_text(response: httpx2.Response) -> str:
     if extract_field_from_www_auth(response, "error") != "insufficient_scope":
         return text
     scope = extract_scope_from_www_auth(response)
-    needed = f"the scope {scope!r}" if scope else "more scope"
-    return f"{text}; the token needs {needed} (oauth.scope, and a new login)"
+    lacking = f"the scope {scope!r}" if scope else "a scope"
+    return f"{text}: the token lacks {lacking}. Give it to the client, or to a new login (oauth.scope)"
 
 
 async def _bounded_response(

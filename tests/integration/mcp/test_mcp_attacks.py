@@ -79,7 +79,9 @@ async def test_a_scope_that_the_token_lacks_is_named(kind: str) -> None:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = f"scope {kind}"
             error = await refusal(call_tool_of(source, "s_act"))
-    assert "HTTP status 403; the token needs the scope 'repo admin' (oauth.scope, and a new login)" in str(error)
+    assert "HTTP status 403: the token lacks the scope 'repo admin'. Give it to the client, or to a new login" in str(
+        error
+    )
     assert error.acted == "no"
 
 

@@ -12,7 +12,13 @@ from mcp_types import (
     ListRootsRequest,
 )
 
-from orga.activities.adapters.mcp.elicitation import MAX_FIELDS, UnusableRequest, asked_inputs, input_responses
+from orga.activities.adapters.mcp.elicitation import (
+    MAX_FIELDS,
+    CallInFlight,
+    UnusableRequest,
+    asked_inputs,
+    input_responses,
+)
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.decisions.tool_calls.elicitation import field_value, input_options, input_question_text
 from orga.workflows.types.tool_calls.elicitation import AskedInput, AskedInputs, FormField, GivenInputs
@@ -113,6 +119,18 @@ def test_a_request_is_bounded() -> None:
     with pytest.raises(UnusableRequest, match="more than 100,000 bytes"):
         read(form(), state="x" * 100_000)
     assert read(form(5, x=field)).inputs[0].fields[0].is_required is False
+
+
+def test_requests_in_the_middle_of_a_call_are_bounded() -> None:
+    call = CallInFlight(GivenInputs(), may_repeat=True)
+    for number in range(100):
+        assert call.answer(ElicitRequestURLParams(message=f"{number}", url="https://a.test")).action == "cancel"
+    with pytest.raises(UnusableRequest, match="more than 20 things"):
+        asked_inputs("old", InputRequiredResult(input_requests={**call.asked}), SECRETS, call.given)
+    assert len(call.asked) == MAX_FIELDS + 1
+    assert call.unanswered == ""
+    call.answer(ElicitRequestURLParams(message="x" * 100_000, url="https://a.test"))
+    assert call.unanswered == "A request has more than 100,000 bytes."
 
 
 def test_answers_become_those_of_the_protocol() -> None:

@@ -12,9 +12,9 @@ DEMOS = ["demo", "demo-goal", "demo-knowledge"]
 DOCUMENTED_SIZES = {"README.md": r"(\d+) MB into `\.venv`", "docs/installing.md": r"`\.venv` of the clone \| (\d+) MB"}
 MB = 1e6
 MAX_DEMO_MB = 250
-"""For the whole environment of a demo."""
+"""The limit for the whole environment of a demo."""
 PYTHON_MB = 25
-"""For the part of Python itself, mostly pip."""
+"""The part of Python itself, mostly pip."""
 
 
 def installed(tmp_path: Path, target: str) -> list[str]:
