@@ -1,7 +1,8 @@
 """Carries out a call. If its server needs input, people are asked, and the call is made once more with their answers.
 
-The protocol (2026-07-28) wants exactly that, so no activity waits for a person, and a dead worker loses nothing. Each
-request can be declined. One without an answer in a day counts as declined.
+The protocol (2026-07-28) wants exactly that, so no activity waits for a person, and a dead worker loses nothing. The
+calls of servers with earlier protocols are made to fit. Each request can be declined. One without an answer in a day
+counts as declined.
 """
 
 from __future__ import annotations

@@ -145,10 +145,14 @@ def _field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, is_re
     if meanings:
         title = _line(f"{title} ({', '.join(meanings)})", secrets)
     low, high = _LIMITS.get(kind, ("minimum", "maximum"))
+    if kind == "string" and (form := as_text(schema.get("format"))) in _FORMATS and not options:
+        kind = form
     limits = {"least": schema.get(low), "most": schema.get(high)}
     found = {key: each for key, each in limits.items() if isinstance(each, int | float) and abs(each) <= _MAX_LIMIT}
     return FormField(name=name, kind=kind, title=title, options=options, is_required=is_required, **found)
 
+
+_FORMATS = ("email", "uri", "date", "date-time")
 
 _LIMITS = {"string": ("minLength", "maxLength"), "list": ("minItems", "maxItems")}
 """The limits of a text and of a list. Those of numbers have other names."""

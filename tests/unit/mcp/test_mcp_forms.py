@@ -108,6 +108,35 @@ def test_a_list_has_choices_and_a_warning_asks_for_nothing() -> None:
         field_value(fish, "cod")
 
 
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "problem"),
+    [
+        ("email", "ada@example.org", "Ada", "is not an email address"),
+        ("uri", "https://example.org/a", "example", "is not an address such as https://example.org"),
+        ("date", "2026-01-31", "31.1.", "is not a date such as 2026-01-31"),
+        ("date-time", "2026-01-31T09:00:00+01:00", "2026-01-31T09:00:00", "is not a time such as"),
+        ("date-time", "2026-01-31T09:00:00+01:00", "soon", "is not a time such as"),
+    ],
+)
+def test_the_format_of_a_text_is_named_and_checked(name: str, right: str, wrong: str, problem: str) -> None:
+    [asked] = read(form(x={"type": "string", "format": name, "maxLength": 30, "minimum": 99})).inputs
+    [field] = asked.fields
+    assert input_question_text("shop", "buy", asked, field).count(", at most 30 characters.") == 1
+    assert field_value(field, f" {right} ") == right
+    with pytest.raises(ValueError, match=problem):
+        field_value(field, wrong)
+    with pytest.raises(
+        ValueError, match="is not allowed, at most 30 characters" if name in ("email", "uri") else "is not"
+    ):
+        field_value(field, right + "x" * 30)
+
+
+@pytest.mark.parametrize("name", ["ipv4", ["email"], None])
+def test_another_format_is_a_text(name: Any) -> None:
+    [asked] = read(form(x={"type": "string", "format": name})).inputs
+    assert (asked.fields[0].kind, field_value(asked.fields[0], "any")) == ("string", "any")
+
+
 def test_a_request_is_bounded() -> None:
     field = {"type": "string"}
     many: dict[str, Any] = {f"f{n}": field for n in range(MAX_FIELDS)}

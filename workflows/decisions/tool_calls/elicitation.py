@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from datetime import date, datetime
 from math import isfinite
 from typing import Any
 
@@ -32,7 +34,7 @@ def input_question_text(server: str, tool: str, asked: AskedInput, field: FormFi
 
 def _limits_text(field: FormField) -> str:
     limits = (("at least", field.least), ("at most", field.most))
-    unit = {"string": " characters", "list": " of them"}.get(field.kind, "")
+    unit = "" if field.kind in ("number", "integer") else " of them" if field.kind == "list" else " characters"
     given = [f"{name} {limit:.15g}{unit}" for name, limit in limits if limit is not None]
     return f", {', '.join(given)}" if given else ""
 
@@ -64,7 +66,7 @@ def field_value(field: FormField, answer: str) -> Any:
         value = None
     if value is None or (field.kind == "list" and not {*value} <= {*field.options}):
         raise ValueError(f"{answer[:40]!r} is not {_kind_text(field)}")
-    size = len(value) if field.kind in ("string", "list") else value
+    size = value if isinstance(value, int | float) else len(value)
     if (field.least is not None and size < field.least) or (field.most is not None and size > field.most):
         raise ValueError(f"{answer[:40]!r} is not allowed{_limits_text(field)}")
     return value
@@ -83,11 +85,39 @@ def _number(text: str) -> float:
     return value
 
 
+def _matching(pattern: str) -> Callable[[str], str]:
+    def text_of(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(text)
+        return text
+
+    return text_of
+
+
+def _timestamp(text: str) -> str:
+    if (found := datetime.fromisoformat(text)).tzinfo is None:  # the format of JSON Schema needs it
+        raise ValueError(text)
+    return found.isoformat()
+
+
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "string": str,
+    "email": _matching(r"[^@\s]+@[^@\s]+"),
+    "uri": _matching(r"[A-Za-z][A-Za-z0-9+.-]*:\S+"),
+    "date": lambda text: date.fromisoformat(text).isoformat(),
+    "date-time": _timestamp,
     "number": _number,
     "integer": int,
     "boolean": lambda text: text == YES,
     "list": lambda text: [*dict.fromkeys(each.strip() for each in text.split(","))],
 }
-_KIND_NAMES = {"string": "a text", "number": "a number", "integer": "a whole number", "boolean": "yes or no"}
+_KIND_NAMES = {
+    "string": "a text",
+    "email": "an email address",
+    "uri": "an address such as https://example.org",
+    "date": "a date such as 2026-01-31",
+    "date-time": "a time such as 2026-01-31T09:00:00+01:00",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "yes or no",
+}

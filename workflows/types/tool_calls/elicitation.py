@@ -15,14 +15,15 @@ class FormField(Record):
     """A field of a form."""
 
     name: str
-    kind: Literal["string", "number", "integer", "boolean", "list"] = "string"
+    kind: Literal["string", "email", "uri", "date", "date-time", "number", "integer", "boolean", "list"] = "string"
+    """The type of its value. A text can have a format, and a list has texts."""
     title: str = ""
     """Its name and the server's text about it, on one line."""
     options: tuple[str, ...] = ()
     """The only values of a text, or of each text of a list."""
     is_required: bool = True
     least: float | None = None
-    """The smallest number, or the fewest characters of a text."""
+    """The smallest number, the fewest characters of a text, or the fewest choices of a list."""
     most: float | None = None
 
 
