@@ -1,7 +1,7 @@
 """The parts of a request that a model accepts, learned from its refusals."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal
@@ -205,8 +205,7 @@ def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -
     """
     if refusal.kind == "ContextOverflow":
         return _window_lesson(dialect, request, refusal)
-    text = f"{refusal.error.code} {refusal.error.message}"
-    found = (lesson(dialect, request, text) for lesson in _lessons(refusal))
+    found = (lesson(dialect, request, refusal.error.text) for lesson in _lessons(refusal))
     return next((lesson for lesson in found if lesson is not None), None)
 
 
@@ -331,16 +330,16 @@ def _media_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
     return replace(dialect, documents=False) if is_document else replace(dialect, images=False) if sent else None
 
 
-def lasting_lesson(lesson: Dialect, before: Dialect, refusal: Refusal) -> Dialect:
-    """Return the part of a lesson that other requests should follow.
+def passing_changes(lesson: Dialect, before: Dialect, refusal: Refusal) -> Set[str]:
+    """Return the fields that a lesson changes for this request only.
 
     A bad picture or a lost container shows nothing about the model.
     """
-    if _LOST_CONTAINER.search(refusal.error.message):
-        return replace(lesson, kept_fields=before.kept_fields)
-    if _BAD_MEDIA.search(refusal.error.message):
-        return replace(lesson, images=before.images, documents=before.documents)
-    return lesson
+    if _LOST_CONTAINER.search(refusal.error.text):
+        fields = {"kept_fields"}
+    else:
+        fields = {"images", "documents"} if _BAD_MEDIA.search(refusal.error.message) else set[str]()
+    return {name for name in fields if getattr(lesson, name) != getattr(before, name)}
 
 
 def _thinking_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -348,7 +347,10 @@ def _thinking_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> D
 
 
 _LOST_CONTAINER = re.compile(
-    r"container.{0,80}(?:not found|not exist|expired|is required)|expected container_id", re.IGNORECASE
+    r"container.{0,80}(?:not (?:be )?found|(?:not|n't) exist|expired|is required|no longer|deleted|terminated|invalid"
+    r"|unavailable|not available)|(?:no such|not find|unknown|invalid|expired|deleted) .{0,20}container"
+    r"|expected container_id",
+    re.IGNORECASE,
 )
 """Refusals by Anthropic and OpenAI because the container in which code of the conversation ran is gone."""
 

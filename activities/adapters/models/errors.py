@@ -287,6 +287,7 @@ _STATUS_OF_CODE = {
     "billing_hard_limit_reached": 402,
     "permission_error": 403,
     "not_found_error": 404,
+    "container_expired": 404,
     "model_not_found": 404,
     "request_too_large": 413,
     "rate_limit_error": 429,
@@ -307,6 +308,11 @@ class ErrorBody:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     wait_s: float | None = None
     """The delay that the body states, in a field or in a sentence."""
+
+    @property
+    def text(self) -> str:
+        """The code and the message. Either may hold the reason."""
+        return f"{self.code} {self.message}"
 
     @property
     def is_overflow(self) -> bool:

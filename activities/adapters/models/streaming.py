@@ -18,8 +18,8 @@ from orga.activities.adapters.models.dialect import (
     MAX_LESSONS,
     Dialect,
     dialect_at,
-    lasting_lesson,
     learned_dialect,
+    passing_changes,
 )
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
@@ -301,7 +301,7 @@ class StreamingProvider:
         """
         known = dialect = self._known_dialect(wire, request.model)
         fitting = self._thinking.without_refused(request)
-        lessons = 0
+        lessons, passing = 0, set[str]()
         while True:
             asked = shaped_request(with_readable_media(fitting, dialect), dialect)
             tools = WireTools(asked.tools, dialect)
@@ -322,7 +322,8 @@ class StreamingProvider:
                 is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
                 if not lesson.thinking:
                     self._thinking.note_refused(fitting)
-                lasting = lasting_lesson(lesson, dialect, error)
+                passing |= passing_changes(lesson, dialect, error)
+                lasting = replace(lesson, **{name: getattr(known, name) for name in passing})
                 if lacked := [n for n in ("images", "documents") if getattr(dialect, n) and not getattr(lasting, n)]:
                     self._report_once(request.model, f"it gets words instead of {lacked[0]}, because it refuses them")
                 dialect = lesson

@@ -12,6 +12,7 @@ from orga.activities.adapters.models import kept_fields
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.replies import normalised_reply
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.endpoints import EndpointSettings
 from orga.workflows.types.models.providers import Api
 from tests.support.model.providers import (
@@ -202,7 +203,32 @@ LOST = {
     "OpenAI, gone": ("responses", 404, "invalid_request_error", "Container with id 'cntr_1' not found."),
     "OpenAI, expired": ("responses", 400, "invalid_request_error", "Container is expired."),
     "OpenAI, another": ("responses", 400, "invalid_request_error", "Expected container_id: cntr_1"),
+    "only in the code": ("messages", 400, "container_expired", "The session has ended."),
+    "no longer": ("responses", 410, "invalid_request_error", "Container cntr_1 is no longer available."),
+    "deleted": ("messages", 400, "invalid_request_error", "container: container_a was deleted"),
+    "not found before its name": ("responses", 404, "not_found_error", "Could not find the container 'cntr_1'."),
 }
+
+
+async def bodies_after_code(
+    api: Api, *answers: http.Response, settings: ModelSettings | None = None
+) -> list[dict[str, Any]]:
+    """Return the bodies of the requests of two calls, after a reply whose code ran in a container."""
+    code = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1", "code": "1", "status": "completed"}
+    turn = in_container(anthropic_turn(anthropic_content(0)), "container_a")
+    turn = turn if api == "messages" else list(response_events(code, *response_items(0)[4:5]))
+    network = Network([stream_response(*turn), *answers])
+    place = EndpointSettings(api=api, base_url="https://models.test/v1")
+    registry = ModelRegistry({}, endpoints={"house": place}, transport=http.MockTransport(network))
+    model, name = registry.resolve("house:m")
+    reply = await model.complete(a_request(model=name), lambda text: None)
+    results = [Message.of_result("ok", each.call_id, each.name) for each in reply.calls]
+    messages = (Message.of("user", "go"), reply.message(), *results)
+    request = a_request(model=name, messages=messages, settings=settings or ModelSettings())
+    for _ in range(2):
+        assert (await model.complete(request, lambda text: None)).text == "hi"
+    await registry.close()
+    return [network.body(index) for index in range(1, len(network.requests))]
 
 
 @pytest.mark.parametrize(("api", "status", "kind", "why"), LOST.values(), ids=LOST)
@@ -211,26 +237,22 @@ async def test_a_conversation_goes_on_after_its_container_is_lost(
     api: Api, status: int, kind: str, why: str, is_streamed: bool
 ) -> None:
     """The blocks of the code go with it, because they wait for it. Other conversations send theirs as before."""
-    code = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1", "code": "1", "status": "completed"}
-    turn = in_container(anthropic_turn(anthropic_content(0)), "container_a")
-    turn = turn if api == "messages" else list(response_events(code, *response_items(0)[4:5]))
     error = {"type": kind, "message": why}
     refusal = http.Response(status, json={"error": error})
     refusal = stream_response({"type": "error", "error": error}) if is_streamed else refusal
-    network = Network([stream_response(*turn), refusal, text_response(api), text_response(api)])
-    place = EndpointSettings(api=api, base_url="https://models.test/v1")
-    registry = ModelRegistry({}, endpoints={"house": place}, transport=http.MockTransport(network))
-    model, name = registry.resolve("house:m")
-    reply = await model.complete(a_request(model=name), lambda text: None)
-    results = [Message.of_result("ok", each.call_id, each.name) for each in reply.calls]
-    request = a_request(model=name, messages=(Message.of("user", "go"), reply.message(), *results))
-    for _ in range(2):
-        assert (await model.complete(request, lambda text: None)).text == "hi"
-    await registry.close()
-    whole, without, later = (network.body(index) for index in (1, 2, 3))
+    whole, without, later = await bodies_after_code(api, refusal, text_response(api), text_response(api))
     assert whole == later
     assert [name for name in ("code_interpreter_call", "server_tool_use", "container_") if name in str(without)] == []
     assert ("container_a" in str(whole)) == (api == "messages")
+
+
+async def test_another_refusal_in_the_same_call_makes_the_loss_of_a_container_no_lesson() -> None:
+    gone = http.Response(404, json={"error": {"type": "not_found_error", "message": "Container not found."}})
+    refused = http.Response(400, json={"error": {"message": "temperature is not supported"}})
+    answers = (gone, refused, text_response("messages"), text_response("messages"))
+    bodies = await bodies_after_code("messages", *answers, settings=ModelSettings(temperature=0.5))
+    assert ["container" in body for body in bodies] == [True, False, False, True]
+    assert ["temperature" in body for body in bodies] == [True, True, False, False]
 
 
 # --- OpenAI's Responses
