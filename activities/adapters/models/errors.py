@@ -339,6 +339,8 @@ class ErrorBody:
         """The HTTP status that matches an error inside a stream, or 500 if the error does not show it."""
         if len(self.code) == 3 and self.code.isdecimal() and 400 <= int(self.code) <= 599:
             return int(self.code)
+        if "Unexpected endpoint or method" in self.message:  # LM Studio, with status 200
+            return 404
         return _STATUS_OF_CODE.get(self.code, 500)
 
 
@@ -419,10 +421,7 @@ class ProviderFailures:
 
     def from_response(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
         """Return the failure for an HTTP status other than 2xx. The header `x-should-retry` overrides our own rule."""
-        how = f"answered {status}{self._place if status == HTTPStatus.NOT_FOUND else ''}"
-        if status == HTTPStatus.NOT_FOUND and self._place and not self._has_version:
-            how = f"{how} (most servers need an address that ends in /v1)"
-        refusal = self._refusal(how, status, headers, parse_error_body(body))
+        refusal = self._refusal(f"answered {status}", status, headers, parse_error_body(body))
         refusal.status = status
         return refusal
 
@@ -434,6 +433,10 @@ class ProviderFailures:
         return refusal
 
     def _refusal(self, how: str, status: int, headers: Mapping[str, str], error: ErrorBody) -> Refusal:
+        if status == HTTPStatus.NOT_FOUND:
+            how += self._place
+            if self._place and not self._has_version:
+                how += " (most servers need an address that ends in /v1)"
         kind, retryable = _kind_and_retry(status, error)
         retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
         stated = {**error.headers, **{name.lower(): value for name, value in headers.items()}}

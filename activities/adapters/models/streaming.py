@@ -196,6 +196,8 @@ _WINDOW_KEYS = ("max_model_len", "context_length", "context_window", "max_contex
 _NO_ROUTE = frozenset({404, 405, 501})
 _DOCUMENTATION_LINK = re.compile(r"https?://(?!\S*/v\d)\S+")
 """Links in a refusal, except those that name an endpoint."""
+_ADDRESS = re.compile(r"(?<!\S)\S*/\S*")
+"""A path or link in a refusal. Some servers have `models` in all their paths."""
 
 
 def _who_lacks(setting: str, absent: Set[str]) -> str:
@@ -385,7 +387,8 @@ class StreamingProvider:
             return other
         if is_named or not wire.may_be_missing or wire.path in self._used:
             return None
-        is_of_model = error.error.is_unknown_model or re.search(r"\b(?:model|deployment)", text, re.IGNORECASE)
+        words = _ADDRESS.sub("", text)
+        is_of_model = error.error.is_unknown_model or re.search(r"\b(?:model|deployment)", words, re.IGNORECASE)
         is_missing = error.status in _NO_ROUTE and not is_of_model
         return other if is_missing or re.search(wire.absence_pattern, text, re.IGNORECASE) else None
 

@@ -61,6 +61,8 @@ ABSENT = [
     http.Response(404, text="404 page not found"),
     http.Response(405, text="Method Not Allowed"),
     http.Response(501, json={"error": {"message": "not implemented"}}),
+    http.Response(404, text="<pre>Cannot POST /models/v1</pre>"),
+    http.Response(200, json={"error": "Unexpected endpoint or method. (POST /v1)"}),  # LM Studio
 ]
 """Answers of servers that lack a protocol. They name no other one."""
 
@@ -130,6 +132,18 @@ async def test_a_refusal_by_a_server_with_chat_completions_asks_nothing_else(nam
         await provider.complete(a_request(model=model), lambda text: None)
     await registry.close()
     assert [each.url.path[-17:] for each in network.requests if each.method == "POST"] == ["/chat/completions"]
+
+
+async def test_an_address_without_its_version_is_a_final_failure_with_its_remedy() -> None:
+    """LM Studio answers 200 at any address."""
+    network = Network([http.Response(200, json={"error": "Unexpected endpoint or method. (POST /chat/completions)"})])
+    env = {"OPENAI_COMPATIBLE_BASE_URL": "http://gw"}
+    registry = ModelRegistry(env, transport=http.MockTransport(network))
+    provider, model = registry.resolve("openai-compatible:m")
+    with pytest.raises(ModelError, match=r"at http://gw \(most servers need an address that ends in /v1\)") as raised:
+        await provider.complete(a_request(model=model), lambda text: None)
+    await registry.close()
+    assert not raised.value.retryable
 
 
 async def test_a_server_that_has_answered_keeps_its_protocol() -> None:
