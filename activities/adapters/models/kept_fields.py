@@ -192,7 +192,8 @@ MAX_FILE_CHARS = 40_000
 
 def file_annotations(message: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the PDFs that OpenRouter has read. It reads them again, and charges for it, unless they go back."""
-    return [each for each in as_objects(message.get("annotations")) if each.get("type") == "file"]
+    found = as_objects(message.get("annotations"))
+    return [each for each in found if each.get("type") == "file" and as_object(each.get("file"))]
 
 
 def file_parts(files: Iterable[dict[str, Any]], earlier: Iterable[Message]) -> Iterator[Block]:

@@ -236,14 +236,16 @@ class ChatReader(StreamReader):
 def _thinking_piece(delta: dict[str, Any]) -> str:
     """Return the thinking of a delta. OpenRouter has it in `reasoning`, its details or both, and Mistral in chunks."""
     named = next(filter(None, (as_text(delta.get(name)) for name in _SHOWN_THINKING)), "")
-    chunks = (text for chunk in thinking_chunks(delta.get("content")) for text in as_objects(chunk.get("thinking")))
-    pieces = (*as_objects(delta.get("reasoning_details")), *chunks) if not named else ()
-    return named or "".join(as_text(piece.get(key)) for piece in pieces for key in ("text", "summary"))
+    chunks = thinking_chunks(delta.get("content"))
+    inner = (piece for chunk in chunks for piece in as_objects(chunk.get("thinking")))
+    pieces = (*as_objects(delta.get("reasoning_details")), *inner, *chunks) if not named else ()
+    return named or "".join(as_text(piece.get(key)) for piece in pieces for key in ("text", "summary", "thinking"))
 
 
 def _content(content: object) -> str:
     """Return visible text: a string, or the text parts of a list."""
-    return as_text(content) or "".join(as_text(part.get("text")) for part in as_objects(content))
+    visible = (part for part in as_objects(content) if part.get("type") not in ("thinking", "reasoning"))
+    return as_text(content) or "".join(as_text(part.get("text")) for part in visible)
 
 
 _CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")

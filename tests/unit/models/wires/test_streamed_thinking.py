@@ -84,6 +84,19 @@ RAW = {"type": "response.reasoning_text.delta", "content_index": 0, "delta": "hm
         ),
         pytest.param("openrouter", [chunk(reasoning_details=DETAILS, content="Hel")], "hm", id="nothing but details"),
         pytest.param("mistral", [chunk(content=[CHUNK]), chunk(content="Hel")], "hm", id="Mistral"),
+        *(
+            pytest.param("mistral", [chunk(content=[{"type": "thinking"} | odd]), chunk(content="Hel")], text, id=name)
+            for name, odd, text in (
+                ("a text as the chunk's thinking", {"thinking": "hm"}, "hm"),
+                ("a text next to the thinking", {"thinking": [{"type": "text", "text": "h"}], "text": "m"}, "hm"),
+                ("thinking in another field", {"text": "hm"}, "hm"),
+                ("no thinking", {"thinking": None}, ""),
+                ("other values as thinking", {"thinking": [None, 3, "x", {"type": "reference", "text": 1}]}, ""),
+            )
+        ),
+        pytest.param(
+            "mistral", [chunk(content=[{"type": "reasoning", "text": "x"}]), chunk(content="Hel")], "", id="reasoning"
+        ),
         pytest.param(
             "openai",
             [chunk(reasoning=None, reasoning_content={"a": 1}, content="Hel")],

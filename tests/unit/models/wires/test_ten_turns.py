@@ -416,6 +416,14 @@ def a_file(name: str, text: str = "one") -> dict[str, Any]:
     return {"type": "file", "file": {"hash": f"hash of {name}", "name": name, "content": content}}
 
 
+@pytest.mark.parametrize(
+    "odd", [None, "x", [None, 5, "x"], a_file("a"), [{"type": "file"}], [{"type": "file", "file": "x"}], [{"type": []}]]
+)
+async def test_annotations_without_a_file_do_not_go_back(odd: Any) -> None:
+    bodies = await talk("chat", [[*in_pieces("annotations", odd), *calls_of(with_text(0))]])
+    assert bodies[1]["messages"][1] == with_text(0)
+
+
 async def test_files_that_openrouter_has_read_go_back_once() -> None:
     """Otherwise it reads them again, and charges for it. Citations need not go back."""
     cited = {"type": "url_citation", "url_citation": {"url": "https://a.test", "title": "A"}}
