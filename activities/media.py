@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orga.activities.ports import BlobStore, LoadedMedia
-from orga.workflows.types.parts import MAX_COUNTED_PAGES, MediaPart, MediaType, Parts, size_text, text_part
+from orga.workflows.types.parts import (
+    MAX_COUNTED_PAGES,
+    MAX_MEDIA_NAME_CHARS,
+    MediaPart,
+    MediaType,
+    Parts,
+    size_text,
+    text_part,
+)
+from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.tools import MAX_RESULT_MEDIA, ToolOutput
 
 MAX_IMAGE_BYTES = 3_750_000
@@ -57,6 +66,11 @@ class Media:
             return cls(file.read(MAX_DOCUMENT_BYTES + 1), path.name)
 
 
+def shown_name(name: str) -> str:
+    """Return a name for errors. Strangers choose names."""
+    return repr(str(name)[:MAX_MEDIA_NAME_CHARS]) if name else "the content"
+
+
 class _Facts(NamedTuple):
     media_type: MediaType
     width: int = 0
@@ -72,7 +86,7 @@ def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
     Raises:
         UnusableMedia: The text names it, the limit and the remedy.
     """
-    data, shown = media.data, repr(media.name) if media.name else "the content"
+    data, shown = media.data, shown_name(media.name)
     if not isinstance(data, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance], callers may not check
         raise UnusableMedia(f"{shown}: is {type(data).__name__}, not bytes. Use orga.Media.read for a file")
     facts = _facts_of(data)
@@ -167,12 +181,21 @@ async def keep_media(media: Media, store: BlobStore) -> MediaPart:
     """Keep a picture or a document, and return its reference.
 
     Raises:
-        UnusableMedia: See `loaded_media`.
-        OSError: The store cannot keep it.
+        UnusableMedia: See `loaded_media`, or the store cannot keep it.
     """
     loaded = loaded_media(media)
-    await store.put(loaded.data, loaded.media_type)
+    try:
+        await store.put(loaded.data, loaded.media_type)
+    except Exception as error:  # an application's own store raises what it likes
+        remedy = "Make room in the store, or repair it"
+        raise UnusableMedia(f"{shown_name(media.name)}: cannot be kept: {_put_problem(error)}. {remedy}") from error
     return loaded.reference()
+
+
+def _put_problem(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return one_line(f"{type(error).__name__}: {error}".removesuffix(": "), 300)
 
 
 async def with_stored_media(output: ToolOutput, store: BlobStore | None, *, has_value: bool = False) -> ToolOutput:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from orga.activities.adapters.blob_folder import BlobFolder
-from orga.activities.media import Media, UnusableMedia, keep_media
+from orga.activities.media import Media, UnusableMedia, keep_media, shown_name
 from orga.activities.ports import BlobStore
 from orga.client.server.home import server_home
 from orga.client.user_path import user_path
@@ -90,8 +90,8 @@ def inline_media(encoded: str, name: str = "") -> Media:
     try:
         return Media(b64decode(encoded, validate=True), name)
     except ValueError:  # base64 has no colon, so an address ends here
-        shown = repr(name) if name else "the content"
-        raise InvalidInput(f"attachments: {shown}: is not base64, and no address is fetched. Send the bytes") from None
+        problem = "is not base64, and no address is fetched. Send the bytes"
+        raise InvalidInput(f"attachments: {shown_name(name)}: {problem}") from None
 
 
 async def message_with_media(text: str, media: Iterable[Media], client: "Client") -> tuple[str, tuple[Attachment, ...]]:
@@ -114,16 +114,16 @@ async def kept_attachments(
     """Put files and bytes into the store, and return the references in order, after those that there were already.
 
     Raises:
-        InvalidInput: A file cannot be read, is no picture or PDF, or exceeds a limit. The text names it.
+        InvalidInput: A file cannot be read or kept, is no picture or PDF, or exceeds a limit. The text names it.
     """
-    if isinstance(given, str | Path | bytes | Media | Attachment | Mapping):
+    if isinstance(given, str | Path | bytes | Media | Attachment | Mapping) or not hasattr(given, "__iter__"):
         raise InvalidInput("attachments: one is given, not a list. Write [...] around it")
     listed = [*already, *given]
     try:
         refuse_too_many(len(listed), most)
         return tuple([await _kept(each, store) for each in listed])
     except UnusableMedia as error:
-        raise InvalidInput(f"attachments: {error}") from None
+        raise InvalidInput(f"attachments: {error}") from error.__cause__
 
 
 async def _kept(given: Attachable, store: BlobStore) -> Attachment:
@@ -136,9 +136,4 @@ async def _kept(given: Attachable, store: BlobStore) -> Attachment:
             raise InvalidInput(f"attachments: {error}") from None
     if isinstance(given, str | Path):
         given = read_attachment(given)
-    media = given if isinstance(given, Media) else Media(given)
-    try:
-        return Attachment.of(await keep_media(media, store))
-    except OSError as error:
-        place, reason = error.filename or "the store", error.strerror or error
-        raise UnusableMedia(f"{place}: cannot be written: {reason}. Make room or repair it") from None
+    return Attachment.of(await keep_media(given if isinstance(given, Media) else Media(given), store))

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from examples.parts.parts import MemoryBlobs
 from orga.activities.adapters.blob_folder import BlobFolder
 from orga.activities.media import (
     MAX_DOCUMENT_BYTES,
@@ -208,6 +209,7 @@ async def test_files_bytes_and_references_can_be_attached(store: BlobFolder, tmp
         pytest.param(["a\0b"], "cannot be read: embedded null byte", id="NUL"),
         pytest.param([Media(cast("bytes", "x"), "a.png")], "'a.png': is str, not bytes", id="text as bytes"),
         pytest.param([None], "is NoneType, not bytes", id="nothing"),
+        pytest.param(5, "one is given, not a list", id="a number"),
     ],
 )
 async def test_an_attachment_that_cannot_be_used_is_refused(store: BlobFolder, given: Any, problem: str) -> None:
@@ -236,8 +238,37 @@ async def test_a_store_that_cannot_be_written_is_named(tmp_path: Path, blocks: s
         (tmp_path / "blobs").write_text("")
     else:
         store.path(digest_of(a_png())).mkdir(parents=True)
-    with pytest.raises(InvalidInput, match=rf"{tmp_path / 'blobs'}: cannot be written: .+\. Make room or repair it"):
+    problem = rf"the content: cannot be kept: {tmp_path / 'blobs'}: .+\. Make room in the store, or repair it"
+    with pytest.raises(InvalidInput, match=problem):
         await kept_attachments([a_png()], store)
+
+
+class Broken(MemoryBlobs):
+    """A store of an application that keeps nothing."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def put(self, data: bytes, media_type: str) -> str:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        pytest.param(RuntimeError("down\nfor long"), "RuntimeError: down for long", id="text on two lines"),
+        pytest.param(KeyError("bucket"), "KeyError: 'bucket'", id="key"),
+        pytest.param(TimeoutError(), "TimeoutError", id="no text"),
+        pytest.param(ConnectionRefusedError(111, "refused"), "refused", id="error of the system"),
+    ],
+)
+async def test_any_error_of_an_own_store_names_the_attachment(error: Exception, problem: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await kept_attachments([Media(a_png(), "a.png")], Broken(error))
+    remedy = "Make room in the store, or repair it"
+    assert str(refused.value) == f"attachments: 'a.png': cannot be kept: {problem}. {remedy}"
+    assert refused.value.__cause__ is error
 
 
 async def test_a_reference_in_an_input_is_checked(store: BlobFolder) -> None:
