@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Literal
 
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.errors import Refusal
-from orga.activities.adapters.models.kept_fields import kept_names
+from orga.activities.adapters.models.kept_fields import kept_names, latest_container
 from orga.activities.adapters.models.overflow import stated_tokens
 from orga.activities.adapters.models.thinking import (
     LEVELS,
@@ -335,7 +336,7 @@ def passing_changes(lesson: Dialect, before: Dialect, refusal: Refusal) -> Set[s
 
     A bad picture or a lost container shows nothing about the model.
     """
-    if _LOST_CONTAINER.search(refusal.error.text):
+    if _LOST_CONTAINER.search(refusal.error.text) or refusal.status >= 500:
         fields = {"kept_fields"}
     else:
         fields = {"images", "documents"} if _BAD_MEDIA.search(refusal.error.message) else set[str]()
@@ -360,6 +361,15 @@ def _kept_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Diale
     is_named = _REFUSED.search(refusal) and any(re.search(rf"\b{re.escape(name)}\b", refusal) for name in names)
     is_lost = names and _LOST_CONTAINER.search(refusal)
     return replace(dialect, kept_fields=False) if is_named or is_lost else None
+
+
+def _old_container_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    """Leave out a container that may be gone. Anthropic refuses some without a reason, as an error of the server."""
+    try:
+        is_over = datetime.fromisoformat(latest_container(request.messages)[1]).astimezone() < datetime.now(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return replace(dialect, kept_fields=False) if dialect.kept_fields and is_over else None
 
 
 def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -390,5 +400,7 @@ def _lessons(refusal: Refusal) -> tuple[_Lesson, ...]:
         return _LESSONS
     if refusal.kind == "ModelNotFound":  # OpenRouter has no server with tools for the model, Anthropic no container
         return (_tools_lesson, _kept_lesson, _media_lesson)
+    if refusal.status == 500 and not refusal.in_stream:
+        return (_tools_lesson, _roles_lesson, _media_lesson, _old_container_lesson)
     # some servers report a failed chat template as a server error
     return (_tools_lesson, _roles_lesson, _media_lesson) if refusal.status >= 500 else ()

@@ -12,10 +12,10 @@
 | `chat.call`, `messages.call`, `responses.call` | further fields of the call that follows: `extra_content`, `caller` |
 | `messages.text`, `responses.text` | further fields of the text that follows: `citations`, `phase` (OpenAI) |
 | `messages.block`, `responses.item` | a block or item of another type, such as those of a search |
-| `messages.message` | `container`: the id of the container in which Anthropic ran code |
+| `messages.message` | `container`: the id of the container in which Anthropic ran code, and `expires_at` |
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
@@ -245,6 +245,16 @@ def message_fields(message: Message) -> dict[str, Any]:
         elif part.format.startswith(_DETAIL):
             found.setdefault(_DETAILS, []).append(wire_block(part))
     return found
+
+
+MESSAGE = "messages.message"
+
+
+def latest_container(messages: Sequence[Message]) -> tuple[str, str]:
+    """Return the id of Anthropic's latest container, and the time until which it surely exists, or empty texts."""
+    kept = (block.data for message in reversed(messages) for block in message.blocks if block.format == MESSAGE)
+    found = ((as_text(data.get("container")), as_text(data.get("expires_at"))) for data in kept)
+    return next((each for each in found if each[0]), ("", ""))
 
 
 def parts_with_fields(parts: Iterable[Part], api: Api) -> Iterator[tuple[Part, dict[str, Any]]]:

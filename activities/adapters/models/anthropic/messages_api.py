@@ -4,9 +4,9 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
-from orga.activities.adapters.models.anthropic.messages_reply import BLOCK, MESSAGE, THINKING, MessageReader
+from orga.activities.adapters.models.anthropic.messages_reply import BLOCK, THINKING, MessageReader
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.kept_fields import parts_with_fields, wire_block
+from orga.activities.adapters.models.kept_fields import latest_container, parts_with_fields, wire_block
 from orga.activities.adapters.models.media import base64_text, loaded_parts
 from orga.activities.adapters.models.thinking import CLAUDE_MIN_TOKENS
 from orga.activities.adapters.models.wire import (
@@ -19,7 +19,6 @@ from orga.activities.adapters.models.wire import (
     wire_name,
 )
 from orga.activities.ports import LoadedMedia, ModelRequest
-from orga.workflows.types.json_text import as_text
 from orga.workflows.types.messages import Message
 from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -44,7 +43,7 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     }
     if system:
         body["system"] = system
-    if dialect.kept_fields and (container := _latest_container(request)):
+    if dialect.kept_fields and (container := latest_container(request.messages)[0]):
         body["container"] = container
     body |= settings.given("temperature", "top_p", "service_tier")
     if stops := [stop for stop in settings.stop or () if stop.strip()]:
@@ -54,11 +53,6 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         form = {"format": {"type": "json_schema", "schema": request.output_schema}}
         thinking["output_config"] = thinking.get("output_config", {}) | form
     return body | thinking | _tools_fields(tools, request, dialect)
-
-
-def _latest_container(request: ModelRequest) -> str:
-    blocks = (block for message in reversed(request.messages) for block in message.blocks if block.format == MESSAGE)
-    return next(filter(None, (as_text(block.data.get("container")) for block in blocks)), "")
 
 
 def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.http import END_FRAME
-from orga.activities.adapters.models.kept_fields import StreamedFields, further_fields, kept_parts
+from orga.activities.adapters.models.kept_fields import MESSAGE, StreamedFields, further_fields, kept_parts
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, tool_call
 from orga.activities.adapters.models.wire import StreamReader
@@ -17,8 +17,7 @@ from orga.workflows.types.messages import FinishReason, Reply
 from orga.workflows.types.parts import Block
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-BLOCK, MESSAGE = "messages.block", "messages.message"
-
+BLOCK = "messages.block"
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "max_tokens": "length",
@@ -35,8 +34,8 @@ class MessageReader(StreamReader):
     _kept: dict[int, StreamedFields] = field(default_factory=dict[int, StreamedFields])
     """Blocks that go back as they came, and the further fields of texts and calls."""
     _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
-    _container: str = ""
-    """The id of the container in which code ran. A request is refused without it while this code waits for a call."""
+    _container: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The container in which code ran. A request is refused without its id while this code waits for a call."""
     _finish: str = ""
     _usage: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -62,8 +61,7 @@ class MessageReader(StreamReader):
         if not (self._finish or self._ended or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
         cached, written = self._count("cache_read_input_tokens"), self._count("cache_creation_input_tokens")
-        container = {"container": self._container} if self._container else {}
-        self._assembly.add_blocks(lambda: kept_parts(MESSAGE, container))
+        self._assembly.add_blocks(lambda: kept_parts(MESSAGE, self._container))
         usage = frugal_usage(
             self._count("input_tokens") + cached + written,
             self._count("output_tokens"),
@@ -93,7 +91,9 @@ class MessageReader(StreamReader):
     def _read_envelope(self, fields: dict[str, Any]) -> None:
         """Read the fields of the message. The counts of a later event are totals and replace earlier ones."""
         self._model = as_text(fields.get("model")) or self._model
-        self._container = as_text(as_object(fields.get("container")).get("id")) or self._container
+        container = as_object(fields.get("container"))
+        if name := as_text(container.get("id")):
+            self._container = {"container": name, "expires_at": as_text(container.get("expires_at"))}
         self._finish = as_text(fields.get("stop_reason")) or self._finish
         counts = as_object(fields.get("usage"))
         self._usage |= {name: count for name, count in counts.items() if count is not None}

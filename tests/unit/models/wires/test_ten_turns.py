@@ -10,6 +10,7 @@ import pytest
 from orga.activities.adapters import http
 from orga.activities.adapters.models import kept_fields
 from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.ports import ModelError
 from orga.activities.replies import normalised_reply
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.call_settings import ModelSettings
@@ -165,12 +166,15 @@ async def test_a_whole_message_of_anthropic_goes_back_as_well() -> None:
     assert bodies[1]["messages"][1]["content"] == content
 
 
-def in_container(turn: Frames, name: str, event: str = "message_delta") -> Frames:
+PAST = "2026-04-21T07:00:21.511595Z"
+
+
+def in_container(turn: Frames, name: str, event: str = "message_delta", ends: str = PAST) -> Frames:
     """Return the turn with the container that its code ran in, which Anthropic names at the end of a stream."""
     copied = json.loads(json.dumps(turn))
     frame = next(each for each in copied if each["type"] == event)
     holder = frame.get({"message_delta": "delta", "message_start": "message"}.get(event), frame)
-    holder["container"] = {"id": name, "expires_at": "2026-04-21T07:00:21.511595Z"}
+    holder["container"] = {"id": name, "expires_at": ends}
     return copied
 
 
@@ -211,11 +215,11 @@ LOST = {
 
 
 async def bodies_after_code(
-    api: Api, *answers: http.Response, settings: ModelSettings | None = None
+    api: Api, *answers: http.Response, settings: ModelSettings | None = None, ends: str = PAST
 ) -> list[dict[str, Any]]:
     """Return the bodies of the requests of two calls, after a reply whose code ran in a container."""
     code = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1", "code": "1", "status": "completed"}
-    turn = in_container(anthropic_turn(anthropic_content(0)), "container_a")
+    turn = in_container(anthropic_turn(anthropic_content(0)), "container_a", ends=ends)
     turn = turn if api == "messages" else list(response_events(code, *response_items(0)[4:5]))
     network = Network([stream_response(*turn), *answers])
     place = EndpointSettings(api=api, base_url="https://models.test/v1")
@@ -244,6 +248,31 @@ async def test_a_conversation_goes_on_after_its_container_is_lost(
     assert whole == later
     assert [name for name in ("code_interpreter_call", "server_tool_use", "container_") if name in str(without)] == []
     assert ("container_a" in str(whole)) == (api == "messages")
+
+
+def failed_server(status: int = 500) -> http.Response:
+    return http.Response(status, json={"error": {"type": "api_error", "message": "Internal server error"}})
+
+
+async def test_a_server_error_after_the_end_of_a_container_may_be_its_loss() -> None:
+    answers = (failed_server(), text_response("messages"), text_response("messages"))
+    bodies = await bodies_after_code("messages", *answers)
+    assert ["container" in body for body in bodies] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("status", "ends"), [(500, "2999-04-21T07:00:21Z"), (529, PAST), (500, ""), (500, "soon"), (500, "9999-12-31")]
+)
+async def test_other_server_errors_keep_the_container(status: int, ends: str) -> None:
+    with pytest.raises(ModelError) as raised:
+        await bodies_after_code("messages", failed_server(status), text_response("messages"), ends=ends)
+    assert raised.value.retryable
+
+
+async def test_a_server_that_fails_without_the_container_too_is_asked_no_third_time() -> None:
+    with pytest.raises(ModelError, match="Internal server error") as raised:
+        await bodies_after_code("messages", failed_server(), failed_server(), text_response("messages"))
+    assert raised.value.retryable
 
 
 async def test_another_refusal_in_the_same_call_makes_the_loss_of_a_container_no_lesson() -> None:
