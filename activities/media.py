@@ -186,13 +186,14 @@ async def keep_media(media: Media, store: BlobStore) -> MediaPart:
     loaded = loaded_media(media)
     try:
         await store.put(loaded.data, loaded.media_type)
-    except Exception as error:  # an application's own store raises what it likes
+    except Exception as error:
         remedy = "Make room in the store, or repair it"
-        raise UnusableMedia(f"{shown_name(media.name)}: cannot be kept: {_put_problem(error)}. {remedy}") from error
+        raise UnusableMedia(f"{shown_name(media.name)}: cannot be kept: {store_problem(error)}. {remedy}") from error
     return loaded.reference()
 
 
-def _put_problem(error: Exception) -> str:
+def store_problem(error: Exception) -> str:
+    """Return the reason on one line. A store of the application raises what it likes, also without a text."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return one_line(f"{type(error).__name__}: {error}".removesuffix(": "), 300)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.media import Media, UnusableMedia, loaded_media, with_stored_parts
-from orga.activities.ports import BlobStore, LoadedMedia, ModelProvider, ModelRequest
+from orga.activities.media import Media, UnusableMedia, loaded_media, shown_name, store_problem, with_stored_parts
+from orga.activities.ports import BlobStore, LoadedMedia, ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import MediaPart, Part, media_line, text_part
 
@@ -28,6 +28,9 @@ async def with_loaded_media(request: ModelRequest, store: BlobStore | None) -> M
     """Return the request with bytes in the newest pictures and documents, as far as they fit, and words for the others.
 
     Those that a model made itself are left out. No protocol accepts them in its own messages, and the text names them.
+
+    Raises:
+        ModelError: The store failed. It may work later.
     """
     if not any(message.media for message in request.messages):
         return request
@@ -56,7 +59,11 @@ class _Loader:
     async def _loaded(self, part: MediaPart) -> Part:
         if not self._items or part.size > self._bytes:
             return text_part(part.words(_NO_ROOM))
-        data = await self._store.get(part.digest)
+        try:
+            data = await self._store.get(part.digest)
+        except Exception as error:
+            text = f"the store cannot return {shown_name(part.name)}: {store_problem(error)}. Repair it"
+            raise ModelError("StoreFailed", text, retryable=True) from error
         if data is None:
             return text_part(part.words("is gone: the store does not have it any more"))
         try:

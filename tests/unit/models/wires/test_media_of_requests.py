@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from examples.parts.parts import MemoryBlobs
 from orga.activities.adapters import http
 from orga.activities.adapters.blob_folder import BlobFolder
 from orga.activities.adapters.models.dialect import request_bytes
@@ -206,6 +207,20 @@ async def test_a_missing_blob_is_described_and_nothing_fails(store: BlobFolder) 
     )
     gone = network.body()["messages"][0]["content"][1]
     assert gone["text"] == f"[The image 'a.png' {PICTURE} is gone: the store does not have it any more]"
+
+
+class Broken(MemoryBlobs):
+    async def get(self, digest: str) -> bytes | None:
+        raise KeyError("bucket")
+
+
+async def test_a_store_that_fails_is_named_and_asked_again_later(store: BlobFolder) -> None:
+    messages = (await conversation(store))[:1]
+    with pytest.raises(
+        ModelError, match=r"^the store cannot return 'paper\.pdf': KeyError: 'bucket'\. Repair it"
+    ) as failed:
+        await complete_request("openai", text_response("openai"), request=a_request(messages=messages), blobs=Broken())
+    assert (failed.value.kind, failed.value.retryable) == ("StoreFailed", True)
 
 
 async def test_a_reference_cannot_make_another_type_of_a_blob(store: BlobFolder) -> None:
