@@ -61,7 +61,7 @@ class MessageReader(StreamReader):
         if not (self._finish or self._ended or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
         cached, written = self._count("cache_read_input_tokens"), self._count("cache_creation_input_tokens")
-        self._assembly.add_blocks(lambda: kept_parts(MESSAGE, self._container))
+        self._assembly.add_blocks(lambda: kept_parts(MESSAGE, StreamedFields(self._container).value()))
         usage = frugal_usage(
             self._count("input_tokens") + cached + written,
             self._count("output_tokens"),

@@ -196,6 +196,17 @@ async def test_the_latest_container_goes_back_to_anthropic() -> None:
         assert_anthropic_takes(body, "trace")
 
 
+@pytest.mark.parametrize("odd", ["container_a", 5, [], {"id": None}, {"id": {"a": 1}}, {"id": "x" * 3_000_000}])
+async def test_a_container_without_a_usable_id_does_not_go_back(odd: Any) -> None:
+    whole = {"type": "message", "content": anthropic_content(0), "stop_reason": "tool_use", "container": odd}
+    assert "container" not in (await talk("messages", [[whole]]))[1]
+
+
+async def test_half_a_character_in_the_id_of_a_container_fails_nothing() -> None:
+    bodies = await talk("messages", [in_container(anthropic_turn(anthropic_content(0)), "a\ud800", ends="\ud800")])
+    assert bodies[1]["container"] == "a\ufffd"
+
+
 LOST = {
     "Anthropic, gone": ("messages", 404, "not_found_error", "Container not found."),
     "Anthropic, unknown": (
