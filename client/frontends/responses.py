@@ -378,7 +378,7 @@ def _messages(body: dict[str, Any]) -> list[_Message]:
     if instructions := as_text(body.get("instructions")):
         found.insert(0, _Message("system", instructions))
     if not any(each.role == "user" and (each.text.strip() or each.media) for each in found):
-        raise Problem(422, "input: must have the text of a user")
+        raise Problem(422, "input: must have a text, a picture or a document of a user")
     return found
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack, cast
 
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
@@ -22,7 +22,7 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.runs.attachments import inline_media
 from orga.client.runs.ids import MAX_ID_BYTES
 from orga.client.runs.sessions import SendOptions, SessionHandle
-from orga.workflows.types.json_text import as_object, as_objects, as_text
+from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.names import AGENT, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
@@ -164,16 +164,16 @@ def message_parts(content: Any, where: str) -> tuple[str, list[Media]]:
         Problem: A part is something else.
         InvalidInput: A part has an address instead of the bytes.
     """
-    if isinstance(content, str):
-        return content, []
+    if content is None or isinstance(content, str):
+        return content or "", []
     texts, media = list[str](), list[Media]()
-    for part in as_objects(content):
+    for part in map(as_object, cast("list[object]", content) if isinstance(content, list) else [content]):
         text = part.get("text", part.get("refusal"))
-        if isinstance(text, str):
-            texts.append(text)
-        elif (encoded := _media_of_part(part)) is not None:
+        if (encoded := _media_of_part(part)) is not None:
             name = part.get("filename") or as_object(part.get("metadata")).get("filename")
             media.append(inline_media(encoded, as_text(name)))
+        elif isinstance(text, str):
+            texts.append(text)
         else:
             raise Problem(422, f"{where}: has parts that are no text, picture or document. Send only these, with bytes")
     return "\n".join(texts), media

@@ -345,7 +345,7 @@ async def test_pictures_and_documents_of_responses_reach_the_model(stage: Stage,
     data = f"data:application/pdf;base64,{b64encode(PLAN).decode()}"
     plan = {"type": "input_file", "filename": "plan.pdf", "file_data": data}
     words = {"type": "input_text", "text": "What is it?"}
-    first = await sdk.responses.create(model="default", input=[a_user(words, an_image())])
+    first = await sdk.responses.create(model="default", input=[a_user(words, an_image(text="a lamp"))])
     second = await sdk.responses.create(model="default", input=[a_user(plan)], previous_response_id=first.id)
     answer: Any = {"role": "assistant", "content": "A lamp."}
     whole = await sdk.responses.create(
@@ -357,7 +357,7 @@ async def test_pictures_and_documents_of_responses_reach_the_model(stage: Stage,
     assert [await blobs.get(digest_of(each)) for each in (PICTURE, PLAN)] == [PICTURE, PLAN]
 
 
-UNUSABLE: dict[str, tuple[list[dict[str, Any]], str]] = {
+UNUSABLE: dict[str, tuple[list[Any], str]] = {
     "an address": ([an_image(image_url="https://a.example/b.png")], "no address is fetched. Send the bytes"),
     "another address": ([an_image(image_url="data:image/png,https://a.example")], "no address is fetched. Send"),
     "no picture": ([an_image(b"<svg/>")], "is no PNG, JPEG, GIF, WebP or PDF. Convert it"),
@@ -365,13 +365,15 @@ UNUSABLE: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a picture that is too large": ([an_image(PICTURE.ljust(4_000_000))], "the limit is 3.8 MB. Scale it down"),
     "too many": ([an_image()] * 11, "there are 11, and the limit is 10. Leave some out"),
     "an uploaded file": ([{"type": "input_file", "file_id": "file-1"}], "has parts that are no text, picture or"),
+    "a bare text": ([an_image(), "What is it?"], "has parts that are no text, picture or"),
+    "no content": ([], "must have a text, a picture or a document of a user"),
     "a sound": ([{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}], "has parts that are no text"),
 }
 
 
 @pytest.mark.parametrize(("content", "problem"), UNUSABLE.values(), ids=UNUSABLE)
 @pytest.mark.usefixtures("blobs")
-async def test_what_cannot_be_attached_is_refused(stage: Stage, content: list[dict[str, Any]], problem: str) -> None:
+async def test_what_cannot_be_attached_is_refused(stage: Stage, content: list[Any], problem: str) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         await stage.openai().responses.create(model="default", input=[a_user(*content)])
     assert problem in str(refused.value)
