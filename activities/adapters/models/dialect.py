@@ -336,10 +336,9 @@ def passing_changes(lesson: Dialect, before: Dialect, refusal: Refusal) -> Set[s
 
     A bad picture or a lost container shows nothing about the model.
     """
+    fields = {"images", "documents"} if _BAD_MEDIA.search(refusal.error.message) else set[str]()
     if _LOST_CONTAINER.search(refusal.error.text) or refusal.status >= 500:
-        fields = {"kept_fields"}
-    else:
-        fields = {"images", "documents"} if _BAD_MEDIA.search(refusal.error.message) else set[str]()
+        fields.add("kept_fields")
     return {name for name in fields if getattr(lesson, name) != getattr(before, name)}
 
 

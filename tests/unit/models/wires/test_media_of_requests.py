@@ -172,8 +172,9 @@ async def test_a_model_that_refuses_documents_still_sees_pictures(store: BlobFol
     assert words["text"].startswith("[The document 'paper.pdf' (application/pdf,")
 
 
-async def test_one_bad_picture_is_no_lesson_about_the_model(store: BlobFolder) -> None:
-    refusal = http.Response(400, json={"error": {"message": "Could not process image"}})
+@pytest.mark.parametrize(("status", "why"), [(400, "Could not process image"), (500, "failed to decode image")])
+async def test_one_bad_picture_is_no_lesson_about_the_model(store: BlobFolder, status: int, why: str) -> None:
+    refusal = http.Response(status, json={"error": {"message": why}})
     network = Network([refusal, text_response("openai"), text_response("openai")])
     model = provider("openai", network, store)
     bad, good = [await keep_media(Media(a_png(colour=n)), store) for n in (1, 2)]
