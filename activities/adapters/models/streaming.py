@@ -233,7 +233,7 @@ class StreamingProvider:
         self._endpoint_url, self._lessons = endpoint.url, lessons
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
-        """Paths of the protocols that have returned a reply."""
+        """Paths of the protocols that have begun a reply."""
         self._dialects = LastingValues[tuple[str, str], Dialect]()
         """The learned dialects, by protocol and model."""
         self._windows = LastingValues[str, int]()
@@ -266,7 +266,6 @@ class StreamingProvider:
             self._remember_wire(request.model, other, instead_of=wire)
             self._usual = wire = other
         self._remember_wire(request.model, wire)
-        self._used.add(wire.path)
         return await with_stored_media(reply, self._blobs, is_data=request.output_schema is not None)
 
     async def check_reachable(self) -> None:
@@ -369,7 +368,9 @@ class StreamingProvider:
             self._http.frames(wire.path, wire.body(request, dialect), request.settings.silence_s)
         ) as frames:
             async for frame in frames:
-                if reader.feed(frame):
+                is_whole = reader.feed(frame)
+                self._used.add(wire.path)
+                if is_whole:
                     break
         return reader.reply()
 

@@ -12,6 +12,7 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,
     a_request,
+    chunk,
     message_item,
     response_events,
     stream_response,
@@ -155,6 +156,17 @@ async def test_a_server_that_has_answered_keeps_its_protocol() -> None:
         await provider.complete(a_request(model=model), lambda text: None)
     await registry.close()
     assert len(network.requests) == 2
+
+
+async def test_a_failure_in_the_middle_of_a_reply_changes_no_protocol() -> None:
+    failed = {"error": {"message": "Not Found", "code": 404}}
+    network = Network([stream_response(chunk(content="Hel"), failed), text_response("responses")])
+    registry = ModelRegistry({"OPENAI_COMPATIBLE_BASE_URL": GATEWAY}, transport=http.MockTransport(network))
+    provider, model = registry.resolve("openai-compatible:m")
+    with pytest.raises(ModelError, match="broke off its reply"):
+        await provider.complete(a_request(model=model), lambda text: None)
+    await registry.close()
+    assert len(network.requests) == 1
 
 
 async def test_a_form_that_the_model_refuses_is_left_out_before_another_protocol_is_tried() -> None:
