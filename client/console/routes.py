@@ -48,7 +48,7 @@ class Adapter:
     name: Literal["agui", "mcp", "responses"]
     routes: tuple[BaseRoute, ...]
     error_forms: Mapping[str, Callable[[Problem], Response]] = field(default_factory=dict[str, Any])
-    """Forms of problems, by the beginning of the path, where a protocol has a form of its own."""
+    """Forms of problems, by the beginning of the path, if a protocol has its own."""
     media_paths: tuple[str, ...] = ()
     """Beginnings of the paths whose bodies may contain pictures and documents, and may be longer."""
 

@@ -13,6 +13,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 from acp import PROTOCOL_VERSION, RequestError, helpers, schema
 from acp.agent.connection import AgentSideConnection
@@ -171,11 +172,15 @@ def block_media(block: Any) -> Media | None:
     """Return a part of a prompt that is a picture or a document, or None. Raise InvalidInput if it is not base64."""
     match block:
         case schema.ImageContentBlock():
-            return inline_media(block.data, (block.uri or "").rpartition("/")[2])
+            return inline_media(block.data, _file_name(block.uri or ""))
         case schema.EmbeddedResourceContentBlock(resource=schema.BlobResourceContents() as file):
-            return inline_media(file.blob, file.uri.rpartition("/")[2])
+            return inline_media(file.blob, _file_name(file.uri))
         case _:
             return None
+
+
+def _file_name(uri: str) -> str:
+    return unquote(uri).rpartition("/")[2]
 
 
 def block_text(block: Any) -> str:

@@ -74,7 +74,7 @@ def test_pictures_and_documents_of_a_prompt_reach_the_model(orga: Orga, model: C
     model.replies = [Says(["A lamp."]), Says(["Large."]), Says(["Nothing new."])]
     picture, large = a_png(), b"%PDF-1.4 /Type /Page ".ljust(6_000_000, b" ")
     image = {"type": "image", "data": b64encode(picture).decode(), "mimeType": "image/jpeg", "uri": "file:///a/b.png"}
-    file = {"uri": "file:///a/plan.pdf", "blob": b64encode(large).decode(), "mimeType": "application/pdf"}
+    file = {"uri": "file:///a/our%20plan.pdf", "blob": b64encode(large).decode(), "mimeType": "application/pdf"}
     with an_editor(orga) as client:
         session = begin(client, orga)
         prompts: list[list[dict[str, Any]]] = [
@@ -101,7 +101,7 @@ def test_pictures_and_documents_of_a_prompt_reach_the_model(orga: Orga, model: C
     assert b64encode(picture).decode() in json.dumps(first)
     assert "What is it?" in json.dumps(first)
     assert b64encode(large).decode() in json.dumps(second)
-    assert "[document plan.pdf, 1 page, 6.0 MB]" in json.dumps(second)
+    assert "[document our plan.pdf, 1 page, 6.0 MB]" in json.dumps(second)
 
 
 def test_a_goal_begins_with_a_picture_and_its_guidance_has_none(orga: Orga, model: ChatServer) -> None:
