@@ -36,6 +36,11 @@ def register_store(connection: "ServiceClient", store: BlobStore | None) -> None
         _STORES_BY_CONNECTION[connection] = store
 
 
+def forget_store(connection: "ServiceClient") -> None:
+    """Let this connection's clients use the user's store again."""
+    _STORES_BY_CONNECTION.pop(connection, None)
+
+
 def blob_store() -> BlobFolder:
     """Return the store of this user. It is created by the first blob."""
     return BlobFolder(server_home().blobs)

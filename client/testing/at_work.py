@@ -77,7 +77,7 @@ class AtWork:
     ) -> AgentHandle:
         """Start a run. The arguments are those of `Environment.run`.
 
-        Pictures and documents are kept in the user's state folder, as those of all runs are.
+        Pictures and documents are kept in the worker's `blobs`, or in the user's state folder.
 
         Raises:
             InvalidInput: The text names each bad key.

@@ -17,7 +17,7 @@ from orga.activities.ports import BlobStore, CodeCritic, PolicyEngine, Summarize
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from orga.client.history.converter import data_converter
-from orga.client.runs.attachments import Attachable
+from orga.client.runs.attachments import Attachable, forget_store
 from orga.client.server.obtain import locate
 from orga.client.server.search_attributes import register_missing
 from orga.client.testing.at_work import AtWork, Ran
@@ -153,6 +153,7 @@ class Environment:
                 yield at_work
             finally:
                 await at_work.clear()
+                forget_store(self.client.service_client)  # the next worker has the same connection
 
     async def run(
         self,

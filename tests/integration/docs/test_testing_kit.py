@@ -13,8 +13,11 @@ from pydantic import BaseModel
 from temporalio import activity, workflow
 from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 
+from examples.parts.parts import MemoryBlobs
 from orga import Agent, Media, tool
+from orga.activities.media import digest_of
 from orga.client.errors import OrgaError
+from orga.client.runs.attachments import blob_store
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.testing.script import ScriptedModels
 from orga.testing import (
@@ -124,6 +127,14 @@ async def test_a_picture_can_be_attached(env: Environment) -> None:
     ran = await env.run(CLERK, "Look.", model=(model := scripted(answers())), attachments=[Media(picture, "a.png")])
     assert ran.result.termination.reason == "completed"
     assert [part.name for part in model.seen[0].messages[0].media] == ["a.png"]
+
+
+async def test_a_store_of_pictures_belongs_to_one_worker(env: Environment) -> None:
+    store, (first, second) = MemoryBlobs(), (a_png(9, 6), a_png(10, 6))
+    await env.run(CLERK, "Look.", model=scripted(answers()), attachments=[first], blobs=store)
+    await env.run(CLERK, "Look.", model=scripted(answers()), attachments=[second])
+    assert [await store.get(digest_of(each)) for each in (first, second)] == [first, None]
+    assert [await blob_store().get(digest_of(each)) for each in (first, second)] == [None, second]
 
 
 async def test_a_script_that_is_too_short_fails_the_test(env: Environment) -> None:
