@@ -122,6 +122,12 @@ async def test_a_policy_sees_the_value_of_a_fake(env: Environment, tmp_path: Pat
     assert ran.result.data_as(Order) == Order(number="7", total=0)
 
 
+@pytest.fixture
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.usefixtures("_own_home")
 async def test_a_picture_can_be_attached(env: Environment) -> None:
     picture = a_png(8, 6)
     ran = await env.run(CLERK, "Look.", model=(model := scripted(answers())), attachments=[Media(picture, "a.png")])
@@ -129,6 +135,7 @@ async def test_a_picture_can_be_attached(env: Environment) -> None:
     assert [part.name for part in model.seen[0].messages[0].media] == ["a.png"]
 
 
+@pytest.mark.usefixtures("_own_home")
 async def test_a_store_of_pictures_belongs_to_one_worker(env: Environment) -> None:
     store, (first, second) = MemoryBlobs(), (a_png(9, 6), a_png(10, 6))
     await env.run(CLERK, "Look.", model=scripted(answers()), attachments=[first], blobs=store)
