@@ -9,14 +9,14 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 unexport PYTHONDONTWRITEBYTECODE # thousands of processes would compile all code anew
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder # on two cores: tests wait more than they compute
 
-.PHONY: console-test console-check console-pictures help setup setup-local demo demo-goal demo-knowledge test check fmt bench bench-rivals reference pictures docs wheel lock clean
+.PHONY: console-test console-check console-pictures help setup setup-local demo demo-goal demo-knowledge test parts check fmt bench bench-rivals reference pictures docs wheel lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(RUNS): requirements-worker.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV) what orga needs to run"
+	@echo "installing into $(VENV) what orga needs to run: about a minute"
 	@$(INSTALL) --require-hashes -r requirements-worker.lock
 	@$(INSTALL) --no-build-isolation --editable .
 	@touch $@
@@ -39,10 +39,12 @@ demo-goal: $(RUNS) ## Pursue a goal over them: it plans, searches, reads, compar
 demo-knowledge: $(RUNS) ## Two runs over them: the second answers from what the first has learnt
 	@$(BIN)/orga demo --knowledge
 
-test: setup ## All checks and all tests, as CI runs them
-	@$(MAKE) --no-print-directory check
-	@$(BIN)/python -m tests.support.parts
+test: ## All checks and all tests, as CI runs them
+	@$(MAKE) --no-print-directory --jobs=2 check parts
 	@$(BIN)/python -m pytest $(PARALLEL)
+
+parts: $(RUNS) # they need minutes, so they are obtained while the test packages are installed and types are checked
+	@$(BIN)/python -m tests.support.parts
 
 check: setup ## Format, lint and strict types
 	@$(BIN)/ruff format --check .

@@ -29,7 +29,7 @@ def node_program(name: str) -> str:
 @cache
 def python_program(name: str) -> str:
     """Return the path of a program of a Python package, in a separate environment."""
-    return str(installed_folder("mcp-python", _with_uv) / "bin" / name)
+    return str(installed_folder("mcp-python", _with_pip) / "bin" / name)
 
 
 def installed_folder(name: str, install: Callable[[Path], None]) -> Path:
@@ -49,9 +49,7 @@ def with_npm(folder: Path, *packages: str) -> None:
     subprocess.run(command, check=True, cwd=tempfile.gettempdir())
 
 
-def _with_uv(folder: Path) -> None:
-    uv = str(Path(sys.executable).parent / "uv")
-    subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
-    subprocess.run(
-        [uv, "pip", "install", "--quiet", "--python", str(folder / "bin/python"), *PYTHON_PACKAGES], check=True
-    )
+def _with_pip(folder: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+    pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *PYTHON_PACKAGES], check=True)

@@ -3,17 +3,27 @@
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+from threading import Lock
+
+_LOCK = Lock()
 
 
 def require(command: str, package: str) -> None:
     """Install the package if its command is missing."""
-    if shutil.which(command):
-        return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise RuntimeError(f"some tests need `{command}`: install it (Debian: {package}) and run them again")
+    with _LOCK:  # apt-get fails while another one runs
+        if shutil.which(command):
+            return
+        if os.geteuid() != 0 or shutil.which("apt-get") is None:
+            raise RuntimeError(f"some tests need `{command}`: install it (Debian: {package}) and run them again")
+        _update_packages()
+        run("apt-get", "install", "--yes", "--no-install-recommends", package)
+
+
+@cache
+def _update_packages() -> None:
     run("apt-get", "update")
-    run("apt-get", "install", "--yes", "--no-install-recommends", package)
 
 
 def run(*command: str, cwd: Path | None = None) -> None:
