@@ -98,9 +98,13 @@ def _report_usage_error(error: TyperException) -> int:
 def _usage_error_text(error: TyperException) -> str:
     """Return the problem, and the options or commands that resemble an unknown one."""
     similar_options = getattr(error, "possibilities", None)  # only errors about options have it; nearest first
-    if (command := _UNKNOWN_COMMAND.search(error.format_message())) and (meant := COMMAND_SUGGESTIONS.get(command[1])):
-        return f"No such command {command[1]!r}; did you mean {meant}?"
     text = error.format_message()
+    if unknown := _UNKNOWN_COMMAND.search(text):
+        context = getattr(error, "ctx", None)
+        if context and context.parent and "Did you mean" not in text:  # a group such as `orga schedule`
+            return f"{text} There are: {', '.join(context.command.list_commands(context))}."
+        if not (context and context.parent) and (meant := COMMAND_SUGGESTIONS.get(unknown[1])):
+            return f"No such command {unknown[1]!r}; did you mean {meant}?"
     if getattr(getattr(error, "param", None), "name", None) == RUN_ARGUMENT and text.startswith("Missing"):
         return f"{text} Name a run, or use {LAST_OPTION} for the newest."
     if similar_options:

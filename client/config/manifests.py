@@ -98,7 +98,7 @@ def _read_manifest(path: Path) -> _ParsedManifest | list[FileProblem]:
             return [FileProblem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        return [FileProblem(str(path), f"cannot be read ({error.strerror})", "correct the path in [tools] manifests")]
+        return [FileProblem(str(path), f"cannot be read ({error.strerror})", "correct its path")]
     except UnicodeDecodeError as error:
         return [FileProblem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
     try:

@@ -89,6 +89,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ),
         pytest.param(["rum"], "No such command 'rum'; did you mean 'run'", id="misspelled command"),
         pytest.param(["policy", "tset"], "'tset'; did you mean 'test'?", id="misspelled inner command"),
+        pytest.param(["policy", "ls"], "'ls'. There are: check, test, explain, schema. (orga policy", id="of a group"),
         pytest.param(["qqqq"], "No such command 'qqqq'. (orga", id="unknown command"),
         pytest.param(["attach"], "'ID'. Name a run, or use --last for the newest. (orga attach --help", id="no id"),
         pytest.param(["list", "--limit", "0"], "'--limit'", id="a list of nothing"),
