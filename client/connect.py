@@ -24,7 +24,7 @@ from orga.client.config.file import load_config
 from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import folder_queue, own_queue, set_client_home, workplace
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
 from orga.client.server.pollers import identity_suffix, own_identity

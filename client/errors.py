@@ -54,6 +54,14 @@ class ScheduleTaken(OrgaError):
         )
 
 
+class NoSuchVerdict(OrgaError):
+    """The run has no verdict at that place."""
+
+
+class NoPrompt(OrgaError):
+    """The run has no such iteration, or no model was called in it."""
+
+
 class RunEnded(OrgaError):
     """The run has ended, so it accepts no more signals."""
 

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from xdist.remote import Producer
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from tests.support.parts.limits import cancel_in_time
 from tests.support.parts.scheduling import Files
 from tests.support.parts.temporal import server_database, temporal_cli

@@ -19,7 +19,7 @@ from bench.figures import Figure
 from bench.sides.ours import our_input, our_worker
 from bench.sides.rig import Rig
 from bench.sides.script import Script
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 
 WARM_ITERATIONS = 500
 MAX_GROWTH = 1.10

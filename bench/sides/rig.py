@@ -16,7 +16,7 @@ from temporalio.worker import Replayer, Worker
 from bench.sides.floor import Floor, FloorActivities
 from bench.sides.ours import our_input, our_worker
 from bench.sides.script import RESULT, Script
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.runners.workflows import our_runner
 from orga.client.server.obtain import locate
 from orga.client.server.search_attributes import KEYS

@@ -14,7 +14,7 @@ from typing import Any
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.runners.workflows import REPLAY_BUILD
 from orga.workflows.agent import AgentWorkflow
 

@@ -10,11 +10,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.shown.text import hanging_lines, write_warning
-from orga.client.cli.workbench.trust import ask_for_trust
+from orga.client.cli.workbench.config import ask_for_trust
 from orga.client.config.file import ConfigError
 from orga.client.config.trust.check import Untrusted
 from orga.client.errors import (
     AmbiguousRun,
+    NoPrompt,
+    NoSuchVerdict,
     NotAnAgent,
     OrgaError,
     Refused,
@@ -24,9 +26,7 @@ from orga.client.errors import (
     ScheduleTaken,
 )
 from orga.client.history.chain import NoSuchIteration
-from orga.client.history.prompts import NoPrompt
 from orga.client.journal.file import UnwritableJournal
-from orga.client.policies.explained import NoSuchVerdict
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types.record import InvalidInput

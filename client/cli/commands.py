@@ -73,6 +73,17 @@ def _last_option(help_text: str) -> Any:
     return option
 
 
+class DefaultCommandGroup(TyperGroup):
+    """A group with a command whose name need not be written."""
+
+    default = ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_named = bool(args) and (args[0] in self.commands or args[0] in HELP_OPTIONS)
+        shows_help = not args and self.no_args_is_help
+        return super().parse_args(ctx, args if is_named or shows_help else [self.default, *args])
+
+
 class CommandEntry(NamedTuple):
     """A command of the overview."""
 
@@ -121,12 +132,12 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "conversation",
-            "orga.client.cli.inspect.conversation:conversation",
+            "orga.client.cli.inspect.status:conversation",
             "Show what the model would see now: instructions, task, calls and results. No worker is needed.",
         ),
         CommandEntry(
             "open",
-            "orga.client.cli.inspect.conversation:open_run",
+            "orga.client.cli.inspect.status:open_run",
             "Open a run in the Temporal UI in your browser, and print the address.",
         ),
         CommandEntry(
@@ -141,13 +152,13 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "verify",
-            "orga.client.cli.inspect.verify:verify",
+            "orga.client.cli.inspect.proof:verify",
             "Replay every history of a run, rebuild its contexts and journal, and recount its result. No worker "
             "is needed.",
         ),
         CommandEntry(
             "schedule",
-            "orga.client.cli.schedule.app:app",
+            "orga.client.cli.start.schedule:app",
             "Manage schedules: Temporal starts goals and runs at given times.",
         ),
     ),
@@ -193,7 +204,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "answer",
-            "orga.client.cli.steer.resolve:answer",
+            "orga.client.cli.steer.decide:answer",
             "Answer the question that a run or a goal is waiting on. It then goes on.",
         ),
         CommandEntry(
@@ -203,27 +214,27 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "approve",
-            "orga.client.cli.steer.approve:approve",
+            "orga.client.cli.steer.decide:approve",
             "Approve held calls. APPROVAL may be omitted if the run holds only one.",
         ),
         CommandEntry(
             "deny",
-            "orga.client.cli.steer.approve:deny",
+            "orga.client.cli.steer.decide:deny",
             "Deny held calls. The model reads the reason and goes on.",
         ),
         CommandEntry(
             "resolve",
-            "orga.client.cli.steer.resolve:resolve",
+            "orga.client.cli.steer.decide:resolve",
             "Decide a question that a run waits for. ESCALATION may be omitted if only one waits.",
         ),
         CommandEntry(
             "complete",
-            "orga.client.cli.steer.resolve:complete",
+            "orga.client.cli.steer.decide:complete",
             "Give a call that waits for its result the result, or an error. CALL may be omitted if only one waits.",
         ),
         CommandEntry(
             "extend",
-            "orga.client.cli.steer.resolve:extend",
+            "orga.client.cli.steer.decide:extend",
             "Raise limits of a live run. A run that waits for more budget goes on.",
         ),
         CommandEntry(
@@ -310,7 +321,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "trust",
-            "orga.client.cli.workbench.trust:trust",
+            "orga.client.cli.workbench.config:trust",
             "Trust a configuration as it is now. It may then run code, use your keys, and widen what agents may do.",
         ),
         CommandEntry(
@@ -341,7 +352,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "audit",
-            "orga.client.cli.inspect.audit:app",
+            "orga.client.cli.inspect.proof:app",
             "Judge the proposals of past runs by other policies, and create keys for exported journals.",
         ),
     ),

@@ -1,5 +1,7 @@
 """Exit codes that scripts rely on."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -121,6 +123,15 @@ COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
 
 class UsageError(Exception):
     """The command line cannot be carried out as given."""
+
+
+@contextmanager
+def usage_errors() -> Generator[None]:
+    """Turn a ValueError of the block into a UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 _ENDING_CODES: "dict[TurnReason, ExitCode]" = {

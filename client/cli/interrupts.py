@@ -1,4 +1,8 @@
-"""Run a command's coroutine. The first Ctrl-C or SIGTERM cancels it, the second ends the process at once."""
+"""Run a command's coroutine. The first Ctrl-C or SIGTERM cancels it, the second ends the process at once.
+
+A signal has no effect while a coroutine blocks. So a command that reads standard input or a file, which may be a pipe,
+is no coroutine function: it reads first, and then returns its coroutine.
+"""
 
 import asyncio
 import os
@@ -13,13 +17,17 @@ CTRL_C_EXIT_CODE = 128 + signal.SIGINT
 """The exit code of a command that Ctrl-C ended."""
 
 
-def run_interruptible(main: Coroutine[Any, Any, int]) -> int:
+Command = Coroutine[Any, Any, int | None]
+"""A command that was called. It returns its exit code; None is 0."""
+
+
+def run_interruptible(command: Command) -> int | None:
     """Run to the end and return the exit code: 128 + the signal's number if a signal ended it."""
     with asyncio.Runner() as runner:
-        return runner.run(_run_until_signal(main))
+        return runner.run(_run_until_signal(command))
 
 
-async def _run_until_signal(main: Coroutine[Any, Any, int]) -> int:
+async def _run_until_signal(main: Command) -> int | None:
     loop, task = asyncio.get_running_loop(), asyncio.create_task(main)
     received: list[int] = []
 

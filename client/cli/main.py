@@ -4,10 +4,10 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.exceptions import TyperException
@@ -15,6 +15,9 @@ from typer.exceptions import TyperException
 from orga.client.cli.commands import LAST_OPTION, RUN_ARGUMENT, build_program
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.shown.text import set_quiet, write_document, write_result, write_warning
+
+if TYPE_CHECKING:
+    from orga.client.cli.interrupts import Command
 
 app = typer.Typer(
     name="orga",
@@ -73,7 +76,12 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        return int(build_program(app)(list(arguments), prog_name="orga", standalone_mode=False) or 0)
+        outcome = build_program(app)(list(arguments), prog_name="orga", standalone_mode=False)
+        if isinstance(outcome, Coroutine):
+            from orga.client.cli.interrupts import run_interruptible  # it imports asyncio
+
+            outcome = run_interruptible(cast("Command", outcome))
+        return int(outcome or 0)
     except TyperException as error:
         return _report_usage_error(error)
     except typer.Abort:
@@ -176,7 +184,7 @@ def completion(
     shell: Annotated[
         Shell | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish. Default: your shell.")
     ] = None,
-) -> int:
+) -> None:
     """In bash: orga completion bash >> ~/.bashrc
 
     In zsh, after compinit: orga completion zsh >> ~/.zshrc
@@ -190,7 +198,6 @@ def completion(
     write_document(
         get_completion_script(prog_name="orga", complete_var=COMPLETION_VARIABLE, shell=shell or _current_shell())
     )
-    return 0
 
 
 def complete_words(instruction: str) -> int:

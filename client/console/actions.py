@@ -24,8 +24,7 @@ from orga.client.console.problems import Problem, error_text, invalid
 from orga.client.console.routes import Call, Routes, derived_id, json_response
 from orga.client.errors import OrgaError, Refused, RunEnded
 from orga.client.history.values import RunValues
-from orga.client.past.fork import fork
-from orga.client.past.requeue import read_ended_run, requeue_in_fork
+from orga.client.past.fork import fork, read_ended_run, requeue_in_fork
 from orga.client.past.rewind import execute_rewind, has_rewound, plan_rewind
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.exchange import Exchange

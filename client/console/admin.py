@@ -37,8 +37,7 @@ from orga.client.console.setting_items import setting_items
 from orga.client.console.settings_api import sources_of, without_secrets
 from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
 from orga.client.runs.settings import read_settings
-from orga.client.schedules.handle import ScheduleHandle
-from orga.client.schedules.reading import all_schedules, run_states, schedule_json
+from orga.client.schedules.handle import ScheduleHandle, all_schedules, run_states, schedule_json
 from orga.client.server.pollers import MARK, config_digest, describe_queue, live_pollers, longest_block_text, own_digest
 from orga.workflows.types.knowledge import DEFAULT_THRESHOLD, Reader, Recall
 from orga.workflows.types.record import CheckedInput

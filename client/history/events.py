@@ -1,7 +1,7 @@
 """Reads histories: pages of events from the server, decoded to `Happening`s."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC
 from typing import Any, NamedTuple
@@ -16,9 +16,14 @@ from temporalio.client import WorkflowHistory as ServerHistory
 from temporalio.converter import DataConverter
 
 from orga.activities.ports import ModelContext, RunKey
-from orga.client.history.bounded_arguments import bounded_payloads
-from orga.client.history.converter import UnreadablePayload
-from orga.client.history.values import RunValues, decode_payloads, recorded_failure_text, values_of
+from orga.client.history.values import (
+    RunValues,
+    UnreadablePayload,
+    bounded_payloads,
+    decode_payloads,
+    recorded_failure_text,
+    values_of,
+)
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
@@ -54,10 +59,10 @@ async def happenings(
             await asyncio.sleep(0)
 
 
-async def read_events(values: RunValues, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
+async def read_events(values: RunValues, events: Iterable[HistoryEvent]) -> AsyncGenerator[Happening]:
     """Yield the happenings that a fold uses. The events must be those of one run, from its first on."""
     reader = _EventReader(values)
-    async for event in events:
+    for event in events:
         happening = await reader.read(event)
         if happening is not None:
             yield happening
@@ -71,17 +76,12 @@ async def folded_context(client: Client, history: ServerHistory, iteration: int)
     """
     fold, found = ContextFold(), tuple[Message, ...]()
     try:
-        async for happening in read_events(values_of(client, history), _as_async(history.events)):
+        async for happening in read_events(values_of(client, history), history.events):
             fold.feed(happening)
             found = fold.messages if fold.iteration <= iteration else found
     except ValidationError as error:
         raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
     return found
-
-
-async def _as_async(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
-    for event in events:
-        yield event
 
 
 class WorkflowHistory:
@@ -275,7 +275,7 @@ class _EventReader:
             return None
         data = from_json(attributes.details["data"].payloads[0].data)
         name, key, attempt = data["activity_type"], data["activity_id"], data.get("attempt") or 1
-        converter = self._values.for_local_activity(name, key, self._task_queue)
+        converter = self._values.for_named(name, key, self._task_queue, is_local=True)
         text = await recorded_failure_text(converter, attributes.failure) if attributes.HasField("failure") else ""
         if data.get("backoff"):  # it will be retried after a timer
             self._failed_before[key] = text

@@ -1,20 +1,137 @@
-"""Decodes the values of a run's history, each in the context in which it was written.
+"""The values in histories: their form, the largest arguments that a live run reads, and how a history is decoded.
 
-The application's codec may have a key for each workflow, and its external storage may hold large values.
+A value is plain JSON by pydantic, without unset fields. It is decoded in the context in which it was written, because
+the application's codec may have a key for each workflow. The application's external storage may hold large values.
+
+What others send to a live run is limited: an argument that is too large to be valid and slow to read is not read. One
+workflow task reads all signals that arrived since the last one, and the SDK gives it two seconds. A task that takes
+longer is repeated for ever. Replays, and folds of the history, leave out the same arguments.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import ActivityTaskScheduledEventAttributes
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.client import Client, WorkflowHistory
-from temporalio.converter import ActivitySerializationContext, DataConverter, WorkflowSerializationContext
+from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
+from temporalio.converter import (
+    ActivitySerializationContext,
+    DataConverter,
+    EncodingPayloadConverter,
+    WorkflowSerializationContext,
+)
 
 from orga.client.errors import OrgaError
-from orga.workflows.types.json_text import as_object, as_text
+from orga.workflows.types.json_text import as_object, as_text, has_more_parts, without_strings
+
+
+class UnreadablePayload:
+    """Replaces a payload that cannot be decoded."""
+
+    def __str__(self) -> str:
+        return "[unreadable]"  # the same in every process, since it may become part of a conversation
+
+
+class FrugalPayloadConverter(PydanticPayloadConverter):
+    """Omits unset fields, so that defaults take no space in histories.
+
+    The SDK creates a converter for each run and each workflow task. The parts inside hold nothing but caches of types,
+    so all converters share them.
+    """
+
+    def __init__(self) -> None:
+        self.converters = _converters()
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        """Read payloads. If any type is accepted, a payload that cannot be read becomes an `UnreadablePayload`.
+
+        Otherwise a starter's broken bytes would fail the workflow task again and again.
+        """
+        if type_hints:
+            return super().from_payloads(payloads, type_hints)
+        return [self._decode_any(payload) for payload in payloads]
+
+    def _decode_any(self, payload: Payload) -> Any:
+        try:
+            return super().from_payloads([payload], None)[0]
+        except Exception:  # converters raise anything for broken bytes
+            return UnreadablePayload()
+
+
+@cache
+def _converters() -> Mapping[bytes, EncodingPayloadConverter]:
+    return PydanticPayloadConverter(ToJsonOptions(exclude_unset=True)).converters
+
+
+data_converter = DataConverter(payload_converter_class=FrugalPayloadConverter)
+"""The converter of every client and worker of orga."""
+
+
+_MAX_OBJECT_BYTES = 700_000
+"""Limit for an argument that is no text. The largest valid one is the result that a person gives a run to use."""
+
+MAX_PARTS = 1_000
+"""Limit for an argument that is no text: its lists, objects and commas together."""
+
+MAX_DIGITS = 400
+"""Limit for a number. The time to parse one is quadratic in its length."""
+
+MAX_UPDATE_BYTES = 1_900_000
+"""Limit for all arguments of an update. Its answer repeats them, and the server refuses answers of 2 MiB."""
+
+_DIGITS = re.compile(rb"[0-9]++")
+
+
+def bounded_payloads(payloads: Iterable[Payload]) -> list[Payload]:
+    """Return the arguments. A text replaces each argument that is not read."""
+    return [_placeholder(payload) if _is_too_large(payload.data) else payload for payload in payloads]
+
+
+def bound_activation(activation: WorkflowActivation) -> None:
+    """Limit the arguments of signals and updates.
+
+    An update with too many bytes is removed. The server reports to its sender that it was not taken, and the run
+    continues.
+    """
+    jobs = [job for job in activation.jobs if not _is_large_update(job)]
+    for job in jobs:
+        if job.HasField("signal_workflow"):
+            given = job.signal_workflow.input
+        elif job.HasField("do_update"):
+            given = job.do_update.input
+        else:
+            continue
+        read = bounded_payloads(given)
+        del given[:]
+        given.extend(read)
+    if len(jobs) < len(activation.jobs):
+        del activation.jobs[:]
+        activation.jobs.extend(jobs)
+
+
+def _is_large_update(job: WorkflowActivationJob) -> bool:
+    given = job.do_update.input if job.HasField("do_update") else ()
+    return sum(len(payload.data) for payload in given) > MAX_UPDATE_BYTES
+
+
+def _is_too_large(data: bytes) -> bool:
+    if data.startswith(b'"'):
+        return False
+    if len(data) > _MAX_OBJECT_BYTES or has_more_parts(data, MAX_PARTS):
+        return True
+    return any(len(digits) > MAX_DIGITS for digits in _DIGITS.findall(without_strings(data)))
+
+
+def _placeholder(payload: Payload) -> Payload:
+    text = f"[not read: an argument of {len(payload.data)} bytes that is no text]"
+    return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(text).encode())
 
 
 @dataclass(frozen=True)
@@ -37,19 +154,10 @@ class RunValues:
 
     def for_activity(self, scheduled: ActivityTaskScheduledEventAttributes) -> DataConverter:
         """Return the converter for the input, result and failure of an activity."""
-        return self._converter_for(
-            scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name, is_local=False
-        )
+        return self.for_named(scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name)
 
-    def for_running(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
-        """Return the converter for the heartbeats of an activity that is known from the run's description."""
-        return self._converter_for(name, activity_id, task_queue, is_local=False)
-
-    def for_local_activity(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
-        """Return the converter for the result of an activity that the workflow's own worker executed."""
-        return self._converter_for(name, activity_id, task_queue, is_local=True)
-
-    def _converter_for(self, name: str, activity_id: str, task_queue: str, *, is_local: bool) -> DataConverter:
+    def for_named(self, name: str, activity_id: str, task_queue: str, *, is_local: bool = False) -> DataConverter:
+        """Return the converter for an activity. The workflow's own worker executes a local one."""
         context = ActivitySerializationContext(
             namespace=self.namespace,
             activity_id=activity_id,
@@ -96,10 +204,6 @@ async def recorded_failure_text(converter: DataConverter, failure: Failure) -> s
         attributes = converter.payload_converter.from_payloads(
             await decode_payloads(converter, [failure.encoded_attributes])
         )
-        message = _message_in(attributes) or message
+        message = as_text(as_object(attributes[0] if attributes else None).get("message")) or message
     kind = failure.application_failure_info.type if failure.HasField("application_failure_info") else ""
     return f"{kind}: {message}" if kind else message
-
-
-def _message_in(values: Sequence[Any]) -> str:
-    return as_text(as_object(values[0] if values else None).get("message"))

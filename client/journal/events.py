@@ -465,7 +465,7 @@ async def activities_in_flight(client: Client, described: WorkflowExecutionDescr
     values = RunValues(client.data_converter, client.namespace, described.id, described.workflow_type)
     return [
         await _live_activity(
-            described.id, each, values.for_running(each.activity_type.name, each.activity_id, described.task_queue)
+            described.id, each, values.for_named(each.activity_type.name, each.activity_id, described.task_queue)
         )
         for each in described.raw_description.pending_activities
     ]

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from temporalio.client import Client
 
 from orga.activities.adapters.shared_files import write_atomically
-from orga.client.history.converter import FrugalPayloadConverter
+from orga.client.history.values import FrugalPayloadConverter
 from orga.client.journal.timeline import FOLD_VERSION, IterationRecord
 from orga.client.server.home import server_home
 

@@ -27,6 +27,7 @@ from orga.workflows.decisions.begin import carried_state_in_input
 from orga.workflows.decisions.control.interventions import signal_text, split_sender
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.control import REWOUND
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
@@ -120,7 +121,7 @@ async def _read_intervention(own: DataConverter, event: HistoryEvent) -> SentInt
             signal = event.workflow_execution_signaled_event_attributes
             values = await own.decode(signal.input.payloads)
             if signal.signal_name == REWOUND:
-                return _intervention("rewind", event, [_guidance_value(value) for value in values])
+                return _intervention("rewind", event, [as_object(value).get("steer") for value in values])
             return _intervention(signal.signal_name, event, values)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
             update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
@@ -200,15 +201,8 @@ async def _read_carried(own: DataConverter, started: WorkflowExecutionStartedEve
 
 
 def _intervention(kind: str, event: HistoryEvent, values: list[Any]) -> SentIntervention:
-    return SentIntervention(kind, _time(event), one_line(signal_text(_without_sender(values)), TEXT_CHARS))
-
-
-def _without_sender(values: list[Any]) -> tuple[object, ...]:
-    return (split_sender(values[0])[0], *values[1:]) if values else ()
-
-
-def _guidance_value(value: Any) -> Any:
-    return value.get("steer") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    without_sender = (split_sender(values[0])[0], *values[1:]) if values else ()
+    return SentIntervention(kind, _time(event), one_line(signal_text(without_sender), TEXT_CHARS))
 
 
 def _iteration(place: str) -> int:
@@ -242,8 +236,7 @@ async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tupl
             continue
         workflow_id = event.start_child_workflow_execution_initiated_event_attributes.workflow_id
         if await _is_live(client, workflow_id):
-            iteration = int(delegate_activity_id(workflow_id).partition(".")[0] or 0)
-            found.append(LiveDelegate(workflow_id, iteration, event.event_time.ToDatetime(tzinfo=UTC)))
+            found.append(LiveDelegate(workflow_id, _iteration(delegate_activity_id(workflow_id)), _time(event)))
         found += await live_delegates(client, await _events(client, workflow_id))
     return tuple(found)
 
@@ -259,7 +252,7 @@ async def abort_delegates(client: Client, delegates: Sequence[LiveDelegate], why
                 with suppress(WorkflowFailureError):
                     await run.workflow.result()
     except TimeoutError:
-        ids = ", ".join(delegate.workflow_id for delegate in await _find_live(client, delegates))
+        ids = ", ".join([each.workflow_id for each in delegates if await _is_live(client, each.workflow_id)])
         raise PastRefused(
             f"a delegate has not ended {GRACE_S:g} s after its abort: {ids}; `orga status` shows what it does, "
             "try again once it has ended"
@@ -270,10 +263,6 @@ async def _abort(run: Exchange, why: str) -> None:
     with suppress(RunEnded):
         await run.require_worker()
         await run.signal("abort", why)
-
-
-async def _find_live(client: Client, delegates: Sequence[LiveDelegate]) -> list[LiveDelegate]:
-    return [delegate for delegate in delegates if await _is_live(client, delegate.workflow_id)]
 
 
 async def _is_live(client: Client, workflow_id: str) -> bool:

@@ -1,11 +1,10 @@
 """Audits runs: another engine judges every recorded proposal again, without worker, tool or model."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
@@ -47,11 +46,15 @@ class VerdictComparison:
         """`same`, a change such as `allow→deny`, or the parts that differ although the decision is the same."""
         if self.recorded.decision != self.now.decision:
             return f"{self.recorded.decision}→{self.now.decision}"
-        changed = [name for name in _compared_parts(self.now.decision) if self._part(name, 0) != self._part(name, 1)]
+        parts: dict[Decision, tuple[str, ...]] = {
+            "allow": ("arguments", "tools"),
+            "approval": ("arguments", "approval"),
+        }
+        compared = parts.get(self.now.decision, ())
+        changed = [name for name in compared if self._part(self.recorded, name) != self._part(self.now, name)]
         return ", ".join(changed) or SAME
 
-    def _part(self, name: str, which: int) -> Any:
-        verdict = (self.recorded, self.now)[which]
+    def _part(self, verdict: Verdict, name: str) -> Any:
         found = getattr(verdict, name)
         return self.arguments if name == "arguments" and found is None else found
 
@@ -126,11 +129,6 @@ def _effective_verdict(request: GateRequest, verdict: Verdict) -> Verdict:
     if request.approved_by and verdict.decision == "allow" and verdict.arguments is not None:
         return verdict.with_denial()
     return verdict
-
-
-def _compared_parts(decision: Decision) -> tuple[str, ...]:
-    parts: dict[Decision, tuple[str, ...]] = {"allow": ("arguments", "tools"), "approval": ("arguments", "approval")}
-    return parts.get(decision, ())
 
 
 _ANSWERED = {"finished", "failed"}
@@ -227,13 +225,8 @@ async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[
     if not outcome.failure:
         return record, []
     rebuilt = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
-    events = read_events(values, _as_async(part.events))
+    events = read_events(values, part.events)
     answered = [h async for h in events if h.name == GATE and h.kind in _ANSWERED]
     count = f"{max(len(answered) - rebuilt, 0)} of {len(answered)}"
     why = f"run {part.run_id[:13]}: today's code does not replay it, so {count}"
     return record, [f"{why} requests to the gate are not judged again: {outcome.failure}"]
-
-
-async def _as_async(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
-    for event in events:
-        yield event

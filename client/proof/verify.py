@@ -1,12 +1,11 @@
 """Verifies a run (its histories against today's code, and its permits) or an exported journal on its own."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from orga.activities.gate.permits import ActivityIdentity, PermitKeys, SignedCall
@@ -23,7 +22,6 @@ from orga.client.proof.gate_record import AnsweredRequest, GateFact, GateRecord,
 from orga.client.proof.replay import (
     DecisionRecord,
     PlanRecord,
-    ReplayOutcome,
     computed_ending,
     decision_fault,
     first_difference,
@@ -91,7 +89,7 @@ class ChainFolds:
 
         contexts = GuardedFold[None](feed_context)
         try:
-            async for happening in read_events(values_of(client, run.history), _as_async(run.events)):
+            async for happening in read_events(values_of(client, run.history), run.events):
                 last = happening.event_id
                 calls += happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
@@ -117,46 +115,29 @@ def fault_at(place: str, error: Exception) -> str:
     return one_line(f"{place}: {type(error).__name__}: {error}", DETAIL_CHARS)
 
 
-async def _as_async(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
-    for event in events:
-        yield event
-
-
 _RESET_CAUSE = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
 
-async def permit_fault(client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys) -> tuple[int, str]:
-    """Return the number of calls checked, and those without a valid permit.
-
-    Args:
-        client: The client of the history's server.
-        run: The history.
-        facts: What a replay of the history showed. Only they have local calls.
-        keys: The keys of the run's workers.
-    """
-    recorded = [
-        each for each in await started_calls(run.history, values_of(client, run.history)) if each.kind == "activity"
+async def _permit_fault(
+    client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys
+) -> tuple[int, str]:
+    """Return the number of calls checked, and those without a valid permit. Only a replay's facts have local calls."""
+    started = await started_calls(run.history, values_of(client, run.history))
+    calls = [call for call in started if call.kind == "activity"]
+    calls += [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]
+    # the part before a reset belongs to another execution
+    failed = (event.workflow_task_failed_event_attributes for event in run.events)
+    executions = [
+        run.run_id,
+        *(each.base_run_id for each in failed if each.cause == _RESET_CAUSE and each.base_run_id),
     ]
-    local = [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]
-    executions = _execution_ids(run)
 
     def is_signed(call: StartedCall) -> bool:
-        where = (
-            ActivityIdentity(client.namespace, run.history.workflow_id, each, call_activity_id(call.place))
-            for each in executions
-        )
-        return any(
-            keys.is_valid(call.permit, place, SignedCall(call.name, call.arguments, call.caller)) for place in where
-        )
+        signed, place = SignedCall(call.name, call.arguments, call.caller), call_activity_id(call.place)
+        identities = (ActivityIdentity(client.namespace, run.history.workflow_id, each, place) for each in executions)
+        return any(keys.is_valid(call.permit, identity, signed) for identity in identities)
 
-    unsigned = [f"{call.place} {call.name}: no valid permit" for call in (*recorded, *local) if not is_signed(call)]
-    return len(recorded) + len(local), "; ".join(unsigned)
-
-
-def _execution_ids(run: RunHistory) -> list[str]:
-    """Return the ids of the executions in the history. The part before a reset belongs to another execution."""
-    failed = (event.workflow_task_failed_event_attributes for event in run.events)
-    return [run.run_id, *(each.base_run_id for each in failed if each.cause == _RESET_CAUSE and each.base_run_id)]
+    return len(calls), "; ".join(f"{call.place} {call.name}: no valid permit" for call in calls if not is_signed(call))
 
 
 MAX_SHOWN_FAULTS = 5
@@ -191,14 +172,18 @@ async def verify(
     checks, entries = await check_histories(
         client, workflow_id, runs, is_cut=chain.is_cut, permits=permits, report=report
     )
+    events = [event for event in map(read_event, entries) if isinstance(event, DelegationStarted)]
+    delegates = [event.workflow_id for event in events if event.workflow_id]
     if exported is not None:
-        has_delegated = bool(_delegate_ids(entries))
-        recorded = [entry async for entry in read_journal(client, workflow_id)] if has_delegated else entries
+        recorded = [entry async for entry in read_journal(client, workflow_id)] if delegates else entries
         checks.append(export_check(workflow_id, exported, recorded))
         if head is not None or trusted:
             checks.append(head_check(workflow_id, exported, head, trusted))
-    for delegated in _delegate_ids(entries):
-        checks += await _delegate_checks(client, delegated, permits, report)
+    for delegated in delegates:
+        try:
+            checks += (await verify(client, delegated, permits=permits, report=report)).checks
+        except (RunNotFound, NotAnAgent) as error:
+            checks.append(Check("delegate", delegated, ok=False, detail=str(error)))
     return Verification(workflow_id, tuple(checks))
 
 
@@ -223,7 +208,8 @@ async def check_histories(
         )
     entries = folds.journal.found
     faults = folds.journal.fault or "; ".join(law_faults(entries))
-    checks.append(_named_check("journal", workflow_id, faults, f"{len(entries)} entries, {_last_hash(entries)}"))
+    last = f"last hash {entries[-1].hash}" if entries else "no hash"
+    checks.append(_named_check("journal", workflow_id, faults, f"{len(entries)} entries, {last}"))
     if folds.is_completed:
         miscounts = folds.miscounts.fault or "; ".join(folds.miscounts.found)
         checks.append(_named_check("counters", workflow_id, miscounts, "the result counts what happened"))
@@ -238,75 +224,33 @@ async def _replay_checks(
     decisions = DecisionRecord(values.converter.payload_converter)
     plan = PlanRecord(values.converter.payload_converter)
     outcome = await replay_history(run.history, values, record.observe, decisions.observe, plan.observe, observe)
-    replay = [_named_check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)]
+    checks: list[Check] = []
+
+    def add(name: str, fault: str, fine: str) -> None:
+        checks.append(_named_check(name, workflow_id, fault, fine, run.run_id))
+
+    add("replay", outcome.failure, f"{len(run.events)} events")
     if plan.rounds:
-        fine = f"{plan.rounds} rounds of steps have the arguments of the plan"
-        replay.append(_named_check("plan", workflow_id, plan.fault, fine, run.run_id))
+        add("plan", plan.fault, f"{plan.rounds} rounds of steps have the arguments of the plan")
     if outcome.failure:
-        return replay
-    return [
-        *replay,
-        await _gate_check(client, workflow_id, run, record),
-        *([await _permit_check(client, workflow_id, run, record, permits)] if permits else []),
-        *await _decision_checks(client, workflow_id, run, decisions),
-        *await _ending_checks(client, workflow_id, run, outcome),
-    ]
-
-
-async def _gate_check(client: Client, workflow_id: str, run: RunHistory, record: GateRecord) -> Check:
-    faults = await breaches(run.history, record, values_of(client, run.history))
+        return checks
+    faults = await breaches(run.history, record, values)
     judged = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
-    fine = f"{judged} judgements; nothing was carried out without one"
-    return _named_check("gate", workflow_id, "; ".join(faults[:MAX_SHOWN_FAULTS]), fine, run.run_id)
-
-
-async def _permit_check(
-    client: Client, workflow_id: str, run: RunHistory, record: GateRecord, keys: PermitKeys
-) -> Check:
-    calls, fault = await permit_fault(client, run, record.facts, keys)
-    return _named_check("permits", workflow_id, fault, f"{calls} calls bear the gate's signature", run.run_id)
-
-
-async def _decision_checks(client: Client, workflow_id: str, run: RunHistory, decisions: DecisionRecord) -> list[Check]:
-    recorded = await recorded_decisions(run.history, values_of(client, run.history))
-    if not recorded:
-        return []
-    fine = f"{len(recorded)} decisions follow from their fields, facts and rules"
-    return [_named_check("decisions", workflow_id, decision_fault(recorded, decisions.made), fine, run.run_id)]
-
-
-async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outcome: ReplayOutcome) -> list[Check]:
-    recorded = await recorded_ending(run.history, values_of(client, run.history))
-    if recorded is None:
-        return []
-    place = first_difference(recorded, computed_ending(outcome, run.run_id))
-    fault = f"today's code ends it otherwise, first in {place}" if place else ""
-    return [_named_check("ending", workflow_id, fault, "as recorded", run.run_id)]
+    add("gate", "; ".join(faults[:MAX_SHOWN_FAULTS]), f"{judged} judgements; nothing was carried out without one")
+    if permits:
+        calls, fault = await _permit_fault(client, run, record.facts, permits)
+        add("permits", fault, f"{calls} calls bear the gate's signature")
+    if recorded := await recorded_decisions(run.history, values):
+        fine = f"{len(recorded)} decisions follow from their fields, facts and rules"
+        add("decisions", decision_fault(recorded, decisions.made), fine)
+    if (ending := await recorded_ending(run.history, values)) is not None:
+        place = first_difference(ending, computed_ending(outcome, run.run_id))
+        add("ending", f"today's code ends it otherwise, first in {place}" if place else "", "as recorded")
+    return checks
 
 
 def _named_check(name: str, workflow_id: str, fault: str, fine: str, run_id: str = "") -> Check:
     return Check(name, workflow_id, not fault, fault or fine, run_id)
-
-
-def _last_hash(entries: Sequence[JournalEntry]) -> str:
-    return f"last hash {entries[-1].hash}" if entries else "no hash"
-
-
-def _delegate_ids(entries: Sequence[JournalEntry]) -> list[str]:
-    return [
-        event.workflow_id
-        for event in map(read_event, entries)
-        if isinstance(event, DelegationStarted) and event.workflow_id
-    ]
-
-
-async def _delegate_checks(
-    client: Client, workflow_id: str, permits: PermitKeys | None, report: Report
-) -> tuple[Check, ...]:
-    try:
-        return (await verify(client, workflow_id, permits=permits, report=report)).checks
-    except (RunNotFound, NotAnAgent) as error:
-        return (Check("delegate", workflow_id, ok=False, detail=str(error)),)
 
 
 HISTORY_HINT = "only the run's history on its server shows it: orga verify ID --journal FILE"

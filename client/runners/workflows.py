@@ -17,7 +17,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, Workf
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.workflow import Info
 
-from orga.client.history.bounded_arguments import bound_activation
+from orga.client.history.values import bound_activation
 from orga.workflows.activity_call import ActivityCallWorkflow
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.goal import GoalWorkflow

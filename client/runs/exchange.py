@@ -26,7 +26,7 @@ from orga.client.errors import (
     TaskFails,
     TooLong,
 )
-from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
+from orga.client.history.values import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason, is_lost

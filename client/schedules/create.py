@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import available_timezones
 
 from temporalio.client import (
     Client,
@@ -24,7 +24,7 @@ from orga.client.errors import ScheduleTaken
 from orga.client.runs.agents import SUMMARY_CHARS, check_by_local_worker, run_id_of
 from orga.client.runs.attachments import Attachable, with_attachments
 from orga.client.runs.ids import MAX_ID_BYTES
-from orga.client.schedules.handle import ScheduleHandle, schedule_error
+from orga.client.schedules.handle import SUMMARY_MEMO, ScheduleHandle, display_zone, schedule_error
 from orga.workflows.types.goals.goal_input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
@@ -105,14 +105,6 @@ def timing(
     )
 
 
-def display_zone(name: str | None) -> ZoneInfo:
-    """Return the zone for displayed times, or UTC if this machine does not know it."""
-    try:
-        return ZoneInfo(name or "UTC")
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return ZoneInfo("UTC")
-
-
 def _expression(text: str) -> str:
     """Return the expression with itself as comment, because the server keeps only comments and parsed times."""
     cron = " ".join(text.split())
@@ -160,9 +152,6 @@ def _overlap_policy(name: str) -> ScheduleOverlapPolicy:
             return policy
     raise InvalidInput(f"overlap {escaped_line(name)!r}: must be one of {', '.join(OVERLAPS)}")
 
-
-SUMMARY_MEMO = "orga_summary"
-"""The beginning of a schedule's task, in its memo, because a list of schedules shows no input."""
 
 MAX_SCHEDULE_ID_BYTES = MAX_ID_BYTES - 30
 """Temporal's workflow for a schedule, and each of its runs, has an id that is a little longer than the schedule's."""

@@ -1,22 +1,36 @@
-"""One schedule of runs: describe, trigger, pause, resume and delete it."""
+"""Schedules as the server has them: list and describe, trigger, pause, resume and delete them."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from temporalio.client import (
     Client,
     ScheduleActionExecutionStartWorkflow,
+    ScheduleActionResult,
     ScheduleActionStartWorkflow,
     ScheduleDescription,
+    ScheduleListActionStartWorkflow,
+    ScheduleListDescription,
     ScheduleOverlapPolicy,
+    ScheduleSpec,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import NotAnAgent, OrgaError, ScheduleNotFound
+from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ScheduleNotFound
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.listing import state_of
 from orga.client.server.server_errors import error_reason
-from orga.workflows.types.names import RUN_WORKFLOWS
+from orga.workflows.types.input import WORKPLACE_MEMO, workplace_of
+from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS
 from orga.workflows.types.text import clean_text
+
+SUMMARY_MEMO = "orga_summary"
+"""The beginning of a schedule's task, in its memo, because a list of schedules shows no input."""
 
 _LOOKS, _BETWEEN_LOOKS_S = 50, 0.1
 """Looks, and seconds between them. A schedule starts a run within a tenth of a second, unless it waits for another."""
@@ -48,10 +62,8 @@ class ScheduleHandle:
             ScheduleNotFound: There is no schedule with this id.
             NotAnAgent: It starts something else.
         """
-        try:
+        with _server_errors(self.id):
             described = await self._schedule.describe()
-        except RPCError as error:
-            raise schedule_error(error, self.id) from error
         action = described.schedule.action
         if not isinstance(action, ScheduleActionStartWorkflow):
             raise NotAnAgent(self.id, "schedule")
@@ -62,10 +74,8 @@ class ScheduleHandle:
     async def trigger(self) -> TriggerResult:
         """Start a run now, by the schedule's overlap policy, even if paused. Wait a moment for the outcome."""
         before = await self.describe()
-        try:
+        with _server_errors(self.id):
             await self._schedule.trigger()
-        except RPCError as error:
-            raise schedule_error(error, self.id) from error
         for _ in range(_LOOKS):
             if (found := _trigger_result(before, await self.describe())) is not None:
                 return found
@@ -75,26 +85,28 @@ class ScheduleHandle:
     async def pause(self, why: str) -> None:
         """Start no more runs at its times. `why` becomes its note. Live runs continue."""
         await self.describe()
-        try:
+        with _server_errors(self.id):
             await self._schedule.pause(note=clean_text(why))
-        except RPCError as error:
-            raise schedule_error(error, self.id) from error
 
     async def resume(self, why: str) -> None:
         """Start runs again. Runs that were due meanwhile are not started."""
         await self.describe()
-        try:
+        with _server_errors(self.id):
             await self._schedule.unpause(note=clean_text(why))
-        except RPCError as error:
-            raise schedule_error(error, self.id) from error
 
     async def delete(self) -> None:
         """Delete the schedule. Its runs stay, and live ones continue."""
         await self.describe()
-        try:
+        with _server_errors(self.id):
             await self._schedule.delete()
-        except RPCError as error:
-            raise schedule_error(error, self.id) from error
+
+
+@contextmanager
+def _server_errors(schedule_id: str) -> Generator[None]:
+    try:
+        yield
+    except RPCError as error:
+        raise schedule_error(error, schedule_id) from error
 
 
 def schedule_error(error: RPCError, schedule_id: str) -> OrgaError:
@@ -116,3 +128,156 @@ def _trigger_result(before: ScheduleDescription, now: ScheduleDescription) -> Tr
     if has_more and now.info.running_actions and now.schedule.policy.overlap in _BUFFERING_POLICIES:
         return TriggerResult("buffered")
     return None
+
+
+GONE = "gone"
+
+
+def display_zone(name: str | None) -> ZoneInfo:
+    """Return the zone for displayed times, or UTC if this machine does not know it."""
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True)
+class ScheduledRun:
+    """A run that a schedule started."""
+
+    run_id: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class ScheduleSummary:
+    """One schedule."""
+
+    id: str
+    workflow: str
+    what: str
+    """The beginning of its task or goal. Empty if the schedule was not created by orga."""
+    times: tuple[str, ...]
+    """Expressions and intervals, as people write them."""
+    time_zone: str
+    next: tuple[datetime, ...]
+    runs: tuple[ScheduledRun, ...]
+    """The last runs, oldest first."""
+    paused: bool
+    note: str
+    folder: str | None
+    """The folder that its runs are started for, or None."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of run that it starts: `goal` or `run`."""
+        return "goal" if self.workflow == GOAL_WORKFLOW else "run"
+
+
+async def all_schedules(client: Client) -> list[ScheduleSummary]:
+    """Return all schedules of runs and goals, by id. A schedule that was just created may be missing.
+
+    Raises:
+        OrgaError: The server lists no schedules.
+    """
+    with _server_errors(""):
+        found = [each async for each in await client.list_schedules()]
+    ours = [(each, workflow) for each in found if (workflow := _workflow_type(each)) in RUN_WORKFLOWS]
+    return sorted([await _listed_summary(each, workflow) for each, workflow in ours], key=lambda one: one.id)
+
+
+async def schedule_summary(described: ScheduleDescription) -> ScheduleSummary:
+    """Return the summary of a described schedule."""
+    action, state, info = described.schedule.action, described.schedule.state, described.info
+    workflow = action.workflow if isinstance(action, ScheduleActionStartWorkflow) else ""
+    return _build_summary(
+        (described.id, workflow),
+        described.schedule.spec,
+        (info.next_action_times, info.recent_actions),
+        (state.paused, state.note),
+        await described.memo(),
+    )
+
+
+def duration_text(time: timedelta) -> str:
+    """Return a duration as people write it: `90s` is `1m30s`."""
+    left, parts = int(time.total_seconds()), list[str]()
+    for unit, seconds in _UNITS:
+        if left >= seconds:
+            parts.append(f"{left // seconds}{unit}")
+            left %= seconds
+    return "".join(parts) or "0s"
+
+
+async def _listed_summary(each: ScheduleListDescription, workflow: str) -> ScheduleSummary:
+    schedule, info = each.schedule, each.info
+    return _build_summary(
+        (each.id, workflow),
+        schedule.spec if schedule else ScheduleSpec(),
+        (info.next_action_times, info.recent_actions) if info else ((), ()),
+        (schedule.state.paused, schedule.state.note) if schedule else (False, None),
+        await each.memo(),
+    )
+
+
+def _build_summary(
+    ids: tuple[str, str],
+    spec: ScheduleSpec,
+    times: tuple[Sequence[datetime], Sequence[ScheduleActionResult]],
+    state: tuple[bool, str | None],
+    memo: Mapping[str, Any],
+) -> ScheduleSummary:
+    (schedule_id, workflow), (next_times, past), (paused, note) = ids, times, state
+    home = workplace_of(memo.get(WORKPLACE_MEMO))
+    return ScheduleSummary(
+        id=schedule_id,
+        workflow=workflow,
+        what=str(memo.get(SUMMARY_MEMO, "")),
+        times=_times_text(spec),
+        time_zone=spec.time_zone_name or "UTC",
+        next=tuple(next_times),
+        runs=tuple(
+            ScheduledRun(each.action.workflow_id, each.scheduled_at)
+            for each in past
+            if isinstance(each.action, ScheduleActionExecutionStartWorkflow)  # pyright: ignore[reportUnnecessaryIsInstance]
+        ),
+        paused=paused,
+        note=note or "",
+        folder=home and home.folder,
+    )
+
+
+def _times_text(spec: ScheduleSpec) -> tuple[str, ...]:
+    """Return the expressions and intervals. The server keeps an expression only as the comment of its parsed form."""
+    return (
+        *spec.cron_expressions,
+        *(calendar.comment or "a calendar" for calendar in spec.calendars),
+        *(f"every {duration_text(interval.every)}" for interval in spec.intervals),
+    )
+
+
+def _workflow_type(each: ScheduleListDescription) -> str:
+    action = each.schedule and each.schedule.action
+    return action.workflow if isinstance(action, ScheduleListActionStartWorkflow) else ""
+
+
+async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, str]:
+    """Return the state or ending of each run by its id; `gone` if the server does not keep it any more."""
+    states = {run.run_id: GONE for run in runs}
+    for run_id in states:
+        with suppress(RunNotFound):
+            states[run_id] = state_of(await AgentHandle(client, run_id).describe())
+    return states
+
+
+def schedule_json(one: ScheduleSummary, ended: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the value that `--json` writes for a schedule."""
+    runs = [{"id": run.run_id, "at": _iso(run.at, one), "state": (ended or {}).get(run.run_id)} for run in one.runs]
+    return asdict(one) | {"kind": one.kind, "next": [_iso(at, one) for at in one.next], "runs": runs}
+
+
+def _iso(at: datetime, one: ScheduleSummary) -> str:
+    return at.astimezone(display_zone(one.time_zone)).isoformat(timespec="seconds")

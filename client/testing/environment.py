@@ -16,7 +16,7 @@ from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, CodeCritic, PolicyEngine, Summarizer
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.runs.attachments import Attachable, forget_store
 from orga.client.server.obtain import locate
 from orga.client.server.search_attributes import register_missing

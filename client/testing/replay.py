@@ -4,7 +4,7 @@ A replay with today's code explains the first difference.
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,14 +91,9 @@ async def journal_of(
 
 async def _fold(values: RunValues, events: Iterable[HistoryEvent]) -> list[JournalEntry]:
     fold, found = JournalFold(), list[JournalEntry]()
-    async for happening in read_events(values, _as_async(events)):
+    async for happening in read_events(values, events):
         found += fold.feed(happening)
     return found
-
-
-async def _as_async(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
-    for event in events:
-        yield event
 
 
 MESSAGE_CHARS = 500

@@ -14,7 +14,7 @@ from pathlib import Path
 from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import cache_folder
 from orga.client.user_path import user_path

@@ -27,8 +27,8 @@ from orga.activities.prepare import PastActivities, PrepareActivities
 from orga.activities.reason import ReasonActivities, SummariseActivities
 from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.errors import ConfigError
-from orga.client.history.converter import FrugalPayloadConverter
 from orga.client.history.events import WorkflowHistory
+from orga.client.history.values import FrugalPayloadConverter
 from orga.client.past.fork import RunPasts
 from orga.client.runners.workflows import WORKFLOWS
 from orga.client.server.pollers import remember_blocked_loop

@@ -22,7 +22,7 @@ from temporalio.client import Client
 
 from orga.client.console.doors import CSRF_HEADER, cookie_name
 from orga.client.console.routes import API
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.journal.reading import read_journal
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool

@@ -19,7 +19,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.console.stream import hub
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.console.test_doors import LOOKS, a_scene, slowest_beside_streams

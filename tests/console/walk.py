@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Locator, Page, ViewportSize, expect
 from temporalio.client import Client
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.status import JournalEntry
 from tests.console.stage import ENDINGS, LIVE, Live, Stage, a_defect, end, ended_as, in_state, wait_until_stuck

@@ -14,7 +14,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from tests.conftest import SERVER_ARGUMENTS
 from tests.replay import features, goals, plain, saved_settings, sessions, trust
 from tests.support.parts.temporal import temporal_cli

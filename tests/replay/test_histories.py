@@ -1,10 +1,8 @@
 """Recorded histories replay with today's code, and today's folds can read them."""
 
 import sys
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowHistory
@@ -134,15 +132,10 @@ async def _folded(client: Client, path: Path) -> tuple[ContextFold, list[Journal
     contexts, journal = ContextFold(), JournalFold()
     entries: list[JournalEntry] = []
     history = history_in(path)
-    async for happening in read_events(values_of(client, history), _events(history)):
+    async for happening in read_events(values_of(client, history), history.events):
         contexts.feed(happening)
         entries += journal.feed(happening)
     return contexts, entries
-
-
-async def _events(history: WorkflowHistory) -> AsyncGenerator[Any]:
-    for event in history.events:
-        yield event
 
 
 def _last_of(name: str) -> str:

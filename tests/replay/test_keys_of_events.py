@@ -2,16 +2,14 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowHistory
 
-from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
-from orga.client.history.values import values_in
+from orga.client.history.values import data_converter, values_in
 from orga.client.journal.event_types import EVENTS, JournalEvent, read_event
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.status import JournalEntry
@@ -23,11 +21,6 @@ CODE = Path(__file__).parents[2] / "workflows"
 NAMED = {event: {*kind.data_keys()} for event, kind in EVENTS.items()}
 
 
-async def _events(history: WorkflowHistory) -> AsyncGenerator[Any]:
-    for event in history.events:
-        yield event
-
-
 @pytest.fixture(scope="module")
 async def entries() -> list[JournalEntry]:
     """Return the entries of all recorded journals."""
@@ -35,7 +28,7 @@ async def entries() -> list[JournalEntry]:
     for path in HISTORIES:
         journal = JournalFold()
         history = history_in(path)
-        async for happening in read_events(values_in(history, data_converter, "default"), _events(history)):
+        async for happening in read_events(values_in(history, data_converter, "default"), history.events):
             found += journal.feed(happening)
     return found
 

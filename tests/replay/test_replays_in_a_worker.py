@@ -6,8 +6,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import _replayer
 
-from orga.client.history.converter import data_converter
-from orga.client.history.values import values_in
+from orga.client.history.values import data_converter, values_in
 from orga.client.past.replayed_state import replayed_state
 from orga.client.proof.replay import replay_history
 from tests.replay.test_histories import HISTORIES

@@ -15,15 +15,12 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 from temporalio.service import RPCError
 
 from orga.activities.media import Media
-from orga.client.cli.chat.screen import ChatScreen, PlainChat, TurnPrinter
-from orga.client.cli.chat.source import ChatParts, OneMessage, PipedLines
-from orga.client.cli.chat.talk import CLOSING_S, Chat, attached_lines, carry_out
-from orga.client.cli.chat.turns import history_lines
+from orga.client.cli.chat.screen import ChatScreen, OneMessage, PipedLines, PlainChat, TurnPrinter
+from orga.client.cli.chat.talk import CLOSING_S, Chat, attached_lines, history_lines
 from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.live.screens import PlainScreen, QuietScreen
-from orga.client.cli.live.terminal import is_terminal
+from orga.client.cli.interrupts import Command
+from orga.client.cli.live.screens import PlainScreen, QuietScreen, is_terminal
 from orga.client.cli.live.watch import Watch
 from orga.client.cli.options import (
     AgentName,
@@ -38,8 +35,7 @@ from orga.client.cli.options import (
     TrustedFacts,
     task_text,
 )
-from orga.client.cli.shown import text as output
-from orga.client.cli.shown.text import age, is_quiet, write_note
+from orga.client.cli.shown.text import age, is_quiet, set_quiet, write_note
 from orga.client.cli.start.run import started_run, worker_for_live_run
 from orga.client.cli.start.task_input import RunOptions, attached_media, session_input
 from orga.client.config.known_input import requested_names
@@ -79,7 +75,7 @@ async def begin_chat(given: SessionInput, session_id: str, options: ChatOptions)
         return await talk.run_to_end()
 
 
-async def continue_chat(named: str, options: ChatOptions) -> int:
+async def _continue_chat(named: str, options: ChatOptions) -> int:
     """Chat in an existing session, and return the exit code. Raise UsageError if it has ended, or is no session."""
     try:
         async with run_context(named, options.config, newest_session) as (here, session_id):
@@ -170,7 +166,7 @@ class _TerminalChat:
         if self.keeper is not None:
             self.keeper.report = seen.note
         watch = Watch(self.here.client, handle, self.queue, seen, self.keeper)
-        return Chat(ChatParts(self.here.client, handle, watch, source, shown, how), carry_out, options.attached)
+        return Chat(self.here.client, handle, watch, source, shown, manner=how, attached=options.attached)
 
     def _show_past(self, chat: Chat) -> None:
         if chat.is_typed and not chat.turns.recorded:
@@ -227,7 +223,7 @@ def chat(
         typer.Option("--json", "-j", help="Write each turn to stdout as one line of JSON. All else goes to stderr."),
     ] = False,
     config: ConfigFile = None,
-) -> int:
+) -> Command:
     """You can leave at any time. The session waits for you, even for months; orga chat ID continues it.
 
     At a terminal, /help shows the commands. Ctrl-C ends the current turn, Ctrl-D leaves.
@@ -247,17 +243,17 @@ def chat(
     Example: git diff | orga chat ID --say - --json
     """
     given = RunOptions("", agent, model, instructions, tools or (), set_ or (), None, None, tenant, trusted or ())
-    output.set_quiet(quiet=quiet)
+    set_quiet(quiet=quiet)
     text = None if say is None else clean_text(task_text(say))
     if text is not None and not text.strip():
         raise UsageError("--say: the message is empty")
     attached = attached_media(attach or (), most=MAX_MESSAGE_ATTACHMENTS)
     options = ChatOptions(text, config, history, no_worker, json, attached)
     if run is None:
-        return run_interruptible(begin_chat(session_input(given, idle), run_id_of(id_, "session"), options))
+        return begin_chat(session_input(given, idle), run_id_of(id_, "session"), options)
     if given != RunOptions("") or id_ is not None or idle is not None:
         raise UsageError(
             "agent, model, tools and settings are fixed when a session starts. Remove these options, or remove the ID "
             "to start a new session"
         )
-    return run_interruptible(continue_chat(run, options))
+    return _continue_chat(run, options)

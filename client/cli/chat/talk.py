@@ -5,29 +5,41 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from shlex import quote
 from typing import NamedTuple, cast
 
 import uuid_utils
+from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.activities.media import Media, loaded_media
-from orga.client.cli.chat.source import ChatExit, ChatParts, CtrlCEffect
-from orga.client.cli.chat.turns import SessionTurns, history_lines, turn_summary
+from orga.client.cli.chat.screen import ChatExit, ChatView, CtrlCEffect, InputMode, MessageSource
 from orga.client.cli.exit_codes import ExitCode, UsageError, ending_exit_code
-from orga.client.cli.inspect.conversation import message_lines
+from orga.client.cli.inspect.status import message_lines
 from orga.client.cli.interrupts import CTRL_C_EXIT_CODE, ctrl_c_handler
+from orga.client.cli.live.watch import Watch
 from orga.client.cli.options import login_name
 from orga.client.cli.shown.decisions import HeldCall, has_unshown_arguments, held_call_table, held_calls
+from orga.client.cli.shown.narration import INDENT, entry_lines
 from orga.client.cli.shown.status_text import call_budgets, status_lines
-from orga.client.cli.shown.text import count_text, hanging_lines, separated_blocks
+from orga.client.cli.shown.text import (
+    StyledLine,
+    age,
+    count_text,
+    hanging_lines,
+    on_one_line,
+    separated_blocks,
+)
 from orga.client.cli.start.task_input import attached_media
 from orga.client.errors import NotTakenYet, OrgaError, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
+from orga.client.journal import event_types as on
 from orga.client.journal.reading import read_journal
-from orga.client.journal.run_view import RunView
+from orga.client.journal.run_view import RunView, Turn, ViewedEntry
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.sessions import SendOptions
+from orga.client.runs.sessions import SendOptions, SessionHandle
 from orga.client.user_path import user_path
 from orga.workflows.decisions.result import call_counts_text, usage_text
 from orga.workflows.types.record import InvalidInput
@@ -36,83 +48,72 @@ from orga.workflows.types.sessions.session_result import TURN_ENDED, TURN_STARTE
 from orga.workflows.types.status import JournalEntry, ShownMessage
 from orga.workflows.types.text import similar_name_hint
 
-ALL = "all"
+SHOWN_CHARS = 600
+"""The length to which the history cuts messages and answers."""
+_HIDDEN_EVENTS = (on.Started, on.TurnStarted, on.TurnEnded, on.Terminated)
 
 
-async def current_held_calls(run: AgentHandle) -> list[HeldCall]:
-    """Return the calls that the run or its delegates hold now."""
-    return [call for wait in (await run.live_status()).waiting for call in held_calls(wait)]
+class ShownTurn(NamedTuple):
+    turn: Turn
+    lines: list[StyledLine]
+    """A line for each call and each other event of the turn."""
 
 
-async def decide_calls(
-    run: AgentHandle, calls: list[HeldCall], argument: str, *, shown: Set[str], approves: bool
-) -> list[str]:
-    """Approve or deny held calls, and return a line for each, even if this person may not decide it.
+@dataclass
+class SessionTurns:
+    """All turns of a session. `take` adds the journal's entries in order."""
 
-    Args:
-        run: The session.
-        calls: The calls that it holds.
-        argument: A reason. An approval's id or `all` may precede it, and must if several calls are held.
-        shown: The ids of the calls that the person had seen before the command. A command without id means only these.
-        approves: Whether to approve or deny.
+    recorded: list[ShownTurn] = field(default_factory=list[ShownTurn])
 
-    Raises:
-        UsageError: No call is held, or none that was shown; the named one is not held; several are held and none is
-            named; or the arguments of a call to approve were not shown.
-    """
-    if not calls:
-        raise UsageError("nothing waits for your approval")
-    held = {str(call["id"]): call for call in calls}
-    command = "approve" if approves else "deny"
-    named, _, rest = argument.partition(" ")
-    if named in shown and named not in held:
-        raise UsageError(f"{named} does not wait any more, but another call does. /{command} decides that one")
-    meant = [each for each in held if each == named or (named not in held and each in shown)]
-    if not meant:
-        raise UsageError(f"nothing was decided: you had not seen the waiting call yet. /{command} decides it now")
-    is_named = named == ALL or named in held
-    if len(meant) > 1 and not is_named:
-        table = "\n".join(held_call_table([held[each] for each in meant], datetime.now(UTC)))
-        raise UsageError(f"several calls wait. Use /{command} ID, or /{command} {ALL}\n{table}")
-    if approves and (unseen := [each for each in meant if has_unshown_arguments(held[each])]):
-        show = f"orga approve {quote(run.id)} {' '.join(map(quote, unseen))} --show"
-        raise UsageError(f"the arguments are too long to approve in a chat. See them with: {show}")
-    send, who, lines = (run.approve if approves else run.deny), login_name(), list[str]()
-    for approval_id in meant:
-        what = f"{held[approval_id].get('tool')} {approval_id}"
-        try:
-            await send(approval_id, who, rest.strip() if is_named else argument)
-            lines.append(f"{'approved' if approves else 'denied'}: {what}")
-        except Refused as error:
-            lines.append(f"not decided: {what}: {error}")
-    return lines
+    @property
+    def under_way(self) -> Turn | None:
+        """The current turn, or None between turns."""
+        return self.recorded[-1].turn if self.recorded and not self.recorded[-1].turn.reason else None
+
+    def ended_turn(self, number: int) -> ShownTurn:
+        """Return a turn that is over. Raise TurnUnknown if the journal has none with this number."""
+        for shown in reversed(self.recorded):
+            if shown.turn.number == number and shown.turn.reason:
+                return shown
+        raise TurnUnknown(f"turn {number} is not in the journal")
+
+    def take(self, viewed: ViewedEntry) -> list[StyledLine]:
+        """Add the next entry, and return the lines to show for it: one for each call."""
+        run, indent = viewed.run, INDENT * viewed.run.depth
+        if isinstance(viewed.event, on.TurnStarted) and not viewed.entry.run and run.turn:
+            self.recorded.append(ShownTurn(run.turn, []))
+        shown = (line for line in entry_lines(viewed) if _is_shown(viewed, line))
+        lines = [replace(line, text=indent + line.text) for line in shown]
+        if self.recorded:
+            self.recorded[-1].lines.extend(lines)
+        return lines
 
 
-class ChatCommand(NamedTuple):
-    """A command as `/help` shows it."""
+def _is_shown(viewed: ViewedEntry, line: StyledLine) -> bool:
+    """Return whether a line is shown. A call is shown by its result, and the answer is shown elsewhere in full."""
+    if isinstance(viewed.event, _HIDDEN_EVENTS) or line.tone == "quiet":
+        return False
+    return not isinstance(viewed.event, on.ReasoningComplete) or line.tone == "bad"
 
-    takes: str
-    """The argument; "" if the command takes none."""
-    does: str
+
+def history_lines(shown: list[ShownTurn], now: datetime) -> list[str]:
+    """Return the lines that show the turns, each with its age."""
+    lines = list[str]()
+    for turn, done in shown:
+        lines += ["", f"── turn {turn.number}, {age(turn.begun_at, now)} ago"]
+        lines += hanging_lines("› ", _bounded_text(turn.message))
+        lines += [f"  {line.text}" for line in done]
+        if turn.answer:
+            lines += hanging_lines("", _bounded_text(turn.answer))
+        if turn.reason != "completed":
+            lines.append(f"  ({turn.reason or 'in progress'})")
+    return lines[1:]
 
 
-COMMANDS: dict[str, ChatCommand] = {
-    "help": ChatCommand("", "show these commands"),
-    "steer": ChatCommand("TEXT", "guide the current turn at its next step"),
-    "interrupt": ChatCommand("[TEXT]", "end the current turn, and send TEXT instead"),
-    "attach": ChatCommand(
-        "[FILE]", "attach a picture or a PDF to the next message; without FILE, show what is attached"
-    ),
-    "detach": ChatCommand("", "attach nothing to the next message"),
-    "tools": ChatCommand("", "show the tool calls of the last turn with arguments and results"),
-    "status": ChatCommand("", "show the state of the session"),
-    "budget": ChatCommand("", "show how much of its limits the turn has used"),
-    "history": ChatCommand("[N]", "show the last N turns"),
-    "approve": ChatCommand("[ID|all] [REASON]", "approve the calls that wait for you"),
-    "deny": ChatCommand("[ID|all] [REASON]", "deny the calls that wait for you; the model reads the reason"),
-    "close": ChatCommand("", "end the session for good"),
-    "quit": ChatCommand("", "leave; the session goes on"),
-}
+def _bounded_text(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+
 _COMMAND_LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 
 
@@ -172,15 +173,22 @@ MAX_RESENDS = 5
 """Repetitions of a message that no worker took. Each attempt takes ten seconds."""
 
 
-CarryOut = Callable[["Chat", CommandCall], Awaitable[None]]
-
-
 class Chat:
     """A conversation in one session: it sends messages and follows the session's journal."""
 
-    def __init__(self, parts: ChatParts, carry_out: CarryOut, attached: Iterable[Media] = ()) -> None:
-        self.session = parts.session
-        self.shown = parts.shown
+    def __init__(
+        self,
+        client: Client,
+        session: SessionHandle,
+        watch: Watch,
+        source: MessageSource,
+        shown: ChatView,
+        *,
+        manner: InputMode,
+        attached: Iterable[Media] = (),
+    ) -> None:
+        self.session = session
+        self.shown = shown
         self.run = RunView()
         self.turns = SessionTurns()
         self.attached = [*attached]
@@ -190,8 +198,12 @@ class Chat:
         self._ended_event = asyncio.Event()
         self.has_sent = False
         """True once a message was sent and not refused."""
-        self._parts = parts
-        self._carry_out = carry_out
+        self.is_typed = manner == "typed"
+        """True if a person types the messages."""
+        self._client = client
+        self._watch = watch
+        self._source = source
+        self._takes_commands = manner != "one"
         self._next_sequence = 0
         self._turn_endings: dict[int, asyncio.Future[TurnReason]] = {}
         """The end reason of each turn. A turn may end before its number is known here."""
@@ -204,10 +216,10 @@ class Chat:
 
     async def catch_up(self) -> None:
         """Read the journal so far without showing it."""
-        async for entry in read_journal(self._parts.client, self.session.id):
+        async for entry in read_journal(self._client, self.session.id):
             viewed = self.run.take(entry)
             self.turns.take(viewed)
-            self._parts.watch.take(viewed)
+            self._watch.take(viewed)
             self._next_sequence = entry.sequence + 1
 
     async def talk(self) -> int:
@@ -220,7 +232,7 @@ class Chat:
                 left.set_result(CTRL_C_EXIT_CODE)
 
         try:
-            async with self._parts.watch.refreshing():
+            async with self._watch.refreshing():
                 with ctrl_c_handler(at_signal):
                     await asyncio.wait({following, speaking, left}, return_when=asyncio.FIRST_COMPLETED)
                 if left.done():
@@ -256,11 +268,6 @@ class Chat:
         """Wait until a closed session has ended, at most `CLOSING_S`. Our own worker would stop with this command."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended_event.wait(), CLOSING_S)
-
-    @property
-    def is_typed(self) -> bool:
-        """True if a person types the messages."""
-        return self._parts.manner == "typed"
 
     @property
     def is_busy(self) -> bool:
@@ -324,7 +331,7 @@ class Chat:
     async def _read_and_send(self) -> int:
         while not self.has_ended:
             try:
-                line = await self._parts.source.read(self.handle_ctrl_c)
+                line = await self._source.read(self.handle_ctrl_c)
                 self._is_script_waiting = not self.is_typed
                 await self._handle_line(line)
                 self._is_script_waiting = False
@@ -334,7 +341,7 @@ class Chat:
                 if not self.is_typed:
                     return self._script_exit_code(error)
                 self.shown.lines(*hanging_lines("orga: ", str(error)))
-        if self._parts.source.has_more():
+        if self._source.has_more():
             return self._script_exit_code(RunEnded(self.session.id))
         return self.code
 
@@ -352,9 +359,9 @@ class Chat:
         raise RunEnded(self.session.id)
 
     async def _handle_line(self, line: str) -> None:
-        meant = ChatMessage(line) if self._parts.manner == "one" else parse_line(line)
+        meant = parse_line(line) if self._takes_commands else ChatMessage(line)
         if isinstance(meant, CommandCall):
-            await self._carry_out(self, meant)
+            await carry_out(self, meant)
         elif not self.shown.take_answer(meant.text) and meant.text:
             await self.send_message(meant.text)
 
@@ -363,11 +370,11 @@ class Chat:
             if isinstance(event, JournalEntry):
                 await self._show_entry(event)
             else:
-                self._parts.watch.take(event)
+                self._watch.take(event)
 
     async def _show_entry(self, entry: JournalEntry) -> None:
         viewed = self.run.take(entry)
-        self._parts.watch.take(viewed)
+        self._watch.take(viewed)
         for line in self.turns.take(viewed):
             self.shown.show_line(line, entry.timestamp)
         if (turn := self.run.turn) is None:
@@ -375,7 +382,7 @@ class Chat:
         if entry.event == TURN_STARTED:
             self._interrupted = False
             if turn.number not in self._turn_endings or turn.number in self._queued_turns:
-                self.shown.note(turn_summary(turn))
+                self.shown.note(f"turn {turn.number}: {on_one_line(turn.message)}")
         if entry.event == TURN_ENDED:
             self._interrupted = False
             await self._show_turn_end(turn.number)
@@ -414,7 +421,7 @@ UNFOLDED_CHARS = 4_000
 
 async def carry_out(chat: Chat, asked: CommandCall) -> None:
     """Carry out a command. Raise ChatExit to leave, or UsageError if it cannot be done now."""
-    await _COMMAND_HANDLERS[asked.name](chat, asked.argument)
+    await COMMANDS[asked.name].handle(chat, asked.argument)
 
 
 async def _help(chat: Chat, _: str) -> None:
@@ -467,7 +474,18 @@ async def _tools(chat: Chat, _: str) -> None:
     messages = last_turn_messages(await chat.session.conversation())
     if not any(message.calls or message.tool for message in messages):
         raise UsageError("/tools: the last turn called no tool")
-    chat.shown.lines(*separated_blocks(message_lines(_bounded_message(message)) for message in messages))
+    cut = "… (orga conversation shows it in full)"
+    bounded = [
+        each.with_text(f"{each.text[:UNFOLDED_CHARS]}{cut}") if len(each.text) > UNFOLDED_CHARS else each
+        for each in messages
+    ]
+    chat.shown.lines(*separated_blocks(map(message_lines, bounded)))
+
+
+def last_turn_messages(messages: list[ShownMessage]) -> list[ShownMessage]:
+    """Return the messages after the last one of the user."""
+    from_user = [at for at, message in enumerate(messages) if message.role == "user"]
+    return messages[from_user[-1] + 1 :] if from_user else []
 
 
 async def _status(chat: Chat, _: str) -> None:
@@ -512,21 +530,54 @@ async def _history(chat: Chat, number: str) -> None:
     chat.shown.lines(*(history_lines(turns, datetime.now(UTC)) or ["nothing was sent yet"]))
 
 
-async def _approve(chat: Chat, argument: str) -> None:
-    await _decide(chat, argument, approves=True)
-
-
-async def _deny(chat: Chat, argument: str) -> None:
-    await _decide(chat, argument, approves=False)
-
-
 async def _decide(chat: Chat, argument: str, *, approves: bool) -> None:
     if not chat.is_typed:  # piped lines may come from anybody
         raise UsageError("only a person at a terminal can decide that. From a script use: orga approve, orga deny")
     shown = chat.shown.shown_call_ids()  # the person had seen only these when typing the command
-    calls = await current_held_calls(chat.session)
+    calls = [call for wait in (await chat.session.live_status()).waiting for call in held_calls(wait)]
     chat.shown.show_calls(calls)
-    chat.shown.lines(*await decide_calls(chat.session, calls, argument, shown=shown, approves=approves))
+    chat.shown.lines(*await _decide_calls(chat.session, calls, argument, shown=shown, approves=approves))
+
+
+async def _decide_calls(
+    run: AgentHandle, calls: list[HeldCall], argument: str, *, shown: Set[str], approves: bool
+) -> list[str]:
+    """Approve or deny held calls, and return a line for each, even if this person may not decide it.
+
+    Args:
+        argument: A reason. An approval's id or `all` may precede it, and must if several calls are held.
+        shown: The ids of the calls that the person had seen before the command. A command without id means only these.
+
+    Raises:
+        UsageError: No call is held, or none that was shown; the named one is not held; several are held and none is
+            named; or the arguments of a call to approve were not shown.
+    """
+    if not calls:
+        raise UsageError("nothing waits for your approval")
+    held = {str(call["id"]): call for call in calls}
+    command = "approve" if approves else "deny"
+    named, _, rest = argument.partition(" ")
+    if named in shown and named not in held:
+        raise UsageError(f"{named} does not wait any more, but another call does. /{command} decides that one")
+    meant = [each for each in held if each == named or (named not in held and each in shown)]
+    if not meant:
+        raise UsageError(f"nothing was decided: you had not seen the waiting call yet. /{command} decides it now")
+    is_named = named == "all" or named in held
+    if len(meant) > 1 and not is_named:
+        table = "\n".join(held_call_table([held[each] for each in meant], datetime.now(UTC)))
+        raise UsageError(f"several calls wait. Use /{command} ID, or /{command} all\n{table}")
+    if approves and (unseen := [each for each in meant if has_unshown_arguments(held[each])]):
+        show = f"orga approve {quote(run.id)} {' '.join(map(quote, unseen))} --show"
+        raise UsageError(f"the arguments are too long to approve in a chat. See them with: {show}")
+    send, who, lines = (run.approve if approves else run.deny), login_name(), list[str]()
+    for approval_id in meant:
+        what = f"{held[approval_id].get('tool')} {approval_id}"
+        try:
+            await send(approval_id, who, rest.strip() if is_named else argument)
+            lines.append(f"{'approved' if approves else 'denied'}: {what}")
+        except Refused as error:
+            lines.append(f"not decided: {what}: {error}")
+    return lines
 
 
 async def _close(chat: Chat, _: str) -> None:
@@ -541,35 +592,33 @@ async def _quit(chat: Chat, _: str) -> None:
     raise ChatExit
 
 
-_COMMAND_HANDLERS: dict[str, Callable[[Chat, str], Awaitable[None]]] = {
-    "help": _help,
-    "steer": _steer,
-    "interrupt": _interrupt,
-    "attach": _attach,
-    "detach": _detach,
-    "tools": _tools,
-    "status": _status,
-    "budget": _budget,
-    "history": _history,
-    "approve": _approve,
-    "deny": _deny,
-    "close": _close,
-    "quit": _quit,
+class ChatCommand(NamedTuple):
+    """A command as `/help` shows it."""
+
+    takes: str
+    """The argument; "" if the command takes none."""
+    does: str
+    handle: Callable[[Chat, str], Awaitable[None]]
+
+
+COMMANDS: dict[str, ChatCommand] = {
+    "help": ChatCommand("", "show these commands", _help),
+    "steer": ChatCommand("TEXT", "guide the current turn at its next step", _steer),
+    "interrupt": ChatCommand("[TEXT]", "end the current turn, and send TEXT instead", _interrupt),
+    "attach": ChatCommand(
+        "[FILE]", "attach a picture or a PDF to the next message; without FILE, show what is attached", _attach
+    ),
+    "detach": ChatCommand("", "attach nothing to the next message", _detach),
+    "tools": ChatCommand("", "show the tool calls of the last turn with arguments and results", _tools),
+    "status": ChatCommand("", "show the state of the session", _status),
+    "budget": ChatCommand("", "show how much of its limits the turn has used", _budget),
+    "history": ChatCommand("[N]", "show the last N turns", _history),
+    "approve": ChatCommand("[ID|all] [REASON]", "approve the calls that wait for you", partial(_decide, approves=True)),
+    "deny": ChatCommand(
+        "[ID|all] [REASON]",
+        "deny the calls that wait for you; the model reads the reason",
+        partial(_decide, approves=False),
+    ),
+    "close": ChatCommand("", "end the session for good", _close),
+    "quit": ChatCommand("", "leave; the session goes on", _quit),
 }
-
-
-def handled_commands() -> Set[str]:
-    """Return the names of all commands that have a handler."""
-    return _COMMAND_HANDLERS.keys()
-
-
-def last_turn_messages(messages: list[ShownMessage]) -> list[ShownMessage]:
-    """Return the messages after the last one of the user."""
-    from_user = [at for at, message in enumerate(messages) if message.role == "user"]
-    return messages[from_user[-1] + 1 :] if from_user else []
-
-
-def _bounded_message(message: ShownMessage) -> ShownMessage:
-    if len(message.text) <= UNFOLDED_CHARS:
-        return message
-    return message.with_text(f"{message.text[:UNFOLDED_CHARS]}… (orga conversation shows it in full)")

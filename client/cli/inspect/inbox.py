@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
@@ -10,7 +9,6 @@ import typer
 
 from orga.client.cli.connection import cli_context
 from orga.client.cli.inspect.runs import require_attributes
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.decisions import (
     call_with_arguments,
@@ -22,13 +20,12 @@ from orga.client.cli.shown.decisions import (
 from orga.client.cli.shown.text import age, on_one_line, separated_blocks, write_json, write_note, write_result
 from orga.client.runs.inbox import InboxEntry, InboxKind
 from orga.client.runs.inbox import inbox as waiting_questions
-from orga.client.runs.redeliveries import FailedDelivery
 from orga.workflows.decisions.limits import budget_commands
 from orga.workflows.types.names import DEAD_LETTERS, WAITING
 from orga.workflows.types.text import full_field_text
 
 
-def inbox(
+async def inbox(
     *,
     queue: Annotated[
         str | None, typer.Option(metavar="QUEUE", help="Only questions that a tool's recovery puts into this queue.")
@@ -37,44 +34,40 @@ def inbox(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of entries.")] = 20,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """If a run's worker does not answer, only the kind of its question is shown. Answers of goals that could not be
     delivered are shown for a week, or until orga requeue delivers them.
 
     Example: orga inbox --kind escalation --queue storage
     """
-    return run_interruptible(_inbox(queue, kind, limit, config, as_json=json))
-
-
-async def _inbox(queue: str | None, kind: InboxKind | None, limit: int, config: Path | None, *, as_json: bool) -> int:
     found: list[InboxEntry] = []
-    more = False
     async with cli_context(config) as here:
         await require_attributes(here.client, WAITING, DEAD_LETTERS)
         async for question in waiting_questions(here.client, kind=kind, queue=queue):
-            if len(found) == limit:
-                more = True
-                break
             found.append(question)
-    now = datetime.now(UTC)
-    if as_json:
-        write_json([_question_json(question, now) for question in found])
-    elif found:
-        write_result(*separated_blocks(question_lines(question, now) for question in found))
+            if len(found) > limit:
+                break
+    now, shown = datetime.now(UTC), found[:limit]
+    if json:
+        write_json([_question_json(question, now) for question in shown])
+    elif shown:
+        write_result(*separated_blocks(question_lines(question, now) for question in shown))
     else:
         write_note("nothing waits for a person")
-    if more:
+    if len(found) > limit:
         write_note(f"there is more: orga inbox --limit {limit * 2}")
-    return 0
 
 
 def question_lines(question: InboxEntry, now: datetime) -> list[str]:
     """Return the lines that show an entry. The command that decides it comes last."""
     run = f"{full_field_text(question.run_id)} ({full_field_text(question.agent or 'no agent')})"
-    if question.undelivered is not None:
+    if (failed := question.undelivered) is not None:
+        delivery, ended_at = failed.delivery, failed.goal.close_time or failed.goal.start_time
         return [
-            f"{question.kind}  {run}  {_ended_age(question.undelivered, now)}",
-            *_undelivered_lines(question.undelivered),
+            f"{question.kind}  {run}  {age(ended_at, now)}",
+            f"  not delivered to {delivery.name} ({delivery.kind}): {on_one_line(delivery.error, 400)}",
+            f"  stays here until {failed.told_until.astimezone():%Y-%m-%d %H:%M}, or until it is delivered",
+            f"  → {_delivery_command(question.run_id, delivery.name)}",
         ]
     if (wait := question.wait) is None:
         return [f"{full_field_text(question.kind)}  {run}", *_unanswered_lines(question)]
@@ -88,19 +81,6 @@ def question_lines(question: InboxEntry, now: datetime) -> list[str]:
     if calls := held_calls(wait):
         lines += [f"  {line}" for line in held_call_table(calls, now)]
     return [*lines, f"  → {commands_text(question.run_id, wait)}"]
-
-
-def _ended_age(failed: FailedDelivery, now: datetime) -> str:
-    return age(failed.goal.close_time or failed.goal.start_time, now)
-
-
-def _undelivered_lines(failed: FailedDelivery) -> list[str]:
-    goal_id, delivery = failed.goal.id, failed.delivery
-    return [
-        f"  not delivered to {delivery.name} ({delivery.kind}): {on_one_line(delivery.error, 400)}",
-        f"  stays here until {failed.told_until.astimezone():%Y-%m-%d %H:%M}, or until it is delivered",
-        f"  → {_delivery_command(goal_id, delivery.name)}",
-    ]
 
 
 def _delivery_command(goal_id: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """`orga journal`: show the journal of a run, export it, check it, or make a report of it. Its keys sign exports."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.report import html, markdown, write_report
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.shown.narration import INDENT, entry_lines
 from orga.client.cli.shown.text import write_json, write_note, write_result
@@ -47,7 +46,7 @@ Key = Annotated[
 def keygen(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The file for the private key.")] = Path("orga-signing.key"),
-) -> int:
+) -> None:
     """Create a key that signs exported journals: FILE is private, FILE.pub is for those who verify.
 
     Example: orga audit keygen --out audit.key
@@ -56,7 +55,6 @@ def keygen(
     write_note(f"wrote {out} (private, mode 0600) and {public_path(out)}; key id {key_id(public_key(public))}")
     write_note(f"to sign: {_KEY_FILE_VARIABLE}={out}; to trust it: [audit] trusted_keys in orga.toml")
     write_result(public)
-    return 0
 
 
 def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
@@ -113,7 +111,7 @@ class Timeline:
         return [f"{INDENT * viewed.run.depth}{line}" for line in lines]
 
 
-async def check_export(named: str, path: Path, config: Path | None) -> int:
+async def _check_export(named: str, path: Path, config: Path | None) -> int:
     """Compare the export with the run and return the exit code."""
     found = read_export(path)
     async with run_context(named, config) as (here, run_id):
@@ -136,8 +134,7 @@ def read_export(path: Path) -> JournalFile:
     return read_journal_file(path)
 
 
-async def export_journal(named: str, path: Path, config: Path | None, *, sign: bool) -> int:
-    """Write the journal as it is now and return the exit code."""
+async def _export_journal(named: str, path: Path, config: Path | None, *, sign: bool) -> None:
     async with run_context(named, config) as (here, run_id):
         key = signing_key(here.loaded.config.audit) if sign else None
         entries = [entry async for entry in read_journal(here.client, run_id)]
@@ -145,10 +142,9 @@ async def export_journal(named: str, path: Path, config: Path | None, *, sign: b
     write_journal(path, entries, found)
     by = f"signed by key {found.head.key_id}" if key else "not signed"
     write_note(f"wrote {len(entries)} entries and their head to {path}, {by}")
-    return 0
 
 
-def journal(
+async def journal(
     run: RunId,
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new entries until the run ends.")] = False,
@@ -186,7 +182,8 @@ def journal(
         if any(others):
             option = "--html" if as_html else "--markdown"
             raise UsageError(f"{option}: makes a report and cannot be combined with other options")
-        return run_interruptible(write_report(run, html if as_html else markdown, config))
+        await write_report(run, html if as_html else markdown, config)
+        return 0
     if sign and export is None:
         raise UsageError("--sign: signs an export. Name its file with --export FILE")
     if export is not None:
@@ -194,28 +191,21 @@ def journal(
             raise UsageError(
                 "--export: can be combined only with --sign. orga verify ID --journal FILE checks the file"
             )
-        return run_interruptible(export_journal(run, export, config, sign=sign))
+        await _export_journal(run, export, config, sign=sign)
+        return 0
     if exported is not None:
-        return run_interruptible(check_export(run, exported, config))
-    return run_interruptible(_journal(run, config, waiting=follow, verify=verify, as_json=json))
-
-
-async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
-    async with run_context(named, config) as (here, run_id):
-        events = here.run(run_id).events() if waiting else read_journal(here.client, run_id)
-        entries = (event async for event in events if isinstance(event, JournalEntry))
-        return await _show_entries(entries, verify=verify, as_json=as_json)
-
-
-async def _show_entries(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:
+        return await _check_export(run, exported, config)
     timeline, seen = Timeline(), list[JournalEntry]()
-    async for entry in entries:
-        if as_json:
-            write_json(entry.model_dump(mode="json"), indent=None)
-        else:
-            write_result(*timeline.lines(entry))
-        if verify:
-            seen.append(entry)
+    async with run_context(run, config) as (here, run_id):
+        async for entry in here.run(run_id).events() if follow else read_journal(here.client, run_id):
+            if not isinstance(entry, JournalEntry):
+                continue
+            if json:
+                write_json(entry.model_dump(mode="json"), indent=None)
+            else:
+                write_result(*timeline.lines(entry))
+            if verify:
+                seen.append(entry)
     return _verify_chain(seen) if verify else 0
 
 

@@ -1,5 +1,6 @@
 """`orga list`: the runs that one visibility query finds, as a table or JSON."""
 
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
 
 from orga.client.cli.connection import cli_context
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import age, on_one_line, write_json, write_note, write_result
 from orga.client.errors import OrgaError
@@ -84,12 +84,14 @@ def run_table(shown: Sequence[ListedRun], now: datetime | None = None, width: in
     )
     rows = [_cells(row, named[row.id], now or datetime.now(UTC)) for row in shown]
     if width is not None:
-        rows = [{**row, "STATE": _short_state(row["STATE"])} for row in rows]
+        waits = re.compile(rf"{LIVE_STATE} \((.*)\)")  # only what a live run waits for is shown
+        rows = [{**row, "STATE": waits.sub(r"\1", row["STATE"])} for row in rows]
     columns = {name: [name, *(row[name] for row in rows)] for name in _COLUMNS}
     widths = {name: max(map(cell_len, cells)) for name, cells in columns.items()}
     if width is not None:
         widths = _fitted_widths(widths, width)
-    lines = zip(*(_sized_column(name, columns[name], widths[name]) for name in widths), strict=True)
+    sized = ([_sized_cell(name, cell, width) for cell in columns[name]] for name, width in widths.items())
+    lines = zip(*sized, strict=True)
     return [GAP.join(line).rstrip() for line in lines]
 
 
@@ -127,20 +129,8 @@ def _cells(row: ListedRun, named: str, now: datetime) -> dict[str, str]:
         "ITER": "-" if row.iteration is None else f"{row.iteration}{more}",
         "CALLS": "-" if row.model_calls is None else f"{row.model_calls}",
         "USD": "-" if row.cost_usd is None else f"{row.cost_usd:.4f}{more}",
-        "FOLDER": _folder_text(row),
+        "FOLDER": "-" if row.folder is None else "." if row.folder == str(Path.cwd()) else on_one_line(row.folder),
     }
-
-
-def _short_state(state: str) -> str:
-    """Return only what a live run waits for, if it waits."""
-    return state.removeprefix(f"{LIVE_STATE} (").removesuffix(")") if state.startswith(f"{LIVE_STATE} (") else state
-
-
-def _folder_text(row: ListedRun) -> str:
-    """Return the run's folder, or `.` for the working folder."""
-    if row.folder is None:
-        return "-"
-    return "." if row.folder == str(Path.cwd()) else on_one_line(row.folder)
 
 
 def _fitted_widths(natural: Mapping[str, int], width: int) -> dict[str, int]:
@@ -169,10 +159,6 @@ def _line_cells(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + len(GAP) * (len(widths) - 1)
 
 
-def _sized_column(name: str, cells: Sequence[str], width: int) -> list[str]:
-    return [_sized_cell(name, cell, width) for cell in cells]
-
-
 def _sized_cell(name: str, cell: str, width: int) -> str:
     """Return a cell of exactly that width. A folder keeps its end, all else its beginning."""
     if cell_len(cell) <= width:
@@ -184,7 +170,7 @@ def _sized_cell(name: str, cell: str, width: int) -> str:
     return set_cell_size(f"…{cell}", width)
 
 
-def list_runs(
+async def list_runs(
     *,
     running: Annotated[bool, typer.Option("--running", help="Only runs that have not ended.")] = False,
     agent: Annotated[str | None, typer.Option(help="Only runs of this agent.")] = None,
@@ -198,7 +184,7 @@ def list_runs(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of runs.")] = 20,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """A terminal shows the beginning of each id, which every command accepts, and cuts what does not fit. Elsewhere ids
     and texts are complete. Scripts should read --json.
 
@@ -208,18 +194,17 @@ def list_runs(
 
     Example: orga list --query "OrgaTermination = 'max_tokens' AND StartTime > '2026-01-01T00:00:00Z'"
     """
-    return run_interruptible(_list(RunFilter(running, agent, tenant, query, dead_letters), limit, config, as_json=json))
-
-
-async def _list(wanted: RunFilter, limit: int, config: Path | None, *, as_json: bool) -> int:
+    wanted = RunFilter(running, agent, tenant, query, dead_letters)
     needed = {AGENT: wanted.agent, TENANT: wanted.tenant, DEAD_LETTERS: wanted.dead_letters}
-    statuses: Statuses = {}
+    statuses: dict[str, AgentStatus | None] = {}
+    """By run id. None if no worker answers."""
     async with cli_context(config) as here:
         await require_attributes(here.client, *(key for key, is_wanted in needed.items() if is_wanted))
         found = await with_details(here.client, await listed_runs(here.client, wanted, limit))
         if wanted.dead_letters:
-            statuses = await _query_statuses(here.client, found)
-    if as_json:
+            answers = await StatusQueries(here.client).statuses([RunToQuery(row.id, row.task_queue) for row in found])
+            statuses = {row.id: status for row, status in zip(found, answers, strict=True)}
+    if json:
         write_json([_run_json(row, statuses) for row in found])
     elif found:
         write_result(*run_table(found, width=terminal_width()))
@@ -229,19 +214,9 @@ async def _list(wanted: RunFilter, limit: int, config: Path | None, *, as_json: 
             write_result("", full_field_text(row.id), *_letter_lines(row, statuses[row.id]))
     else:
         write_note('no runs found; start one with: orga run "…"')
-    return 0
 
 
-Statuses = dict[str, AgentStatus | None]
-"""The status by run id. It is None if no worker answers."""
-
-
-async def _query_statuses(client: Client, found: Sequence[ListedRun]) -> Statuses:
-    statuses = await StatusQueries(client).statuses([RunToQuery(row.id, row.task_queue) for row in found])
-    return {row.id: status for row, status in zip(found, statuses, strict=True)}
-
-
-def _run_json(row: ListedRun, statuses: Statuses) -> dict[str, Any]:
+def _run_json(row: ListedRun, statuses: Mapping[str, AgentStatus | None]) -> dict[str, Any]:
     shown = asdict(row) | {"started": row.started.isoformat()}
     del shown["worker_command"]
     if row.id not in statuses:

@@ -1,18 +1,29 @@
-"""`orga status`: the state of a run, from its query or, without a worker, from its history and journal."""
+"""`orga status`, `orga conversation` and `orga open`: the state of a run, from a worker or else from its history."""
 
+import sys
 from collections.abc import AsyncIterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.connection import CliContext, run_context
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.shown.decisions import held_call_text
+from orga.client.cli.shown.decisions import (
+    held_call_text,
+)
 from orga.client.cli.shown.status_text import plan_lines, run_outcome, status_lines
-from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import (
+    indented_lines,
+    on_one_line,
+    separated_blocks,
+    write_json,
+    write_note,
+    write_result,
+)
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import NoAnswer
 from orga.client.journal import event_types as on
@@ -21,7 +32,8 @@ from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.client.runs.failing_tasks import FailingTask, failing_task
 from orga.client.server.pollers import may_be_polled
 from orga.client.workers.routing import is_version_missing, pinned_version
-from orga.workflows.types.status import AgentStatus, JournalEntry
+from orga.workflows.decisions.result import call_summary
+from orga.workflows.types.status import AgentStatus, JournalEntry, ShownMessage
 from orga.workflows.types.text import full_field_text
 
 
@@ -92,7 +104,7 @@ async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
     return HistoryStatus(run)
 
 
-def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
+async def status(run: RunId, json: Json = False, config: ConfigFile = None) -> None:
     """If the run has ended, its whole answer is shown too.
 
     Only a worker can query a run. Without one, the command reads the history, and --json has "from": "history". It
@@ -101,11 +113,7 @@ def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga status ID --json
     """
-    return run_interruptible(_status(run, config, as_json=json))
-
-
-async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
-    async with run_context(named, config) as (here, run_id):
+    async with run_context(run, config) as (here, run_id):
         described = await here.run(run_id).describe()
         failing, version = await failing_task(here.client, described), pinned_version(described)
         is_left = not failing and await is_version_missing(here.client, described.task_queue, version)
@@ -131,11 +139,10 @@ async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
             shown["version"] = name
             lines.insert(2, f"version    {on_one_line(name)}")
         outcome = await run_outcome(here.client, described)
-    if as_json:
+    if json:
         write_json(shown | outcome.json_fields())
     else:
         write_result(*outcome.lines_around(lines))
-    return 0
 
 
 async def _query_status(here: CliContext, run_id: str, task_queue: str) -> AgentStatus | None:
@@ -145,3 +152,66 @@ async def _query_status(here: CliContext, run_id: str, task_queue: str) -> Agent
         return await here.run(run_id).status()
     except NoAnswer:
         return None
+
+
+async def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> None:
+    """If a worker polls, the command asks it. If none does, it replays the run's history itself.
+
+    Example: orga conversation ID --json
+    """
+    async with run_context(run, config) as (here, run_id):
+        messages = await _read_messages(here, run_id)
+    if json:
+        write_json([message.model_dump(mode="json") for message in messages])
+    elif messages:
+        write_result(*separated_blocks(map(message_lines, messages)))
+
+
+async def _read_messages(here: CliContext, run_id: str) -> list[ShownMessage]:
+    described = await here.run(run_id).describe()
+    if await may_be_polled(here.client, described.task_queue):
+        with suppress(NoAnswer):
+            return await here.run(run_id).conversation()
+    from orga.client.past.replayed_state import past_conversation  # it imports the workflows, to replay them
+
+    messages = await past_conversation(here.client, run_id)
+    if not messages:
+        start = worker_command(await recorded_workplace(described))
+        write_note(f"no worker has taken the run yet, so it has no messages; start one with: {start}")
+    return messages
+
+
+def message_lines(message: ShownMessage) -> list[str]:
+    """Return a head and, indented below it, the message. A message's text can look like a head itself."""
+    source = f" {full_field_text(message.tool)} {full_field_text(message.call_id or '')}" if message.tool else ""
+    head = f"── {message.role}{source}{' (error)' if message.is_error else ''}"
+    calls = [f"→ {on_one_line(call_summary(call, None))}  {full_field_text(call.call_id)}" for call in message.calls]
+    return [head, *(indented_lines(message.text) if message.text else []), *calls]
+
+
+async def open_run(
+    run: RunId,
+    *,
+    show: Annotated[bool, typer.Option("--print", help="Print the address and open nothing.")] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> None:
+    """The embedded server has a UI. If you use another server, set [notify] ui_url to the address of its UI. Without a
+    terminal the command only prints the address.
+
+    Example: orga open ID
+    """
+    import webbrowser  # the other commands do not need it
+
+    async with run_context(run, config) as (here, run_id):
+        await here.run(run_id).describe()  # reports an unknown id here, not in the browser
+        link = here.connection.at_ui(here.loaded.config.notify.ui_url).link(run_id)
+        if link is None:
+            address = here.connection.endpoint.address
+            raise UsageError(f"the address of the UI of the server at {address} is not configured. Set [notify] ui_url")
+    if json:
+        write_json({"id": run_id, "ui": link})
+        return
+    write_result(link)
+    if not show and sys.stdout.isatty() and not webbrowser.open(link):
+        write_note("no browser could be started here; open the address yourself")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,8 +10,7 @@ from pydantic_core import to_json
 
 from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.inspect.conversation import message_lines
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.inspect.status import message_lines
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.shown.text import (
     on_one_line,
@@ -22,8 +20,7 @@ from orga.client.cli.shown.text import (
     write_note,
     write_result,
 )
-from orga.client.history.prompts import Prompt, read_prompt
-from orga.client.history.step_outputs import StepResult, step_output
+from orga.client.history.steps import Prompt, StepResult, read_prompt, step_output
 from orga.client.journal import event_types as on
 from orga.client.journal.phases import OVERRIDE, GoalPhases, Guidance, Phase, goal_phases
 from orga.client.journal.reading import read_journal
@@ -125,7 +122,7 @@ def phase_duration_text(seconds: float) -> str:
     return f"{minutes}:{rest:02} m" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
 
 
-def steps(
+async def steps(
     run: RunId,
     *,
     prompt: Annotated[
@@ -138,7 +135,7 @@ def steps(
     ] = None,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """--prompt rebuilds a prompt from the history and checks every digest; it also works for an agent's run. --output
     prints the result of one step. No worker is needed.
 
@@ -150,18 +147,13 @@ def steps(
     """
     if prompt is not None and output is not None:
         raise UsageError("--prompt: cannot be combined with --output. Give one of them")
-    return run_interruptible(_steps(run, prompt, output, config, as_json=json))
-
-
-async def _steps(named: str, turn: int | None, step: str | None, config: Path | None, *, as_json: bool) -> int:
-    async with run_context(named, config) as (here, run_id):
-        if step is not None:
-            _show_output(run_id, await step_output(here.client, run_id, step), as_json=as_json)
-        elif turn is not None:
-            _show_prompt(await read_prompt(here.client, run_id, turn), as_json=as_json)
+    async with run_context(run, config) as (here, run_id):
+        if output is not None:
+            _show_output(run_id, await step_output(here.client, run_id, output), as_json=json)
+        elif prompt is not None:
+            _show_prompt(await read_prompt(here.client, run_id, prompt), as_json=json)
         else:
-            _show_phases(run_id, await _read_phases(here, run_id), as_json=as_json)
-    return 0
+            _show_phases(run_id, await _read_phases(here, run_id), as_json=json)
 
 
 async def _read_phases(here: CliContext, run_id: str) -> GoalPhases:

@@ -8,31 +8,147 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, get_args
 
 import typer
 
 from orga.activities.adapters.shared_files import Draft, draft_next_to
+from orga.activities.knowledge.conventions import conventions_for, language_of_path
 from orga.activities.knowledge.exchange import export_lines
 from orga.activities.knowledge.identity import is_erased_by
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.knowledge import imports, search
-from orga.client.cli.knowledge.opened import headline, kind_counts_text, open_store
-from orga.client.cli.knowledge.search import Kinds, parse_kinds
-from orga.client.cli.live.terminal import progress_line
+from orga.client.cli.interrupts import CTRL_C_EXIT_CODE, interruptible_prompt
+from orga.client.cli.knowledge import imports
+from orga.client.cli.knowledge.opened import (
+    Agent,
+    Tenant,
+    User,
+    build_reader,
+    facts_line,
+    headline,
+    kind_counts_text,
+    open_store,
+)
+from orga.client.cli.live.screens import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import count_text, write_json, write_note, write_result
+from orga.client.cli.shown.text import count_text, indented_lines, write_json, write_note, write_result
 from orga.client.server.endpoint import Report
-from orga.workflows.types.knowledge import Erasure, KnowledgeKind
+from orga.workflows.types.knowledge import (
+    DEFAULT_RECALLED,
+    DEFAULT_THRESHOLD,
+    RECALLED_KINDS,
+    Erasure,
+    KnowledgeKind,
+    Recall,
+)
 from orga.workflows.types.text import clean_text, escaped_text, full_field_text
+
+KINDS: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
+
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND", help=f"Only this kind: {', '.join(KINDS[:-1])} or {KINDS[-1]}. Repeat it.", show_default=False
+    ),
+]
+
+
+async def search(
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="Words to find. Default: the newest items.", show_default=False)
+    ] = "",
+    *,
+    user: User = None,
+    tenant: Tenant = None,
+    agent: Agent = None,
+    kind: Kinds = None,
+    directory: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Show the conventions of this directory, nearest first, without QUERY."),
+    ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --directory: only this language. Default: the language of the file."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of items.")] = DEFAULT_RECALLED,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Minimum score.")] = DEFAULT_THRESHOLD,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what a user, tenant and agent would recall, best first, with scores and sources.
+
+    The search has the rights of that user, tenant and agent, so it does not find items of other owners.
+
+    Example: orga knowledge search "when is the api deployed" --tenant shop
+
+    Example: orga knowledge search --directory src/api/users.py
+    """
+    if directory is not None and (query or kind):
+        raise UsageError("--directory: shows conventions by their place. Remove QUERY and --kind")
+    if language is not None and directory is None:
+        raise UsageError("--language: needs --directory. The root is `--directory .`")
+    who = build_reader(user=user, tenant=tenant, agent=agent)
+    kinds = _parse_kinds(kind) if kind else RECALLED_KINDS
+    async with open_store(config) as here:
+        if directory is not None:
+            chosen = language_of_path(directory) if language is None else language
+            found = await conventions_for(here.store, who, directory, chosen, limit)
+        else:
+            recall = Recall(text=clean_text(query), reader=who, limit=limit, threshold=threshold, kinds=kinds)
+            found = await here.store.recall(recall)
+    if json:
+        write_json([{"score": round(each.score, 4), **each.item.model_dump(mode="json")} for each in found])
+        return
+    for each in found:
+        write_result(f"{each.score:.2f}  {headline(each.item)}", f"      {facts_line(each.item)}")
+    if not found:
+        write_note(
+            "this reader may recall nothing that matches; --user, --tenant or --agent search as another reader, "
+            "and `orga knowledge stats` counts all items"
+        )
+
+
+async def show(
+    item_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The item's id. `orga knowledge search` shows it.", show_default=False)
+    ],
+    *,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show an item in full, expired or not: its text, its owner and the run that stored it.
+
+    Example: orga knowledge show ID
+    """
+    async with open_store(config) as here:
+        item = await here.store.get(clean_text(item_id))
+    if item is None:
+        raise UsageError(f"there is no item {item_id!r}. `orga knowledge search` shows ids")
+    if json:
+        write_json(item.model_dump(mode="json"))
+        return
+    place = [f"language {full_field_text(item.language)}"] if item.language else []
+    write_result(
+        f"{item.kind}  {full_field_text(item.id)}", f"  {facts_line(item)}", *(f"  {line}" for line in place), ""
+    )
+    write_result(*indented_lines(text_with_task(item)))
+
+
+def _parse_kinds(named: list[str]) -> tuple[KnowledgeKind, ...]:
+    """Return the named kinds, in the fixed order of all kinds. Raise UsageError for another name."""
+    for name in named:
+        if name not in KINDS:
+            raise UsageError(f"--kind {name!r}: unknown kind. Use one of {', '.join(KINDS)}")
+    return tuple(kind for kind in KINDS if kind in named)
+
 
 _REPORT_INTERVAL = 500
 """Items between two reports of progress."""
 
 
-def export(
+async def export(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="The file, which only you may read. Default: standard output.")
     ] = None,
@@ -40,7 +156,7 @@ def export(
     kind: Kinds = None,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Write all items of all users and tenants, one per line, in the format that `orga knowledge import` reads.
 
     Only a complete export replaces an existing file. If the store is damaged, the readable items are written (to
@@ -50,36 +166,26 @@ def export(
 
     Example: orga knowledge export --kind fact | grep acme
     """
-    wanted = parse_kinds(kind) if kind else ()
-    return run_interruptible(
-        _export_to_stdout(wanted, config) if file is None else _export_to_file(file, wanted, config, as_json=json)
-    )
-
-
-async def _export_to_stdout(wanted: tuple[KnowledgeKind, ...], config: Path | None) -> int:
+    wanted = _parse_kinds(kind) if kind else ()
     async with open_store(config) as here:
-        async for line in export_lines(here.store, kinds=wanted):
-            write_result(escaped_text(line))
-    return 0
-
-
-async def _export_to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config: Path | None, *, as_json: bool) -> int:
-    async with open_store(config) as here:
-        with _export_draft(path) as draft:
+        if file is None:
+            async for line in export_lines(here.store, kinds=wanted):
+                write_result(escaped_text(line))
+            return
+        with _export_draft(file) as draft:
             with progress_line() as report:
                 count, damage = await _write_items(here.store, wanted, draft.file, report)
-            place = path if damage is None else _partial_path(path)
+            place = file if damage is None else _partial_path(file)
             if count or damage is None:
                 draft.move_to(place)
         if damage is not None:
             written = f"written to {place}" if count else "nothing was written"
             write_note(f"{count_text(count, 'item')} could be read; {written}")
             raise damage
-    if as_json:
-        write_json({"file": str(path), "items": count})
+    if json:
+        write_json({"file": str(file), "items": count})
     else:
-        write_result(f"{count_text(count, 'item')} written to {path}")
-    return 0
+        write_result(f"{count_text(count, 'item')} written to {file}")
 
 
 def _partial_path(path: Path) -> Path:
@@ -122,7 +228,7 @@ _EXAMPLES = 5
 """Items that are shown before the confirmation."""
 
 
-def forget(
+async def forget(
     *,
     id_: Annotated[
         list[str] | None,
@@ -188,12 +294,20 @@ def forget(
         raise UsageError("name what to erase: --id, --subject, --run, --user, --tenant, --source or --expired")
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("there is no terminal to ask for confirmation. Add --yes")
-    matches = Counter[KnowledgeKind]()
-    if not yes and (code := run_interruptible(_count_matches(what, config, matches))):
-        return code
-    if matches and not typer.confirm(f"Erase {kind_counts_text(matches)} for ever?", default=False, err=True):
-        return 130
-    return run_interruptible(_forget(what, config, as_json=json))
+    if not yes and (matches := await _show_matches(what, config)):
+        with interruptible_prompt():
+            if not typer.confirm(f"Erase {kind_counts_text(matches)} for ever?", default=False, err=True):
+                return CTRL_C_EXIT_CODE
+    async with open_store(config) as here:
+        gone = await here.store.forget(what)
+        if not gone and what.user and what.tenant == "":
+            write_note("users of that name in tenants are included only with --tenant or --all-tenants")
+        if json:
+            write_json({"forgotten": sum(gone.values()), "kinds": gone})
+        else:
+            write_result(f"forgotten: {kind_counts_text(gone)}")
+        await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it erased
+    return 0
 
 
 def _refuse_empty_options(named: Mapping[str, str | list[str] | None]) -> None:
@@ -204,7 +318,9 @@ def _refuse_empty_options(named: Mapping[str, str | list[str] | None]) -> None:
             raise UsageError(f"{option}: is empty, so more would be erased than named. Give a value, or remove it")
 
 
-async def _count_matches(what: Erasure, config: Path | None, matches: Counter[KnowledgeKind]) -> int:
+async def _show_matches(what: Erasure, config: Path | None) -> Counter[KnowledgeKind]:
+    """Note the first items that will be erased, and return the number of each kind."""
+    matches = Counter[KnowledgeKind]()
     async with open_store(config) as here:
         async for item in here.store.items(source_prefix=what.source):
             if is_erased_by(item, what):
@@ -213,46 +329,19 @@ async def _count_matches(what: Erasure, config: Path | None, matches: Counter[Kn
                     write_note(f"  {headline(item)}")
     if matches.total() > _EXAMPLES:
         write_note(f"  and {matches.total() - _EXAMPLES:,} more")
-    return 0
+    return matches
 
 
-async def _forget(what: Erasure, config: Path | None, *, as_json: bool) -> int:
-    async with open_store(config) as here:
-        gone = await here.store.forget(what)
-        if not gone and what.user and what.tenant == "":
-            write_note("users of that name in tenants are included only with --tenant or --all-tenants")
-        if as_json:
-            write_json({"forgotten": sum(gone.values()), "kinds": gone})
-        else:
-            write_result(f"forgotten: {kind_counts_text(gone)}")
-        await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it erased
-    return 0
-
-
-def stats(*, json: Json = False, config: ConfigFile = None) -> int:
+async def stats(*, json: Json = False, config: ConfigFile = None) -> None:
     """Show where knowledge is stored, and count its items: by kind, expired, contradicted, tainted and not indexed.
 
     Example: orga knowledge stats
     """
-    return run_interruptible(_stats(config, as_json=json))
-
-
-def reindex(*, json: Json = False, config: ConfigFile = None) -> int:
-    """Rebuild the text index and the vectors with the embedder that is configured now.
-
-    If it is stopped, the same command continues.
-
-    Example: orga knowledge reindex
-    """
-    return run_interruptible(_reindex(config, as_json=json))
-
-
-async def _stats(config: Path | None, *, as_json: bool) -> int:
     async with open_store(config) as here:
         facts = await here.store.facts()
-    if as_json:
+    if json:
         write_json(asdict(facts))
-        return 0
+        return
     write_result(
         f"{facts.backend}  {full_field_text(facts.place)}  {facts.size_bytes:,} bytes, schema {facts.schema_version}",
         f"holds     {kind_counts_text(facts.counts)}",
@@ -266,18 +355,22 @@ async def _stats(config: Path | None, *, as_json: bool) -> int:
         )
     if facts.expired:
         write_note("expired items are not recalled; to erase them: orga knowledge forget --expired")
-    return 0
 
 
-async def _reindex(config: Path | None, *, as_json: bool) -> int:
+async def reindex(*, json: Json = False, config: ConfigFile = None) -> None:
+    """Rebuild the text index and the vectors with the embedder that is configured now.
+
+    If it is stopped, the same command continues.
+
+    Example: orga knowledge reindex
+    """
     async with open_store(config) as here:
         with progress_line() as report:
             done = await here.store.reindex(lambda done, of: report(f"{done:,} of {of:,} items are indexed"))
-    if as_json:
+    if json:
         write_json({"indexed": done})
     else:
         write_result(f"{done:,} items got new vectors; the text index is new" if done else "the indexes are up to date")
-    return 0
 
 
 app = typer.Typer(
@@ -287,8 +380,8 @@ app = typer.Typer(
 )
 
 app.command("add")(imports.add)
-app.command("search")(search.search)
-app.command("show")(search.show)
+app.command("search")(search)
+app.command("show")(show)
 app.command("forget")(forget)
 app.command("import")(imports.import_)
 app.command("import-conventions")(imports.import_project_conventions)

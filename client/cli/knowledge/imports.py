@@ -19,7 +19,6 @@ from orga.activities.adapters.knowledge.conventions.changes import (
     ConventionTarget,
     FileChange,
     FileOutcome,
-    TooManyFiles,
     import_conventions,
 )
 from orga.activities.adapters.knowledge.documents import (
@@ -33,8 +32,8 @@ from orga.activities.knowledge.conventions import directories_above
 from orga.activities.knowledge.exchange import file_lines, import_items, read_items
 from orga.activities.knowledge.identity import forget_ids
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.exit_codes import UsageError, usage_errors
+from orga.client.cli.interrupts import Command
 from orga.client.cli.knowledge.opened import (
     UNTRUSTED_TAINT,
     Agent,
@@ -45,11 +44,11 @@ from orga.client.cli.knowledge.opened import (
     open_store,
     scope_and_owner,
 )
-from orga.client.cli.live.terminal import progress_line
+from orga.client.cli.live.screens import progress_line
 from orga.client.cli.options import ConfigFile, Json, login_name, parse_duration, parse_time
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.server.endpoint import Report
-from orga.workflows.types.knowledge import DEFAULT_CONFIDENCE, KnowledgeItem, KnowledgeKind, Provenance, Stored
+from orga.workflows.types.knowledge import DEFAULT_CONFIDENCE, KnowledgeItem, KnowledgeKind, Provenance
 from orga.workflows.types.text import clean_text, full_field_text
 
 EXPORT_SUFFIX = ".jsonl"
@@ -98,7 +97,7 @@ def _change_counts_text(changes: Counter[str]) -> str:
     return ", ".join(f"{count:,} {change}" for change, count in changes.items() if count)
 
 
-def import_(
+async def import_(
     paths: Annotated[
         list[Path],
         typer.Argument(metavar="PATHS", help=f"Documents, folders with documents, or exported {EXPORT_SUFFIX} files."),
@@ -114,7 +113,7 @@ def import_(
     ] = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Import documents, which are cut into parts, and files of `orga knowledge export`.
 
     Nothing is stored twice, and passages that a document no longer contains are erased. You can stop the command at any
@@ -138,28 +137,21 @@ def import_(
     taint = (UNTRUSTED_TAINT,) if untrusted else ()
     found = [(path, path.is_dir()) for path in paths]
     whose = DocumentOwner(level, owner, taint)
-    return run_interruptible(_import(found, whose, config, forgets_gone=forget_gone, as_json=json))
-
-
-async def _import(
-    paths: Sequence[tuple[Path, bool]], whose: DocumentOwner, config: Path | None, *, forgets_gone: bool, as_json: bool
-) -> int:
     done = _ImportTotals()
     async with open_store(config) as here:
         try:
             with progress_line() as report:
                 importing = _ImportRun(here.store, here.root, whose, report, done)
-                for path, is_folder in paths:
+                for path, is_folder in found:
                     if path.suffix == EXPORT_SUFFIX and not is_folder:
                         await importing.import_export(path)
                     else:
-                        await importing.import_path(path, is_folder=is_folder, forgets_gone=forgets_gone)
+                        await importing.import_path(path, is_folder=is_folder, forgets_gone=forget_gone)
         except asyncio.CancelledError:
             write_note(*done.lines(), "stopped; imported items stay, and the same command continues from here")
             raise
-        _show_totals(done, as_json=as_json)
+        _show_totals(done, as_json=json)
         await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
-    return 0
 
 
 def _show_totals(done: _ImportTotals, *, as_json: bool) -> None:
@@ -224,7 +216,7 @@ class _ImportRun:
 _PROJECT = re.compile(r"[\w.-]{1,100}")
 
 
-def import_project_conventions(
+async def import_project_conventions(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="The project's folder, or a folder in it. Default: the current one.")
     ] = Path(),
@@ -248,7 +240,7 @@ def import_project_conventions(
     untrusted: UntrustedOption = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Store the conventions of a project, which are in AGENTS.md, .editorconfig and similar files of all its folders.
 
     It also reads CLAUDE.md, CONTRIBUTING.md, pyproject.toml and package.json. Each convention is stored with its
@@ -263,53 +255,36 @@ def import_project_conventions(
     level, owner = scope_and_owner(scope, user=user, tenant=tenant, agent=agent)
     if not path.is_dir():
         raise UsageError(f"{path}: is not a folder. Name the folder of a project")
-    request = _ConventionImport(
-        path.resolve(), at, project, DocumentOwner(level, owner, (UNTRUSTED_TAINT,) if untrusted else ())
-    )
-    return run_interruptible(_import_conventions(request, config, as_json=json))
-
-
-class _ConventionImport:
-    """The folder to read conventions from, and the options that decide where they are stored."""
-
-    def __init__(self, path: Path, at: str | None, project: str | None, whose: DocumentOwner) -> None:
-        self.path = path
-        self._at = at
-        self._project = project
-        self._whose = whose
-
-    def place(self, root: Path) -> ConventionTarget:
-        """Return the conventions' project, directory and owner. Raise UsageError for a bad `--at` or `--project`."""
-        is_inside = self.path.is_relative_to(root)
-        at = self._at if self._at is not None else self.path.relative_to(root).as_posix() if is_inside else ""
-        parts = [part for part in at.split("/") if part not in {"", "."}]
-        if ".." in parts:
-            raise UsageError(f"--at {at!r}: contains `..`. Name a directory below the root")
-        project = self._project or re.sub(r"[^\w.-]", "-", (root if is_inside else self.path).name)[:100] or "project"
-        if not _PROJECT.fullmatch(project):
-            raise UsageError(f"--project {project!r}: use only letters, digits, '.', '-' and '_', at most 100")
-        return ConventionTarget(project, "/".join(parts), self._whose.scope, self._whose.owner, self._whose.taint)
-
-
-async def _import_conventions(request: _ConventionImport, config: Path | None, *, as_json: bool) -> int:
+    whose = DocumentOwner(level, owner, (UNTRUSTED_TAINT,) if untrusted else ())
     changes: list[FileChange] = []
     async with open_store(config) as here:
-        place = request.place(here.root)
-        with progress_line() as report:
-            try:
-                found = import_conventions(
-                    here.store, request.path, place, lambda done, of: report(f"{done} of {of} files are read")
-                )
-                async for each in found:
-                    changes.append(each)
-            except TooManyFiles as error:
-                raise UsageError(str(error)) from None
-        if as_json:
+        place = _convention_target(path.resolve(), here.root, at, project, whose)
+        with progress_line() as report, usage_errors():
+            found = import_conventions(
+                here.store, path.resolve(), place, lambda done, of: report(f"{done} of {of} files are read")
+            )
+            async for each in found:
+                changes.append(each)
+        if json:
             write_json({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
         else:
             _report_conventions(changes)
         await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
-    return 0
+
+
+def _convention_target(
+    path: Path, root: Path, at: str | None, project: str | None, whose: DocumentOwner
+) -> ConventionTarget:
+    """Return the conventions' project, directory and owner. Raise UsageError for a bad `--at` or `--project`."""
+    is_inside = path.is_relative_to(root)
+    place = at if at is not None else path.relative_to(root).as_posix() if is_inside else ""
+    parts = [part for part in place.split("/") if part not in {"", "."}]
+    if ".." in parts:
+        raise UsageError(f"--at {at!r}: contains `..`. Name a directory below the root")
+    name = project or re.sub(r"[^\w.-]", "-", (root if is_inside else path).name)[:100] or "project"
+    if not _PROJECT.fullmatch(name):
+        raise UsageError(f"--project {name!r}: use only letters, digits, '.', '-' and '_', at most 100")
+    return ConventionTarget(name, "/".join(parts), whose.scope, whose.owner, whose.taint)
 
 
 _CHANGE_TEXTS: dict[FileOutcome, str] = {
@@ -363,7 +338,7 @@ def add(
     ] = None,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> Command:
     """Store a fact, a text or a convention. Nothing is stored twice.
 
     A fact contradicts an older one that has the same subject and predicate but another object, and ranks above it.
@@ -392,23 +367,19 @@ def add(
         provenance=Provenance(source=source or login_name()),
         expires_at=_parse_expiry(expires),
     )
-    return run_interruptible(_add(item, config, as_json=json))
 
+    async def store() -> None:
+        async with open_store(config) as here:
+            [stored] = await here.store.store([item])
+        if json:
+            write_json(stored.model_dump(mode="json"))
+            return
+        change = {"added": "added", "updated": "replaced the earlier one", "unchanged": "already stored"}
+        write_result(f"{full_field_text(stored.id)}  {change[stored.change]}")
+        for older in stored.contradicts:
+            write_note(f"  contradicts {full_field_text(older)}, which now ranks below it")
 
-async def _add(item: KnowledgeItem, config: Path | None, *, as_json: bool) -> int:
-    async with open_store(config) as here:
-        [stored] = await here.store.store([item])
-    if as_json:
-        write_json(stored.model_dump(mode="json"))
-        return 0
-    write_result(f"{full_field_text(stored.id)}  {_stored_text(stored)}")
-    for older in stored.contradicts:
-        write_note(f"  contradicts {full_field_text(older)}, which now ranks below it")
-    return 0
-
-
-def _stored_text(stored: Stored) -> str:
-    return {"added": "added", "updated": "replaced the earlier one", "unchanged": "already stored"}[stored.change]
+    return store()
 
 
 def _parse_words(words: list[str]) -> tuple[KnowledgeKind, str, list[str]]:

@@ -12,7 +12,7 @@ import typer
 
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.activities.knowledge.words import text_with_task
-from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.exit_codes import UsageError, usage_errors
 from orga.client.cli.shown.text import age, on_one_line
 from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
@@ -39,10 +39,8 @@ async def open_store(config_file: Path | None) -> AsyncGenerator[KnowledgeContex
     config = load_config(config_file).config
     base = config.file.parent if config.file else Path.cwd()
     root = (config.tools.files.root or base).resolve()
-    try:
+    with usage_errors():
         store = configured_store(config, os.environ, root)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     try:
         with _translated_errors():
             yield KnowledgeContext(store, root)

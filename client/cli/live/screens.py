@@ -1,13 +1,29 @@
 """The protocol of a screen for a followed run, and the plain screens for pipes, logs and `--quiet`."""
 
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Protocol
+from shlex import quote
+from typing import NamedTuple, Protocol
 
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.style import Style
+from rich.text import Text
+
+from orga.activities.text.characters import harmless_text
 from orga.client.cli.shown.decisions import commands_text, held_call_text, held_calls
-from orga.client.cli.shown.progress import PendingActivity, Progress
-from orga.client.cli.shown.text import StyledLine, on_one_line, write_note, write_warning
+from orga.client.cli.shown.progress import PendingActivity, PendingCalls, Progress
+from orga.client.cli.shown.status_text import MAX_LIVE_STEPS, call_budgets, step_lines, trend_line, waiting_suffix
+from orga.client.cli.shown.text import StyledLine, Tone, on_one_line, write_note, write_warning
+from orga.client.server.endpoint import Report
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.text import full_field_text
+from orga.workflows.types.text import escaped_line, full_field_text
 
 WAITING_FOR_WORKER = "waiting for a worker on task queue {!r}; start one with: {}"
 
@@ -118,3 +134,315 @@ class QuietScreen:
 
     def close(self) -> None:
         """All that was written stays."""
+
+
+REDRAW_S = 0.25
+_MENU_LINES = 6
+
+
+class _AnswerLine:
+    """An input line at the foot of a terminal. Output is printed above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._is_open = False
+
+    async def read_answer(self, wait: ShownQuestion, standing: Callable[[], str]) -> str:
+        """Return the typed text; "" if there is none, or after Ctrl-D.
+
+        Ctrl-C has the same effect as anywhere else in the command.
+
+        Args:
+            standing: Returns the text below the line, with its colours.
+        """
+        from prompt_toolkit import PromptSession  # a tenth of a second that most commands do without
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.formatted_text import ANSI
+        from prompt_toolkit.output import create_output
+        from prompt_toolkit.styles import Style
+
+        options: list[str] = list(wait.data.get("options", ()))
+        session = PromptSession[str](output=create_output(sys.stderr))
+        self._is_open = True
+        try:
+            return await session.prompt_async(
+                answer_label(wait),
+                completer=WordCompleter(options, sentence=True) if options else None,
+                bottom_toolbar=lambda: ANSI(standing()),
+                style=Style.from_dict({"bottom-toolbar": "noreverse"}),
+                refresh_interval=REDRAW_S,
+                reserve_space_for_menu=min(len(options), _MENU_LINES),
+                handle_sigint=False,
+            )
+        except EOFError:
+            return ""
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)
+            return ""
+        finally:
+            self._is_open = False
+
+    def print_above(self, *shown: object) -> None:
+        if not self._is_open:
+            self._console.print(*shown)
+            return
+        from prompt_toolkit.application import run_in_terminal
+
+        run_in_terminal(lambda: self._console.print(*shown))
+
+
+def answer_label(wait: ShownQuestion) -> str:
+    """Return the text in front of the input line: the options, the default, and that the answer can wait."""
+    options = ", ".join(on_one_line(option, 60) for option in wait.data.get("options", ()))
+    default = wait.data.get("default")
+    terms = [options, f"{on_one_line(str(default), 60)} in the end" if default else "", "Enter: later"]
+    return f"answer ({'; '.join(filter(None, terms))}) › "
+
+
+_SPINNER_CELLS = 2
+
+
+class _Meter(NamedTuple):
+    """A count and its limit."""
+
+    spent: float
+    limit: float | None
+    one: str
+    """The unit of one."""
+    many: str
+    short: str
+
+
+class _MeterForm(NamedTuple):
+    """The width and the parts of a meter."""
+
+    bar_cells: int
+    is_short: bool = False
+    has_limit: bool = True
+    gap: int = 2
+
+
+_METER_FORMS = (
+    _MeterForm(12),
+    _MeterForm(8),
+    _MeterForm(4),
+    _MeterForm(0),
+    _MeterForm(0, is_short=True),
+    _MeterForm(0, is_short=True, gap=1),
+)
+_NARROWEST_FORM = _MeterForm(0, is_short=True, has_limit=False, gap=1)
+
+
+class _Meters:
+    """The last line of the live view, in the widest form that fits."""
+
+    def __init__(self, progress: Progress, now: datetime) -> None:
+        self._phase = "paused" if progress.paused else progress.phase
+        self._meters = tuple(_meters(progress, now))
+        self._cost_usd = progress.cost_usd
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the line in the widest form that fits."""
+        room = options.max_width - _SPINNER_CELLS
+        lines = (self._line(form) for form in (*_METER_FORMS, _NARROWEST_FORM))
+        line = next((each for each in lines if cell_len(each.plain) <= room), self._line(_NARROWEST_FORM))
+        spinner = Spinner("dots")
+        spinner.start_time = 0.0
+        drawn = spinner.render(console.get_time())
+        shown = Text.assemble(drawn if isinstance(drawn, Text) else "", " ", line)
+        shown.truncate(options.max_width, overflow="ellipsis")
+        yield shown
+
+    def _line(self, form: _MeterForm) -> Text:
+        parts = [Text(self._phase, style="bold"), *(_meter_text(meter, form) for meter in self._meters)]
+        if self._cost_usd is not None:
+            parts.append(Text(f"{self._cost_usd:.4f} USD"))
+        return Text(" " * form.gap).join(parts)
+
+
+def _meters(progress: Progress, now: datetime) -> Iterable[_Meter]:
+    """Yield the used share of each limit. A goal counts rounds instead of iterations."""
+    budgets, plan = progress.budgets, progress.plan
+    limit = budgets.max_iterations if budgets else None
+    if plan is None:
+        yield _Meter(progress.iteration, limit, "iteration", "iterations", "iter")
+    else:
+        yield _Meter(plan.get("rounds", 0), limit, "round", "rounds", "rounds")
+    yield _Meter(progress.tokens, budgets.max_total_tokens if budgets else None, "token", "tokens", "tok")
+    yield _Meter(int(progress.clock_s(now)), budgets.timeout_s if budgets else None, "s", "s", "s")
+
+
+def _meter_text(meter: _Meter, form: _MeterForm) -> Text:
+    written = _short_number if form.is_short else _whole_number
+    limit = meter.limit if form.has_limit else None
+    many = meter.one if meter.spent == 1 and not limit else meter.many
+    unit = meter.short if form.is_short else many
+    if not limit:
+        return Text(f"{written(meter.spent)} {unit}")
+    text = _bar(min(meter.spent / limit, 1.0), form.bar_cells)
+    return text.append(f"{written(meter.spent)}/{written(limit)} {unit}", style="none")
+
+
+def _bar(share: float, cells: int) -> Text:
+    if not cells:
+        return Text()
+    filled = round(share * cells)
+    text = Text("█" * filled, style=Style(color="red" if share > 0.8 else "green"))
+    return text.append("░" * (cells - filled), style="dim").append(" ", style="none")
+
+
+def _whole_number(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _short_number(number: float) -> str:
+    """Return it in at most five characters: 950, 12.3k, 1.2M."""
+    for size, letter in ((1e6, "M"), (1e4, "k")):
+        if number >= size:
+            scaled = number / (1e3 if letter == "k" else 1e6)
+            return f"{scaled:.1f}".removesuffix(".0") + letter
+    return f"{number:.0f}"
+
+
+_TEXT_LINES = 6
+"""The number of lines shown of a text that a model is writing."""
+_CALL_CHARS = 200
+
+STYLES: dict[Tone, str] = {
+    "quiet": "dim",
+    "plain": "",
+    "call": "cyan",
+    "good": "green",
+    "bad": "red",
+    "person": "bold",
+}
+_SHOWN_MODEL_CALLS = {"reason", "goal_summary"}
+"""Model calls that write text for people. The other prompts of a goal ask for JSON."""
+
+
+class LiveScreen:
+    """Draws on stderr. Stdout is only for the result."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._line = _AnswerLine(self._console)
+        self._progress = Progress()
+        self._live = Live(console=self._console, transient=True, refresh_per_second=8, redirect_stdout=False)
+        self._live.start()
+
+    def show_line(self, line: StyledLine, at: datetime) -> None:
+        self._line.print_above(Text(escaped_line(line.text), style=STYLES[line.tone]))
+
+    def frame(self, progress: Progress) -> None:
+        """Draw the block."""
+        self._progress = progress
+        if self._live.is_started:
+            self._live.update(self._block())
+
+    def note(self, text: str) -> None:
+        self._line.print_above(Text(escaped_line(text), style="dim"))
+
+    async def read_answer(self, wait: ShownQuestion) -> str:
+        """Let the person type under the question. The block is drawn below that meanwhile."""
+        if not sys.stdin.isatty():
+            return ""
+        self._live.stop()
+        try:
+            return await self._line.read_answer(wait, self._rendered_block)
+        finally:
+            self._live.start()
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _block(self) -> RenderableType:
+        return live_block(self._progress, datetime.now(UTC))
+
+    def _rendered_block(self) -> str:
+        with self._console.capture() as captured:
+            self._console.print(self._block())
+        return captured.get().rstrip("\n")
+
+
+def is_terminal() -> bool:
+    """Return whether a block can be drawn on stderr."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+
+
+def live_block(progress: Progress, now: datetime) -> RenderableType:
+    """Return the block: streaming text or thinking, pending calls, plan and delegates, remarks, meters."""
+    parts: list[RenderableType] = []
+    for activity in progress.pending_calls.under_way:
+        if activity.name in _SHOWN_MODEL_CALLS and (activity.text or activity.thinking):
+            parts.append(_text_tail(activity.text, "italic") if activity.text else _text_tail(activity.thinking, "dim"))
+    parts += [_CallLine(progress.pending_calls, each, now) for each in _ordered_activities(progress)]
+    parts += [Text(escaped_line(line), style="dim") for line in _lasting_lines(progress)]
+    parts += [Text(escaped_line(remark), style="yellow") for remark in remarks(progress)]
+    return Group(*parts, _Meters(progress, now))
+
+
+def _text_tail(text: str, style: str) -> Text:
+    lines = [line for line in harmless_text(text).splitlines() if line.strip()]
+    return Text("\n".join(f"│ {escaped_line(line)}" for line in lines[-_TEXT_LINES:]), style=style, overflow="fold")
+
+
+def _ordered_activities(progress: Progress) -> list[PendingActivity]:
+    """Return the pending and the finished calls, in the order of the reply."""
+    under_way = [each for each in progress.pending_calls.under_way if each.name not in _SHOWN_MODEL_CALLS]
+    return sorted([*under_way, *progress.pending_calls.over], key=PendingActivity.sort_key)
+
+
+class _CallLine:
+    """A call on one line. If the line is too narrow, the call's text is cut, never its time."""
+
+    def __init__(self, pending_calls: PendingCalls, activity: PendingActivity, now: datetime) -> None:
+        self._text = escaped_line(on_one_line(pending_calls.activity_text(activity), _CALL_CHARS))
+        self._time, self._style = _time_and_style(activity, now)
+        self._mark = " " if activity.took_s is None else "•"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        call = Text(f"{self._mark} {self._text}", style=self._style)
+        call.truncate(max(options.max_width - cell_len(self._time) - 1, 1), overflow="ellipsis")
+        yield call.append(f" {self._time}")
+
+
+def _time_and_style(activity: PendingActivity, now: datetime) -> tuple[str, str]:
+    """Return the time that a call has taken so far or in all, and the style."""
+    if activity.took_s is not None:
+        return f"{activity.took_s:.1f} s", "dim"
+    if activity.since is None:
+        return "waits", "dim"
+    return f"{max((now - activity.since).total_seconds(), 0.0):.1f} s", "cyan"
+
+
+def _lasting_lines(progress: Progress) -> list[str]:
+    """Return the lines on what lasts longer than an iteration: plan, delegates, circuits, dead letters."""
+    lines = [f"  {line}" for line in step_lines(progress.plan, MAX_LIVE_STEPS)]
+    if trend := trend_line(progress.plan):
+        lines.append(f"  scores: {trend}")
+    lines += [
+        f"  ⇢ {full_field_text(child.agent)}: {on_one_line(child.task)}{waiting_suffix(child)}"
+        for child in progress.children
+    ]
+    if progress.circuits:
+        lines.append(f"  left alone (open circuit): {', '.join(map(full_field_text, progress.circuits))}")
+    if progress.budgets and (calls := call_budgets(progress.budgets)):
+        lines.append(f"  {calls}")
+    if progress.dead_letters:
+        lines.append(f"  dead letters: {progress.dead_letters}, see: orga status {quote(progress.run_id)}")
+    return lines
+
+
+_STEP_CHARS = 200
+
+
+@contextmanager
+def progress_line() -> Generator[Report]:
+    """Yield a function that reports a step, from any thread. The line is removed when the block ends."""
+    if not is_terminal():
+        yield lambda _: None
+        return
+    spinner = Spinner("dots", style="dim")
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    with Live(spinner, console=console, transient=True, refresh_per_second=8, redirect_stdout=False):
+        yield lambda step: spinner.update(text=Text(on_one_line(step, _STEP_CHARS), style="dim"))

@@ -16,8 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.activities.text.characters import harmless_text
 from orga.client.cli.connection import CliContext
 from orga.client.cli.exit_codes import ending_exit_code
-from orga.client.cli.live.screens import PlainScreen, QuietScreen, Screen
-from orga.client.cli.live.terminal import LiveScreen, is_terminal
+from orga.client.cli.live.screens import LiveScreen, PlainScreen, QuietScreen, Screen, is_terminal
 from orga.client.cli.options import login_name
 from orga.client.cli.shown.narration import INDENT, entry_lines
 from orga.client.cli.shown.progress import Progress

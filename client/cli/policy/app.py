@@ -3,9 +3,8 @@
 `check` compiles the policies, and looks up the names that they use among tools and agents.
 """
 
-import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -16,7 +15,7 @@ import typer
 
 from orga.activities.adapters.problem import BrokenPolicies, FileProblem
 from orga.client.cli.commands import LastRunCommand
-from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.exit_codes import ExitCode, usage_errors
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy import explain
 from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from orga.activities.adapters.policy.cedar_policy import CedarPolicy
 
 
-def check(
+async def check(
     folder: Annotated[
         Path | None,
         typer.Argument(
@@ -51,6 +50,7 @@ def check(
 
     Example: orga policy check policies
     """
+    from orga.activities.adapters.policy.cedar_names import unknown_name_problems
     from orga.activities.adapters.policy.ladder import engine_name
 
     settings = chosen_policy_settings(folder, surface, config, dict(os.environ))
@@ -61,9 +61,11 @@ def check(
         )
         write_note("whether Rego names only existing tools, agents and arguments cannot be checked")
         return 0
-    surfaces = [settings.surface] if settings.surface else [None, *_surfaces(settings.folder)]
+    inner = (there for there in settings.folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
+    surfaces = [settings.surface] if settings.surface else [None, *sorted(there.name for there in inner)]
     policies, problems, version = _read_surfaces(settings.folder, surfaces)
-    strange = _unknown_name_problems(policies, _vocabulary(config, folder))
+    known = await _vocabulary(config, folder)
+    strange = [problem for policy in policies for problem in unknown_name_problems(policy, known)]
     if json:
         write_json(
             {
@@ -87,29 +89,17 @@ def check(
     return ExitCode.USAGE if problems or strange else 0
 
 
-def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":
+async def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":
     """Return the names that policies may use. Raise UsageError if a tool of the configuration cannot be loaded."""
     config = load_config(config_file).config
-    try:
-        known = asyncio.run(_policy_vocabulary(config, os.environ, write_note))
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    with usage_errors():
+        known = await _configured_vocabulary(config)
     return known if folder is None else _with_tests(known, folder)
-
-
-def _unknown_name_problems(policies: "Sequence[CedarPolicy]", known: "PolicyVocabulary") -> "list[FileProblem]":
-    from orga.activities.adapters.policy.cedar_names import unknown_name_problems
-
-    return [problem for policy in policies for problem in unknown_name_problems(policy, known)]
 
 
 def _places(policy: "CedarPolicy") -> set[str]:
     lines = range(policy.statement.text.count("\n") + 1)
     return {f"{policy.statement.file}:{policy.statement.line + line}" for line in lines}
-
-
-def _surfaces(folder: Path) -> list[str]:
-    return sorted(there.name for there in folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
 
 
 def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[FileProblem], str]":
@@ -167,9 +157,7 @@ def _summary(
     return f"{count_text(len(policies), 'policy', 'policies')}, version {version}"
 
 
-async def _policy_vocabulary(
-    config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]
-) -> "PolicyVocabulary":
+async def _configured_vocabulary(config: OrgaConfig) -> "PolicyVocabulary":
     """Return a configuration's names, MCP tools included. Raise ValueError if one of its tools is unavailable."""
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.offered_tools import LISTED_TOOLS, delegate_tool
@@ -177,7 +165,7 @@ async def _policy_vocabulary(
     from orga.client.workers.tool_sources import available_tools
 
     root = (config.tools.files.root or Path.cwd()).resolve()
-    async with available_tools(config, root, env, say) as tools:
+    async with available_tools(config, root, os.environ, write_note) as tools:
         specs = [each.tool.spec for each in tools]
     names = [spec.name for spec in specs]
     unseen = (f"{name}_*" for name in config.mcp.servers)
@@ -215,7 +203,7 @@ app = typer.Typer(
 )
 
 
-def schema() -> int:
+def schema() -> None:
     """Print the Cedar schema: everything that a policy can refer to.
 
     Example: orga policy schema > policies/orga.cedarschema
@@ -223,7 +211,6 @@ def schema() -> int:
     from orga.activities.adapters.policy.cedar_types import SCHEMA
 
     write_document(SCHEMA.rstrip())
-    return 0
 
 
 app.command("check")(check)

@@ -1,18 +1,16 @@
 """`orga policy explain` shows why a call of a run was allowed or denied. `orga policy test` runs test cases."""
 
-import asyncio
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from itertools import chain
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orga.client.cli.connection import run_context
-from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.shown.text import (
     hanging_lines,
@@ -23,9 +21,13 @@ from orga.client.cli.shown.text import (
     write_result,
 )
 from orga.client.config.file import LoadedConfig, load_config
+from orga.client.errors import NoSuchVerdict
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
 from orga.client.journal.reading import read_journal
 from orga.client.policies.cases import case_files, case_results, read_cases
-from orga.client.policies.explained import Explanation, explanations
+from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.tool_calls.gate import PLAN
 
 if TYPE_CHECKING:
     from orga.activities.adapters.policy.cedar_policy import CedarPolicy
@@ -55,11 +57,9 @@ def chosen_policy_settings(
         raise UsageError(f"--surface {surface!r}: use only letters, digits, - and _")
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder}: is not a folder. Name one that has *.cedar files")
-    try:
+    with usage_errors():
         policy = PolicyConfig(engine="cedar", dir=folder) if folder is not None else load_config(config).config.policy
         settings = policy_settings(policy, env)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     if engine_name(settings) in {"default", "allow"}:
         raise UsageError("there are no policies. Put *.cedar files into policies/ next to orga.toml, or name a folder")
     return settings if surface is None else replace(settings, surface=surface)
@@ -69,10 +69,55 @@ def build_policy_engine(settings: "PolicySettings") -> "PolicyEngine":
     """Return the engine. Raise UsageError, for Cedar files with every problem, if it cannot be built."""
     from orga.activities.adapters.policy.ladder import policy_engine
 
-    try:
+    with usage_errors():
         return policy_engine(settings)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+
+
+_PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One verdict, and the proposal that it judged as far as the journal has it."""
+
+    place: str
+    """`<iteration>.<index>` of a call, `.0` of an answer, `.plan` of a plan. Parts and replacements of a call have a
+    longer place."""
+    agent: str
+    about: on.RecordedAction | None
+    """None if it was no part of the reply."""
+    verdict: on.RecordedVerdict
+    given: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Trusted context and tenant, from the starter of the run."""
+
+
+def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> list[Explanation]:
+    """Return the verdicts of the run itself, all or those at a place (`3`, `3.0`). Raise NoSuchVerdict."""
+    if place is not None and not _PLACE.fullmatch(place):
+        raise NoSuchVerdict(f"{place!r} is no place; write ITERATION or ITERATION.INDEX, as in 3.0")
+    found = [
+        item
+        for item in _all_explanations(entries)
+        if place is None or item.place == place or item.place.startswith(f"{place}.")
+    ]
+    if not found:
+        raise NoSuchVerdict(f"there is no verdict at {place}" if place else "nothing was judged yet")
+    return found
+
+
+def _all_explanations(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
+    given, actions = dict[str, Any](), tuple[on.RecordedAction, ...]()
+    for entry in entries:
+        event = None if entry.run else read_event(entry)
+        if isinstance(event, on.Started):
+            given = {name: event.input[name] for name in ("trusted_context", "tenant") if event.input.get(name)}
+        elif isinstance(event, on.ReasoningComplete):
+            actions = event.actions
+        elif isinstance(event, on.PolicyEvaluated):
+            proposed = {f"{entry.iteration}.{index}": action for index, action in enumerate(actions)}
+            for place, verdict in zip(event.places, event.verdicts, strict=False):
+                shown = f"{place}.0" if place.isdecimal() else f"{entry.iteration}.{PLAN}" if place == PLAN else place
+                yield Explanation(shown, entry.agent, proposed.get(shown), verdict, given)
 
 
 SHOWN_CHARS = 600
@@ -81,7 +126,7 @@ Sources = tuple[Mapping[str, "CedarPolicy"], str]
 """The current policies by id, and their version."""
 
 
-def explain(
+async def explain(
     run: RunId,
     place: Annotated[
         str | None,
@@ -92,7 +137,7 @@ def explain(
     *,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Show the verdicts of a run: proposal, decision, and the policies that decided, with their text.
 
     The verdicts come from the journal, so no worker is needed. The texts come from today's files; a note reports if
@@ -100,21 +145,16 @@ def explain(
 
     Example: orga policy explain ID 3.0
     """
-    return run_interruptible(_explain(run, place, config, as_json=json))
-
-
-async def _explain(named: str, place: str | None, config: Path | None, *, as_json: bool) -> int:
-    async with run_context(named, config) as (here, run_id):
+    async with run_context(run, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
         sources = _policy_sources(here.loaded)
     found = explanations(entries, place)
-    if as_json:
+    if json:
         write_json([_explanation_json(item, sources) for item in found])
     else:
         write_result(*separated_blocks(_explanation_lines(item, sources) for item in found))
     if versions := {item.verdict.version for item in found} - {"", sources[1]}:
         write_note(f"judged by version {', '.join(versions)}; the policies here are now {sources[1] or 'none'}")
-    return 0
 
 
 def _policy_sources(loaded: LoadedConfig) -> Sources:
@@ -182,7 +222,7 @@ def _explanation_json(item: Explanation, sources: Sources) -> dict[str, Any]:
     }
 
 
-def run_tests(
+async def run_tests(
     path: Annotated[
         Path | None,
         typer.Argument(
@@ -207,25 +247,20 @@ def run_tests(
     tests = path or settings.folder
     if tests is None:
         raise UsageError("FILE: is missing. Name the file with the tests: orga policy test FILE")
-    found = asyncio.run(_case_results(build_policy_engine(settings), tests))
+    engine, files = build_policy_engine(settings), [read_cases(file) for file in case_files(tests)]
+    found = [done for cases in files async for done in case_results(engine, cases)]
     if json:
         write_json([_case_json(done) for done in found])
     else:
-        write_result(*chain.from_iterable(map(_case_lines, found)))
+        lines = list[str]()
+        for done in found:
+            by = ", ".join(done.verdict.policies) or done.verdict.reason or "default"
+            lines.append(f"{'✓' if done.ok else '✗'} {done.outcome:<8} {done.name} ({by})")
+            lines += [f"    → expected {fault}" for fault in done.faults]
+        write_result(*lines)
     failed = sum(not done.ok for done in found)
     write_note(f"{len(found)} tests, {f'{failed} failed' if failed else 'all passed'}")
     return ExitCode.FAILED if failed else 0
-
-
-async def _case_results(engine: "PolicyEngine", path: Path) -> "list[CaseResult]":
-    files = [read_cases(file) for file in case_files(path)]
-    return [done for cases in files async for done in case_results(engine, cases)]
-
-
-def _case_lines(done: "CaseResult") -> list[str]:
-    by = ", ".join(done.verdict.policies) or done.verdict.reason or "default"
-    head = f"{'✓' if done.ok else '✗'} {done.outcome:<8} {done.name} ({by})"
-    return [head, *(f"    → expected {fault}" for fault in done.faults)]
 
 
 def _case_json(done: "CaseResult") -> dict[str, object]:

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from orga.client.cli.connection import CliContext, cli_context, run_context
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.interrupts import Command
 from orga.client.cli.live.watch import follow
 from orga.client.cli.options import (
     Again,
@@ -32,7 +32,6 @@ from orga.client.cli.options import (
     Tools,
     TrustedFacts,
 )
-from orga.client.cli.shown import text
 from orga.client.cli.shown.text import on_one_line, set_quiet, write_json, write_note, write_result, write_warning
 from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
 from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
@@ -79,7 +78,7 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> Command:
     """If no worker is running, the command starts one. Ctrl-C detaches: the run goes on, and `orga attach ID` follows
     it again.
 
@@ -94,7 +93,7 @@ def run(
     options = RunOptions(
         task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
     )
-    text.set_quiet(quiet=quiet)
+    set_quiet(quiet=quiet)
     if again and id_ is None:
         raise UsageError("--again: it needs a run's id. Add --id ID")
     checked = agent_input(options)
@@ -110,7 +109,7 @@ RunStarter = Callable[[CliContext], Awaitable[AgentHandle]]
 """Starts a run of any kind."""
 
 
-def _start(
+async def _start(
     start: RunStarter,
     checked: AgentInput | GoalInput,
     config: Path | None,
@@ -121,13 +120,8 @@ def _start(
 ) -> int:
     wanted = requested_names(checked)
     if detach:
-        return run_interruptible(_start_detached(start, wanted, config, as_json=as_json))
-    return run_interruptible(_start_and_follow(start, wanted, config, no_worker=no_worker, as_json=as_json))
-
-
-async def _start_and_follow(
-    start: RunStarter, wanted: RequestedNames, config: Path | None, *, no_worker: bool, as_json: bool
-) -> int:
+        await _start_detached(start, wanted, config, as_json=as_json)
+        return 0
     async with started_run(start, wanted, config, no_worker=no_worker) as (here, run_id, keeper):
         return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
 
@@ -164,7 +158,7 @@ def _refuse_for_own_worker(wanted: RequestedNames, here: CliContext) -> None:
         raise InvalidInput(f"{error} ({why}: start your own worker first, or add --no-worker)") from None
 
 
-async def _start_detached(start: RunStarter, wanted: RequestedNames, config: Path | None, *, as_json: bool) -> int:
+async def _start_detached(start: RunStarter, wanted: RequestedNames, config: Path | None, *, as_json: bool) -> None:
     async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         run_id = await _start_and_announce(here, start)
         with suppress(RPCError):  # the run has started, so its id is printed in any case
@@ -174,7 +168,6 @@ async def _start_detached(start: RunStarter, wanted: RequestedNames, config: Pat
             write_json({"id": run_id, "ui": here.connection.link(run_id)})
         else:
             write_result(run_id)
-        return 0
 
 
 async def warn_of_missing_worker(here: CliContext, wanted: RequestedNames, waits: str = "the run waits") -> None:
@@ -183,7 +176,9 @@ async def warn_of_missing_worker(here: CliContext, wanted: RequestedNames, waits
     if there is not None and there.current is not None and not there.is_served:
         write_note(no_workers_text(there.current, here.task_queue))
     elif there is None or not there.is_served:
-        missing = _missing_worker_text(here.task_queue, waits, is_known=there is not None)
+        queue = f"task queue {here.task_queue!r}"
+        unknown = f"the server does not report whether a worker polls {queue}: without one {waits}"
+        missing = unknown if there is None else f"no worker polls {queue}: {waits}"
         write_note(f"{missing}; {_worker_start_text(wanted, here)}")
 
 
@@ -208,12 +203,6 @@ def warn_of_idle_addresses(here: CliContext) -> None:
     if here.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
         for text in idle_addresses(os.environ):
             write_warning(f"{text}; until then {EMBEDDED_MODEL} answers")
-
-
-def _missing_worker_text(task_queue: str, waits: str, *, is_known: bool) -> str:
-    if is_known:
-        return f"no worker polls task queue {task_queue!r}: {waits}"
-    return f"the server does not report whether a worker polls task queue {task_queue!r}: without one {waits}"
 
 
 async def _check_workers(here: CliContext) -> None:
@@ -246,7 +235,7 @@ async def _start_and_announce(here: CliContext, start: RunStarter, what: str = "
     return run_id
 
 
-def attach(
+async def attach(
     run: RunId, no_worker: NoWorker = False, quiet: Quiet = False, json: Json = False, config: ConfigFile = None
 ) -> int:
     """A run of another folder needs the worker of that folder: start it there.
@@ -256,16 +245,12 @@ def attach(
     Example: orga attach agent-0199b1c2-6f3e-7c11-9d8a-5a6b7c8d9e0f
     """
     set_quiet(quiet=quiet)
-    return run_interruptible(_attach(run, config, no_worker=no_worker, as_json=json))
-
-
-async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
-    async with run_context(named, config) as (here, run_id):
+    async with run_context(run, config) as (here, run_id):
         described = await here.run(run_id).describe()
         if link := here.connection.link(run_id):
             write_note(link)
         async with worker_for_live_run(here, described, "orga attach", no_worker=no_worker) as keeper:
-            return await follow(here, run_id, described.task_queue, keeper, as_json=as_json)
+            return await follow(here, run_id, described.task_queue, keeper, as_json=json)
 
 
 @asynccontextmanager
@@ -338,7 +323,7 @@ def goal(
     quiet: Quiet = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> Command:
     """Steps and their scores go to stderr, the answer to stdout. Every command that takes a run also takes a goal:
     status, journal, steer, pause, abort, attach. `orga answer` answers its questions.
 
@@ -346,7 +331,7 @@ def goal(
 
     Example: orga goal "Compare what the README says about limits with the code" --max-iterations 5
     """
-    text.set_quiet(quiet=quiet)
+    set_quiet(quiet=quiet)
     if again and id_ is None:
         raise UsageError("--again: it needs a goal's id. Add --id ID")
     options = GoalOptions(

@@ -4,14 +4,13 @@ import json as json_module
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
-from temporalio.client import Client
 
 from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.interrupts import Command
 from orga.client.cli.options import ConfigFile, Json, RunId, task_text
 from orga.client.cli.shown.text import write_json, write_note
 from orga.client.config.workplace import recorded_workplace, worker_command
@@ -24,26 +23,26 @@ Text = Annotated[
 ]
 
 
-def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = None) -> int:
+def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = None) -> Command:
     """Example: orga steer ID "Look at the tests as well." """
     text = clean_text(task_text(guidance))
-    return _send_run_signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
+    return _send_signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
 
 
-def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
+def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> Command:
     """Example: orga add-context ID - < notes.md"""
     text = clean_text(task_text(context))
-    return _send_run_signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
+    return _send_signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
 
 
-def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
+def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> Command:
     """Example: orga pause ID"""
-    return _send_run_signal("pause", run, AgentHandle.pause, config, as_json=json)
+    return _send_signal("pause", run, AgentHandle.pause, config, as_json=json)
 
 
-def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
+def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> Command:
     """Example: orga resume ID"""
-    return _send_run_signal("resume", run, AgentHandle.resume, config, as_json=json)
+    return _send_signal("resume", run, AgentHandle.resume, config, as_json=json)
 
 
 def abort(
@@ -51,67 +50,33 @@ def abort(
     why: Annotated[str, typer.Argument(metavar="WHY", help="The reason, for the result and the journal.")] = "",
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> Command:
     """Example: orga abort ID "The question is settled." """
-    text = clean_text(why)
-    return _send_run_signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
+    return _send_signal("abort", run, lambda handle: handle.abort(clean_text(why)), config, as_json=json)
 
 
-def _send_run_signal(
-    name: str, run_id: str, send: Callable[[AgentHandle], Awaitable[None]], config: Path | None, *, as_json: bool
-) -> int:
-    return send_signal(name, run_id, send, config, kind=AgentHandle, as_json=as_json)
-
-
-H = TypeVar("H", bound=AgentHandle)
-
-
-def send_signal(
-    name: str,
-    run: str,
-    send: Callable[[H], Awaitable[None]],
-    config: Path | None,
-    *,
-    kind: Callable[[Client, str], H],
-    as_json: bool,
-) -> int:
-    """Send a signal to a run, print a note about it, and return the exit code.
-
-    Args:
-        name: The signal's name in the note and in JSON.
-        run: The run as the command names it.
-        send: Sends the signal.
-        config: The configuration file that the command names.
-        kind: The type of handle that sends it.
-        as_json: Whether the note is JSON on stdout.
-    """
-
-    async def send_and_report() -> int:
-        async with run_context(run, config) as (here, run_id):
-            handle = kind(here.client, run_id)
-            await send(handle)
-            absent = await missing_worker_text(here, handle, NOTHING_HAPPENS)
+async def _send_signal(
+    name: str, run: str, send: Callable[[AgentHandle], Awaitable[None]], config: Path | None, *, as_json: bool
+) -> None:
+    """Send a signal to a run, and report it under this name."""
+    async with run_context(run, config) as (here, run_id):
+        await send(here.run(run_id))
         if as_json:
             write_json({"id": run_id, "signal": name})
         else:
             write_note(f"{name} sent to {run_id}; see: orga journal {quote(run_id)}")
-        if absent:
-            write_note(absent)
-        return 0
-
-    return run_interruptible(send_and_report())
+        await note_missing_worker(here, here.run(run_id), NOTHING_HAPPENS)
 
 
 NOTHING_HAPPENS = "nothing happens until one does"
 
 
-async def missing_worker_text(here: CliContext, run: AgentHandle, consequence: str) -> str:
-    """Return a note for the case that no worker polls the run's task queue, or "" if one may."""
+async def note_missing_worker(here: CliContext, run: AgentHandle, consequence: str) -> None:
+    """Note on stderr, with the remedy, if no worker polls the run's task queue."""
     described = await run.describe()
-    if await may_be_polled(here.client, described.task_queue):
-        return ""
-    start = worker_command(await recorded_workplace(described))
-    return f"no worker polls task queue {described.task_queue!r}: {consequence}; start one with: {start}"
+    if not await may_be_polled(here.client, described.task_queue):
+        start = worker_command(await recorded_workplace(described))
+        write_note(f"no worker polls task queue {described.task_queue!r}: {consequence}; start one with: {start}")
 
 
 def override(
@@ -126,7 +91,7 @@ def override(
     *,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> Command:
     """The step passes the gate like any other. The journal records an unusable override as InterventionRefused.
 
     Example: orga override ID read_file '{"path": "README.md"}'
@@ -136,9 +101,11 @@ def override(
     from orga.client.runs.goals import GoalHandle  # the other commands need no types of goals
 
     parsed = _parse_input(task_text(given))
-    return send_signal(
-        "override_step", run, lambda goal: goal.override_step(skill, parsed), config, kind=GoalHandle, as_json=json
-    )
+
+    async def send(run: AgentHandle) -> None:
+        await GoalHandle(run.client, run.id).override_step(skill, parsed)
+
+    return _send_signal("override_step", run, send, config, as_json=json)
 
 
 def _parse_input(text: str) -> dict[str, Any] | str:

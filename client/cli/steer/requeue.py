@@ -2,45 +2,36 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId, login_name
 from orga.client.cli.shown.text import write_json, write_note, write_result
-from orga.client.cli.steer.intervene import missing_worker_text
+from orga.client.cli.steer.intervene import note_missing_worker
 from orga.client.cli.steer.rewind import input_changes
 from orga.client.errors import OrgaError
-from orga.client.past.requeue import UndeliveredAnswer, read_ended_run, requeue_in_fork, undelivered_answers
-from orga.client.runs.agents import AgentHandle
+from orga.client.past.fork import UndeliveredAnswer, read_ended_run, requeue_in_fork, undelivered_answers
 from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.tool_calls.recovery import DeadLetter
 
-if TYPE_CHECKING:
-    from orga.activities.deliver import DeliveryChannel
 
-
-async def redeliver(
+async def _redeliver(
     here: CliContext, goal_id: str, name: str | None, *, all_of_them: bool, again: bool, as_json: bool
-) -> int:
+) -> None:
     """Send the answer of an ended goal from this machine to deliveries that failed, with the old keys.
 
     After a failure it continues with the next delivery. The goal itself does not change.
 
     Args:
-        here: The configuration with the channels, and the server.
-        goal_id: The id of the goal, which has ended.
         name: The name of the delivery. None means the only one, or all.
         all_of_them: Send all that neither the goal nor an earlier requeue delivered.
         again: Also send what may have arrived, or what an earlier requeue delivered.
-        as_json: Write the outcome of each as JSON.
 
     Raises:
         UsageError: It is not clear which delivery is meant, or the channels cannot be used here.
@@ -63,7 +54,6 @@ async def redeliver(
         write_note(f"the answer of {goal_id} is delivered to {', '.join(delivered)}")
     if failed:
         raise OrgaError("; ".join(f"not delivered to {each}: {why}" for each, why in failed.items()))
-    return 0
 
 
 def _delivery_names(
@@ -109,8 +99,9 @@ class _DeliverySender:
         name = wanted.request.name
         if (channel := self._channels.get(name)) is None:
             raise OrgaError(f"this configuration has no {name!r} in [goals.deliveries]")
-        if not again:
-            _refuse_possible_duplicate(channel, wanted)
+        if not again and not channel.is_repeatable and (wanted.may_have_arrived or wanted.last.outcome == "unknown"):
+            command = f"orga requeue {quote(wanted.run.workflow_id)} {name} --again"
+            raise OrgaError(f"it may have arrived; only its readers can know. To send it anyway: {command}")
         try:
             async with record_sending(self._client, wanted.run, name, wanted.last):
                 await channel.deliver(self._secrets.redact_record(wanted.request), wanted.run)
@@ -118,34 +109,17 @@ class _DeliverySender:
             raise OrgaError(str(error)) from None
 
 
-def _refuse_possible_duplicate(channel: "DeliveryChannel", wanted: UndeliveredAnswer) -> None:
-    command = f"orga requeue {quote(wanted.run.workflow_id)} {wanted.request.name} --again"
-    if not channel.is_repeatable and (wanted.may_have_arrived or wanted.last.outcome == "unknown"):
-        raise OrgaError(f"it may have arrived; only its readers can know. To send it anyway: {command}")
+def _letter_ids(run_id: str, there: Sequence[DeadLetter], *, all_of_them: bool) -> list[str]:
+    """Return the ids of the letters that are meant if none is named. Raise UsageError if that is not clear."""
+    ids = [letter.letter_id for letter in there if not letter.requeued]
+    if not ids:
+        raise UsageError(f"run {run_id!r} has no dead letter. See: orga list --dead-letters")
+    if len(ids) > 1 and not all_of_them:
+        raise UsageError(f"run {run_id!r} has the letters {', '.join(ids)}. Name one, or add --all")
+    return ids
 
 
-@dataclass(frozen=True)
-class _RequeueRequest:
-    run_id: str
-    letter: str | None
-    all: bool
-    as_fork: bool
-    again: bool
-    settings: Sequence[str]
-
-    def letter_ids(self, there: Sequence[DeadLetter]) -> list[str]:
-        """Return the ids of the letters that are meant. Raise UsageError if there is none, or it is not clear."""
-        if self.letter is not None:
-            return [self.letter]
-        ids = [letter.letter_id for letter in there if not letter.requeued]
-        if not ids:
-            raise UsageError(f"run {self.run_id!r} has no dead letter. See: orga list --dead-letters")
-        if len(ids) > 1 and not self.all:
-            raise UsageError(f"run {self.run_id!r} has the letters {', '.join(ids)}. Name one, or add --all")
-        return ids
-
-
-def requeue(
+async def requeue(
     run: RunId,
     letter: Annotated[
         str | None,
@@ -164,7 +138,7 @@ def requeue(
     ] = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """A live run does so before its next reasoning step. LETTER may be omitted if there is only one.
 
     If a goal has ended, this machine sends its answer again to a delivery that failed; LETTER is the delivery's name.
@@ -179,56 +153,38 @@ def requeue(
         raise UsageError("--all: cannot be combined with LETTER. Give one of them")
     if set_ and not fork:
         raise UsageError("--set: changes settings of a fork. Add --fork")
-    return run_interruptible(
-        _requeue(_RequeueRequest(run, letter, all_, fork, again, set_ or ()), config, as_json=json)
-    )
-
-
-async def _requeue(request: _RequeueRequest, config: Path | None, *, as_json: bool) -> int:
-    async with run_context(request.run_id, config) as (here, run_id):
-        request, run = replace(request, run_id=run_id), here.run(run_id)
-        described = await run.describe()
+    named = [letter] if letter is not None else []
+    async with run_context(run, config) as (here, run_id):
+        handle = here.run(run_id)
+        described = await handle.describe()
         has_ended = described.status != WorkflowExecutionStatus.RUNNING
         if has_ended and described.workflow_type == GOAL_WORKFLOW:
-            return await redeliver(
-                here, request.run_id, request.letter, all_of_them=request.all, again=request.again, as_json=as_json
+            await _redeliver(here, run_id, letter, all_of_them=all_, again=again, as_json=json)
+            return
+        if again:
+            raise UsageError(f"--again: {run_id!r} is not a goal that has ended")
+        if fork and not has_ended:
+            raise UsageError(f"--fork: run {run_id!r} is live. Remove --fork")
+        if has_ended and not fork:
+            raise OrgaError(
+                f"run {run_id!r} has ended. A fork of it can send its letters again: "
+                f"orga requeue {quote(run_id)} {quote(letter) if letter is not None else '--all'} --fork"
             )
-        if request.again:
-            raise UsageError(f"--again: {request.run_id!r} is not a goal that has ended")
-        if has_ended:
-            return await _requeue_in_fork(here, request, as_json=as_json)
-        if request.as_fork:
-            raise UsageError(f"--fork: run {request.run_id!r} is live. Remove --fork")
-        letters = await _requeue_letters(run, request)
-    if as_json:
-        write_json({"id": request.run_id, "letters": letters})
-    else:
-        write_note(f"{', '.join(letters)} of {request.run_id} will be sent again before its next reasoning step")
-    return 0
-
-
-async def _requeue_letters(run: AgentHandle, request: _RequeueRequest) -> list[str]:
-    letters = request.letter_ids((await run.live_status()).dead_letters if request.letter is None else ())
-    for letter_id in letters:
-        await run.requeue(letter_id, by=login_name())
-    return letters
-
-
-async def _requeue_in_fork(here: CliContext, request: _RequeueRequest, *, as_json: bool) -> int:
-    if not request.as_fork:
-        what = quote(request.letter) if request.letter is not None else "--all"
-        raise OrgaError(
-            f"run {request.run_id!r} has ended. A fork of it can send its letters again: "
-            f"orga requeue {quote(request.run_id)} {what} --fork"
-        )
-    ended = await read_ended_run(here.client, request.run_id)
-    letters = request.letter_ids(ended.letters)
-    forked = await requeue_in_fork(here.client, ended, letters, changes=input_changes(request.settings))
-    if absent := await missing_worker_text(here, forked, "the fork waits"):
-        write_note(absent)
-    if as_json:
-        write_json({"id": forked.id, "forked_from": {"id": request.run_id}, "letters": letters})
-    else:
-        write_note(f"{', '.join(letters)} of {request.run_id} will be sent again by its fork")
+        if fork:
+            ended = await read_ended_run(here.client, run_id)
+            letters = named or _letter_ids(run_id, ended.letters, all_of_them=all_)
+            forked = await requeue_in_fork(here.client, ended, letters, changes=input_changes(set_ or ()))
+            await note_missing_worker(here, forked, "the fork waits")
+        else:
+            forked = None
+            letters = named or _letter_ids(run_id, (await handle.live_status()).dead_letters, all_of_them=all_)
+            for letter_id in letters:
+                await handle.requeue(letter_id, by=login_name())
+    if json:
+        origin = {"id": run_id} if forked is None else {"id": forked.id, "forked_from": {"id": run_id}}
+        write_json(origin | {"letters": letters})
+        return
+    when = "before its next reasoning step" if forked is None else "by its fork"
+    write_note(f"{', '.join(letters)} of {run_id} will be sent again {when}")
+    if forked is not None:
         write_result(forked.id)
-    return 0

@@ -2,9 +2,8 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
@@ -12,17 +11,17 @@ import typer
 
 from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import interruptible_prompt, run_interruptible
+from orga.client.cli.interrupts import Command, interruptible_prompt
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, login_name, task_text
 from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
 from orga.client.cli.start.task_input import option_names_in_errors, parse_pair, parse_settings
-from orga.client.cli.steer.intervene import NOTHING_HAPPENS, missing_worker_text
+from orga.client.cli.steer.intervene import NOTHING_HAPPENS, note_missing_worker
 from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
-from orga.client.past.aftermath import ENDING_INTERVENTIONS, Effect, LiveDelegate, SentIntervention
+from orga.client.past.aftermath import ENDING_INTERVENTIONS, Effect, SentIntervention
 from orga.client.past.fork import fork as fork_run
 from orga.client.past.rewind import RewindPlan, execute_rewind, plan_rewind
-from orga.client.runs.agents import AgentHandle, run_id_of
+from orga.client.runs.agents import run_id_of
 from orga.client.runs.exchange import sender_fields
 from orga.workflows.types.goals.goal_input import GoalConfig, GoalInput
 from orga.workflows.types.input import AgentInput, LoopConfig
@@ -31,16 +30,7 @@ from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL, loop_tool
 
 
-@dataclass(frozen=True)
-class _RewindRequest:
-    run_id: str
-    to_iteration: int
-    steer: str | None
-    keeps: bool
-    is_sure: bool
-
-
-def rewind(
+async def rewind(
     run: RunId,
     *,
     to_iteration: LastIteration,
@@ -51,47 +41,34 @@ def rewind(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """It first lists what people sent to the run later, and what its tools did later, which is not undone. On a
     terminal it asks for confirmation. Elsewhere it discards irreversible calls only with --yes. Delegates that still
     work for the discarded part are aborted. The run continues after they have ended.
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """
-    request = _RewindRequest(run, to_iteration, steer, keeps=not without_interventions, is_sure=yes)
-    return run_interruptible(_rewind(request, config, as_json=json))
-
-
-async def _rewind(request: _RewindRequest, config: Path | None, *, as_json: bool) -> int:
-    async with run_context(request.run_id, config) as (here, run_id):
-        request = replace(request, run_id=run_id)
-        plan = await plan_rewind(here.client, request.run_id, request.to_iteration)
-        for line in rewind_plan_lines(plan, keeps=request.keeps):
+    keeps = not without_interventions
+    async with run_context(run, config) as (here, run_id):
+        plan = await plan_rewind(here.client, run_id, to_iteration)
+        for line in rewind_plan_lines(plan, keeps=keeps):
             write_note(line)
-        if not request.is_sure and plan.irreversible_calls and not sys.stdin.isatty():
+        if not yes and sys.stdin.isatty():
+            with interruptible_prompt():
+                typer.confirm(f"rewind {run_id} to the end of iteration {to_iteration}?", abort=True, err=True)
+        elif not yes and plan.irreversible_calls:
             raise UsageError(
                 "the rewind would discard irreversible calls, which are not undone. To rewind anyway, add --yes"
             )
-        if not request.is_sure and sys.stdin.isatty():
-            question = f"rewind {request.run_id} to the end of iteration {request.to_iteration}?"
-            with interruptible_prompt():
-                typer.confirm(question, abort=True, err=True)
         execution = await execute_rewind(
-            here.client,
-            plan,
-            steer=request.steer,
-            keep_interventions=request.keeps,
-            sender=sender_fields(login_name()),
+            here.client, plan, steer=steer, keep_interventions=keeps, sender=sender_fields(login_name())
         )
-        absent = await missing_worker_text(here, AgentHandle(here.client, request.run_id), NOTHING_HAPPENS)
-    if as_json:
-        write_json(_plan_json(plan, execution, keeps=request.keeps))
-    else:
-        rewound = f"{request.run_id} goes on from the end of iteration {request.to_iteration}"
-        write_note(f"{rewound}; follow it: orga attach {quote(request.run_id)}")
-    if absent:
-        write_note(absent)
-    return 0
+        if json:
+            write_json(_plan_json(plan, execution, keeps=keeps))
+        else:
+            rewound = f"{run_id} goes on from the end of iteration {to_iteration}"
+            write_note(f"{rewound}; follow it: orga attach {quote(run_id)}")
+        await note_missing_worker(here, here.run(run_id), NOTHING_HAPPENS)
 
 
 def rewind_plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
@@ -101,13 +78,17 @@ def rewind_plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
         f"{fate[_is_redelivered(each, keeps=keeps)]}: {_dated_line(each.at, f'{each.kind} {each.text}')}"
         for each in plan.interventions
     ]
-    done = [f"{_effect_status(each)}: {_dated_line(each.at, _effect_text(each))}" for each in plan.effects]
-    left = [f"aborted first: {_dated_line(each.at, _delegate_text(each))}" for each in plan.delegates]
+    undone = {True: "NOT UNDONE, irreversible", False: "not undone"}
+    done = [
+        f"done already, {undone[each.is_irreversible]}: {_dated_line(each.at, _effect_text(each))}"
+        for each in plan.effects
+    ]
+    left = [
+        "aborted first: "
+        + _dated_line(each.at, f"iteration {each.iteration}, {RUN_TOOL} {each.workflow_id}, still running")
+        for each in plan.delegates
+    ]
     return sent + done + left
-
-
-def _effect_status(effect: Effect) -> str:
-    return "done already, NOT UNDONE, irreversible" if effect.is_irreversible else "done already, not undone"
 
 
 def _effect_text(effect: Effect) -> str:
@@ -116,10 +97,6 @@ def _effect_text(effect: Effect) -> str:
     arguments = f" {effect.arguments}" if effect.arguments else ""
     named = effect.text if loop_tool(effect.tool).is_run else effect.tool
     return f"iteration {effect.iteration}, {named}{arguments}: {effect.outcome}"
-
-
-def _delegate_text(delegate: LiveDelegate) -> str:
-    return f"iteration {delegate.iteration}, {RUN_TOOL} {delegate.workflow_id}, still running"
 
 
 def _dated_line(at: datetime, text: str) -> str:
@@ -177,23 +154,30 @@ def fork(
     id_: Annotated[str | None, typer.Option("--id", help="The fork's id. Default: a new one.")] = None,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> Command:
     """The fork of a goal is a goal. It continues after iteration N, with the plan of that time.
 
     Example: orga fork ID --to-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
 
     Example: orga fork ID --to-iteration 5 --task "Now write the tests for it."
     """
-    settings = set_ or ()
-    request = _ForkRequest(
-        run_id=run,
-        at_iteration=to_iteration,
-        settings=settings,
-        changes=input_changes(settings),
-        task=None if task is None else clean_text(task_text(task)),
-        new_id=None if id_ is None else run_id_of(id_),
-    )
-    return run_interruptible(_fork(request, config, as_json=json))
+    settings, changes = set_ or (), input_changes(set_ or ())
+    message = None if task is None else clean_text(task_text(task))
+    new_id = None if id_ is None else run_id_of(id_)
+
+    async def start_fork() -> None:
+        async with run_context(run, config) as (here, run_id):
+            with option_names_in_errors(settings):
+                forked = await fork_run(here.client, run_id, to_iteration, changes=changes, task=message, new_id=new_id)
+            await note_missing_worker(here, forked, "the fork waits")
+            link = here.connection.link(forked.id)
+            write_note(f"fork of {run_id} at iteration {to_iteration}" + (f"  {link}" if link else ""))
+        if json:
+            write_json({"id": forked.id, "forked_from": {"id": run_id, "iteration": to_iteration}, "ui": link})
+        else:
+            write_result(forked.id)
+
+    return start_fork()
 
 
 def input_changes(pairs: Sequence[str]) -> dict[str, Any]:
@@ -213,36 +197,3 @@ def input_changes(pairs: Sequence[str]) -> dict[str, Any]:
     for kind, of_kind in pairs_by_config.items():
         config |= parse_settings(of_kind, kind)
     return changed | ({"config": config} if config else {})
-
-
-@dataclass(frozen=True)
-class _ForkRequest:
-    run_id: str
-    at_iteration: int
-    settings: Sequence[str]
-    """The pairs as typed. `changes` holds them parsed."""
-    changes: dict[str, Any]
-    task: str | None
-    new_id: str | None
-
-
-async def _fork(request: _ForkRequest, config: Path | None, *, as_json: bool) -> int:
-    async with run_context(request.run_id, config) as (here, run_id):
-        with option_names_in_errors(request.settings):
-            forked = await fork_run(
-                here.client,
-                run_id,
-                request.at_iteration,
-                changes=request.changes,
-                task=request.task,
-                new_id=request.new_id,
-            )
-        if absent := await missing_worker_text(here, forked, "the fork waits"):
-            write_note(absent)
-        link = here.connection.link(forked.id)
-        write_note(f"fork of {run_id} at iteration {request.at_iteration}" + (f"  {link}" if link else ""))
-    if as_json:
-        write_json({"id": forked.id, "forked_from": {"id": run_id, "iteration": request.at_iteration}, "ui": link})
-    else:
-        write_result(forked.id)
-    return 0

@@ -1,19 +1,207 @@
-"""The `orga tools` commands: list, declare, check and try a worker's tools, and log in to MCP servers."""
+"""The `orga tools` commands. `orga tools call` calls a tool once without a run, through its schema and the policy."""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Annotated, Any, NamedTuple, cast
+from uuid import uuid4
 
 import typer
 
-from orga.client.cli.tools import call, listing, login, new, openapi
+from orga.activities.ports import PolicyEngine, Tool, ToolContext, ToolError
+from orga.activities.text.sanitize import sanitized_text
+from orga.activities.text.secrets import KnownSecrets
+from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
+from orga.client.cli.options import ConfigFile, Json, login_name
+from orga.client.cli.shown.text import hanging_lines, on_one_line, write_document, write_json, write_note
+from orga.client.cli.tools import listing, login, manifests
+from orga.client.cli.tools.listing import LocalTools, open_local_tools
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.text import clean_text, clip, known_names_hint
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
+
+MAX_ERROR_BYTES = 4_000
+
+
+class _Called(NamedTuple):
+    """The outcome of a call. `kind` is that of the failure."""
+
+    ok: bool
+    text: str
+    kind: str = ""
+
+
+async def call(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool. `orga tools list` shows all.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="The arguments of the call.", show_default=False)
+    ] = None,
+    *,
+    agent: Annotated[str, typer.Option(metavar="NAME", help="Call as this agent.")] = "default",
+    approve: Annotated[
+        bool, typer.Option("--approve", help="Approve the call yourself if policy requires an approval.")
+    ] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Call a tool once, without a run. Its schema and the configured policy check the call first.
+
+    Exit code 4 means that the call is denied or needs an approval; 6 means that the tool failed.
+
+    Example: orga tools call read_file path=README.md
+    """
+    approver = (login_name() or "operator") if approve else ""
+    async with open_local_tools(config) as here:
+        tool, listed = _tool_and_listed(name, agent, here)
+        spec = tool.spec
+        with usage_errors():
+            given = _read_arguments(arguments or (), spec.parameters)
+        engine_name, engine = _build_engine(here)
+        if name in listed:
+            asked = ToolCall(call_id="local", name=name, arguments=given)
+            request = GateRequest(agent=agent, iteration=1, calls=(asked,), specs=(spec,), offered=listed)
+            verdict = await _judge(request, engine, approver)
+        else:  # the policy is not asked, because a run of the agent would not be offered the tool
+            remedy = f"list it in [agents.{agent}] tools, or name an agent that does with --agent"
+            verdict = Verdict(decision="deny", reason=f"agent {agent!r} does not list {name}; {remedy}")
+        write_note(f"gate ({engine_name}, agent {agent!r}): {_verdict_text(verdict, approver)}")
+        shown = {"tool": name, "ok": False, "verdict": verdict.model_dump(mode="json", exclude_defaults=True)}
+        if verdict.decision != "allow":
+            if json:
+                write_json(shown)
+            return ExitCode.USAGE if verdict.decision == "invalid" else ExitCode.DENIED
+        called = await _call_once(tool, given if verdict.arguments is None else verdict.arguments)
+    if json:
+        content = {"content": called.text} if called.ok else {"error": {"kind": called.kind, "text": called.text}}
+        write_json(shown | {"ok": called.ok} | content)
+    elif called.ok:
+        write_document(called.text)
+    else:
+        write_note(*hanging_lines(f"{called.kind}: ", called.text))
+    return ExitCode.COMPLETED if called.ok else ExitCode.FAILED
+
+
+def _tool_and_listed(name: str, agent: str, here: LocalTools) -> tuple[Tool, tuple[str, ...]]:
+    """Return the tool, and the worker's tools that the agent's configuration lists."""
+    from orga.activities.adapters.agents.agents import with_default_agent
+    from orga.activities.adapters.agents.named_tools import is_tool_listed
+    from orga.activities.adapters.mcp.names import is_server_tool
+
+    tools = {each.tool.spec.name: each.tool for each in here.tools}
+    agents = with_default_agent(here.config.agents)
+    if name not in tools:
+        raise UsageError(f"there is no tool {name!r}; {known_names_hint(name, tools)}")
+    if agent not in agents:
+        raise UsageError(f"--agent: there is no agent {agent!r}; {known_names_hint(agent, agents)}")
+    means, is_of_server = agents[agent].tools, partial(is_server_tool, servers=here.config.mcp.servers)
+    return tools[name], tuple(
+        each for each, tool in tools.items() if is_tool_listed(each, means, is_of_server, is_own=not tool.spec.digest)
+    )
+
+
+def _build_engine(here: LocalTools) -> Any:
+    from orga.activities.adapters.policy.ladder import engine_name
+    from orga.client.cli.policy.explain import build_policy_engine
+    from orga.client.config.policy_settings import policy_settings
+
+    with usage_errors():
+        settings = policy_settings(here.config.policy, os.environ)
+    return engine_name(settings), build_policy_engine(settings)
+
+
+def _verdict_text(verdict: Verdict, approver: str) -> str:
+    by = f" by {', '.join(verdict.policies)}" if verdict.policies else ""
+    because = f": {on_one_line(verdict.reason, 600)}" if verdict.reason else ""
+    match verdict.decision:
+        case "allow":
+            changed = "" if verdict.arguments is None else f", with other arguments: {verdict.arguments}"
+            return f"allowed{by}{f', approved by {approver}' if approver else ''}{changed}"
+        case "approval" if verdict.approval:
+            who = " or ".join(verdict.approval.approvers) or "anyone"
+            return f"held{by}{because}; it needs the approval of {who}. A run would wait for it; here, add --approve"
+        case decision:
+            return f"{'denied' if decision == 'deny' else 'invalid'}{by}{because}"
+
+
+def _read_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `key=value` pairs as values of the schema's types. Raise ValueError for a pair without `=`."""
+    properties: Mapping[str, Any] = parameters.get("properties", {})
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise ValueError(f"{pair!r} is no argument; write key=value")
+        schema = properties.get(name, {})
+        if schema.get("type") == "array" and not text.lstrip().startswith("["):
+            found.setdefault(name, []).append(_argument_value(text, schema.get("items", {})))
+        else:
+            found[name] = _argument_value(text, schema)
+    return found
+
+
+def _argument_value(text: str, schema: Mapping[str, Any]) -> Any:
+    """Return the value of a text. Text that cannot be parsed is kept, and the schema then refuses it."""
+    kind = schema.get("type")
+    kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
+    if "string" in kinds:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+async def _judge(request: GateRequest, engine: PolicyEngine, approver: str) -> Verdict:
+    """Return the gate's verdict. A call that needs approval is judged again if `approver` approves it."""
+    from orga.activities.adapters.schemas.arguments import find_argument_errors
+    from orga.activities.gate.gate import GateActivities
+
+    gate = GateActivities(engine, find_argument_errors)
+    (verdict,) = (await gate.gate(request)).verdicts
+    if verdict.decision != "approval" or not approver:
+        return verdict
+    request = request.with_approval(approver, verdict.version)
+    if verdict.arguments is not None:  # the approval is for the changed call
+        request = request.with_calls((request.calls[0].with_arguments(verdict.arguments),))
+    (again,) = (await gate.gate(request)).verdicts
+    changed = again.arguments if again.arguments is not None else verdict.arguments
+    return again.with_arguments(changed)
+
+
+async def _call_once(tool: Tool, arguments: dict[str, Any]) -> _Called:
+    """Return the tool's output or its failure, as a model would read it."""
+    from orga.activities.calls.activity import error_text
+
+    def shown(text: str, limit: int) -> str:
+        return clip(secrets.redact(sanitized_text(clean_text(text))), limit)
+
+    secrets = KnownSecrets.from_environment(os.environ)
+    context = ToolContext(call_id="local", idempotency_key=uuid4().hex, workflow_id="local")
+    limit_s = tool.spec.options.timeout_s or LoopConfig().tool_timeout_s
+    try:
+        async with asyncio.timeout(limit_s):
+            output = await tool.call(arguments, context)
+    except ToolError as error:
+        return _Called(False, shown(str(error), MAX_ERROR_BYTES), error.kind)
+    except TimeoutError:
+        return _Called(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
+    except Exception as error:  # a run would also report it
+        return _Called(False, shown(error_text(error), MAX_ERROR_BYTES), type(error).__name__)
+    return _Called(True, shown(output.content, tool.spec.max_result_bytes))
+
 
 app = typer.Typer(
     no_args_is_help=True,
     epilog="A manifest declares one command or one HTTP request. The guide is docs/tool-manifests.md.",
     rich_markup_mode="rich",
 )
-
 app.command("list")(listing.list_tools)
-app.command("new")(new.new)
-app.command("import-openapi")(openapi.import_openapi)
+app.command("new")(manifests.new)
+app.command("import-openapi")(manifests.import_openapi)
 app.command("check")(listing.check)
-app.command("call")(call.call)
+app.command("call")(call)
 app.command("pin")(listing.pin)
 app.command("login")(login.log_in_to_server)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orga.activities.adapters.problem import FileProblem
-from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
@@ -50,10 +49,8 @@ async def open_local_tools(config_file: Path | None, *, unpinned: str | None = N
         config = config.with_mcp(config.mcp.unpinned_server(unpinned))
     root = (config.tools.files.root or Path.cwd()).resolve()
     async with AsyncExitStack() as opened:
-        try:
+        with usage_errors():
             tools = await opened.enter_async_context(available_tools(config, root, os.environ, write_note))
-        except ValueError as error:
-            raise UsageError(str(error)) from None
         yield LocalTools(config, tools)
 
 
@@ -66,22 +63,17 @@ def configured_server(name: str, config: OrgaConfig) -> McpServer:
     raise UsageError(f"there is no MCP server {name!r}; {remedy}")
 
 
-def list_tools(*, json: Json = False, config: ConfigFile = None) -> int:
+async def list_tools(*, json: Json = False, config: ConfigFile = None) -> None:
     """Show the tools of this configuration: effect, source, options. No Temporal server is needed.
 
     Example: orga tools list --json
     """
-    return run_interruptible(_list(config, as_json=json))
-
-
-async def _list(config: Path | None, *, as_json: bool) -> int:
     async with open_local_tools(config) as here:
-        if as_json:
+        if json:
             write_json([_tool_json(each) for each in here.tools])
         else:
             write_result(*_tool_lines(here.tools))
     write_note(f"tools: {len(here.tools)}; an agent has those that its configuration lists")
-    return 0
 
 
 def _tool_lines(tools: "list[WorkerTool]") -> list[str]:
@@ -120,7 +112,7 @@ def _tool_json(each: "WorkerTool") -> dict[str, Any]:
     }
 
 
-def pin(
+async def pin(
     server: Annotated[
         str,
         typer.Argument(metavar="SERVER", help="The server's name, as in \\[mcp.servers.SERVER].", show_default=False),
@@ -128,7 +120,7 @@ def pin(
     *,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Show the definitions of an MCP server's tools, and print the lines for orga.toml that pin them.
 
     A model reads these texts first, so pin only what you have read. Runs with only pinned definitions start untainted.
@@ -136,23 +128,18 @@ def pin(
 
     Example: orga tools pin github >> orga.toml
     """
-    return run_interruptible(_pin(server, config, as_json=json))
-
-
-async def _pin(server: str, config: Path | None, *, as_json: bool) -> int:
     async with open_local_tools(config, unpinned=server) as here:
         tools = [each for each in here.tools if each.tool.spec.name.startswith(f"{server}_") and each.tool.spec.digest]
     if not tools:
         raise UsageError(f"the MCP server {server!r} offers no usable tool. The lines above show the reason")
     pins = {each.tool.spec.name: each.tool.spec.digest for each in tools}
-    if as_json:
+    if json:
         write_json({"server": server, "pinned": pins})
-        return 0
+        return
     for each in tools:
         write_note(_definition_text(each))
     lines = [f'{name} = "{digest}"' for name, digest in pins.items()]
     write_result(f"[mcp.servers.{server}.pinned]", *lines)
-    return 0
 
 
 def _definition_text(each: "WorkerTool") -> str:

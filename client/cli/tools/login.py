@@ -12,8 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import typer
 
-from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.exit_codes import UsageError, usage_errors
 from orga.client.cli.options import ConfigFile
 from orga.client.cli.shown.text import on_one_line, write_note, write_result
 from orga.client.cli.tools.listing import configured_server
@@ -32,7 +31,7 @@ LOGIN_S = 300.0
 MAX_REQUEST_BYTES = 16_000
 
 
-def log_in_to_server(
+async def log_in_to_server(
     server: Annotated[
         str,
         typer.Argument(metavar="SERVER", help="The server's name, as in \\[mcp.servers.SERVER].", show_default=False),
@@ -45,17 +44,23 @@ def log_in_to_server(
     ] = 0,
     logout: Annotated[bool, typer.Option("--logout", help="Remove the stored login instead.")] = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Log in to an MCP server in a browser, for all workers with this state folder.
 
     The server needs oauth = { login = true } in orga.toml. Workers act with your rights there.
 
     Example: orga tools login crm
     """
+    from orga.activities.adapters.mcp.login import LoginFile
+
     settings = _settings(server, config)
-    if logout:
-        return run_interruptible(_log_out(settings))
-    return run_interruptible(_log_in(settings, port, with_browser=browser))
+    if not logout:
+        await _log_in(settings, port, with_browser=browser)
+        return
+    async with LoginFile(settings.login_file).locked():  # a worker may be about to refresh it
+        was_there = settings.login_file.exists()
+        settings.login_file.unlink(missing_ok=True)
+    write_note(f"{settings.login_file}: removed" if was_there else f"there was no login to {settings.name}")
 
 
 def _settings(name: str, config: Path | None) -> "ServerSettings":
@@ -66,23 +71,11 @@ def _settings(name: str, config: Path | None) -> "ServerSettings":
         raise UsageError(f"mcp.servers.{name}: nobody logs in to a program. Pass its credentials on with env_from")
     if server.oauth is None or not server.oauth.login:
         raise UsageError(f"mcp.servers.{name}: nobody logs in there. Set login = true in [mcp.servers.{name}.oauth]")
-    try:
+    with usage_errors():
         return server_settings({name: server}, {}, os.environ, prepare_home().logins)[0]
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
-async def _log_out(settings: "ServerSettings") -> int:
-    from orga.activities.adapters.mcp.login import LoginFile
-
-    async with LoginFile(settings.login_file).locked():  # a worker may be about to refresh it
-        was_there = settings.login_file.exists()
-        settings.login_file.unlink(missing_ok=True)
-    write_note(f"{settings.login_file}: removed" if was_there else f"there was no login to {settings.name}")
-    return 0
-
-
-async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) -> int:
+async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) -> None:
     import httpx2
     from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
 
@@ -121,7 +114,6 @@ async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) 
     then = "workers refresh it" if login.tokens.refresh_token else "it cannot be refreshed, so log in again then"
     write_note(f"logged in to {settings.name}: {settings.login_file}")
     write_note(f"the token is valid until {until}; {then}")
-    return 0
 
 
 class _Redirect:

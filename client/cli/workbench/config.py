@@ -1,8 +1,9 @@
-"""`orga config` and `orga agents`: the effective configuration with the source of each value."""
+"""`orga config` and `orga agents`: the effective configuration with the source of each value. Also `orga trust`."""
 
 import asyncio
 import json as json_text
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,11 +16,13 @@ from orga.activities.text.secrets import MIN_GUESSED_CHARS, REDACTED, KnownSecre
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
-from orga.client.config.file import ConfigSources, config_sources, load_config
+from orga.client.config.file import FILE_NAME, ConfigSources, config_sources, config_trust_request, load_config
 from orga.client.config.known_input import RequestedNames, require_agent
 from orga.client.config.listed import agent_json, model_text
+from orga.client.config.policy_folder import FOLDER
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
+from orga.client.config.trust.check import TrustRequest, Untrusted, revoke_trust, trust_digest, trusted_digests
 from orga.client.errors import ConfigError, OrgaError
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
@@ -42,7 +45,7 @@ def _group() -> None:
 
 
 @app.command()
-def show(
+async def show(
     key: Annotated[
         str | None, typer.Argument(metavar="KEY", help="A key or a section, such as models or agents.default.")
     ] = None,
@@ -50,7 +53,7 @@ def show(
     changed: Annotated[bool, typer.Option("--changed", help="Only values that are not the default.")] = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Show each key with its value and source: file and line, variable, run time, or default. Secrets are hidden.
 
     Nothing is started, and the configuration need not be trusted. Settings at run time are shown if the server runs.
@@ -60,7 +63,7 @@ def show(
     Example: orga config show --changed --json
     """
     sources = config_sources(config, folder=Path.cwd(), env=os.environ)
-    known = _with_run_time_values(effective_values(sources, os.environ), config)
+    known = await _with_run_time_values(effective_values(sources, os.environ), config)
     found = [each for each in known if key is None or each.key == key or each.key.startswith(f"{key}.")]
     if not found:
         raise UsageError(
@@ -69,14 +72,13 @@ def show(
     found = [each for each in found if not (changed and each.is_default)]
     if json:
         write_json([asdict(each) for each in found])
-        return 0
+        return
     names = [on_one_line(each.key, 80) for each in found]
     values = [on_one_line(json_text.dumps(each.value, ensure_ascii=False), VALUE_CHARS) for each in found]
     wide, wider = (max(map(len, column), default=0) for column in (names, values))
     for each, name, value in zip(found, names, values, strict=True):
         write_result(f"{name:<{wide}}  {value:<{wider}}  {each.origin}")
     write_note(f"orga.toml: {sources.path}" if sources.path else "no orga.toml here or above; orga init writes one")
-    return 0
 
 
 def agents(
@@ -84,7 +86,7 @@ def agents(
     *,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """A NAME also shows its instructions and limits. `orga run --agent NAME` starts an agent.
 
     Example: orga agents
@@ -103,7 +105,6 @@ def agents(
         write_note("orga agents NAME shows one in full; [agents.NAME] in orga.toml adds one")
     else:
         write_result(*_agent_lines(name, known[name], held), *_agent_details(known[name]))
-    return 0
 
 
 def _agent_lines(name: str, agent: "AgentConfig", held: OrgaConfig) -> list[str]:
@@ -124,7 +125,7 @@ def _agent_details(agent: "AgentConfig") -> list[str]:
     return ["  instructions:", *(f"  {line}" for line in indented_lines(agent.instructions)), *lines]
 
 
-def _with_run_time_values(known: "list[EffectiveValue]", config: Path | None) -> "list[EffectiveValue]":
+async def _with_run_time_values(known: "list[EffectiveValue]", config: Path | None) -> "list[EffectiveValue]":
     """Return the values with those that people have saved for the task queue. Without a running server, none are known.
 
     A server that an untrusted file names is not asked.
@@ -136,7 +137,7 @@ def _with_run_time_values(known: "list[EffectiveValue]", config: Path | None) ->
         held = load_config(config).config
         if not names_server(held.temporal.address) and running_server() is None:
             return known
-        values, origin = asyncio.run(_run_time_values(held))
+        values, origin = await _run_time_values(held)
     except ConfigError:
         return known
     except (TimeoutError, OrgaError, ServerUnavailable):
@@ -247,3 +248,75 @@ def _masked_value(key: Key, value: Any, known: KnownSecrets) -> Any:
         return f"{parts.scheme}://{parts.hostname}/{REDACTED}"
     own = KnownSecrets.from_values(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
     return known.redact(own.redact(value))
+
+
+def trust(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="PATH", help="A configuration or its folder. Default: the nearest one here or above."),
+    ] = None,
+    *,
+    list_: Annotated[bool, typer.Option("--list", help="Show the trusted configurations.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Do not trust it any more.")] = False,
+    json: Json = False,
+) -> None:
+    """The command shows the settings that need trust. After a change of the file, or of code that it names, you are
+    asked again.
+
+    Example: orga trust
+    """
+    if list_:
+        known = trusted_digests()
+        if json:
+            write_json(known)
+            return
+        for trusted, digest in known.items():
+            write_result(f"{trusted}  {digest}")
+        return
+    if revoke:
+        named = _config_path(path) or _find_config(None).path
+        was = revoke_trust(Path.cwd() / named)
+        if json:
+            write_json({"path": str(named), "trusted": False, "was_trusted": was})
+        else:
+            write_result(f"{named} is not trusted {'any more' if was else 'anyway'}")
+        return
+    asked = _find_config(path)
+    for risk in asked.risks:
+        write_note(f"  {risk}")
+    if asked.risks:
+        trust_digest(asked.path, asked.digest)
+    if json:
+        write_json({"path": str(asked.path), "trusted": bool(asked.risks), "asks": [str(risk) for risk in asked.risks]})
+    else:
+        write_result(f"trusted as it is now: {asked.path}" if asked.risks else f"{asked.path} needs no trust")
+
+
+def ask_for_trust(error: Untrusted) -> bool:
+    """Ask the person at the terminal whether to trust, and return the answer; False without a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    write_note(*str(error).splitlines()[:-1])
+    if not typer.confirm("Trust it as it is now?", default=False, err=True):
+        return False
+    trust_digest(error.asked.path, error.asked.digest)
+    return True
+
+
+def _find_config(path: Path | None) -> TrustRequest:
+    file, folder = _config_path(path), Path.cwd()
+    if file is not None and file.name == FOLDER and file.is_dir():
+        file, folder = None, folder / file.parent
+    if file is not None and not file.is_file():
+        raise UsageError(f"{file}: is not a file. Name a configuration, or the folder of an orga.toml")
+    asked = config_trust_request(file, folder=folder, env=os.environ)
+    if asked is None:
+        raise UsageError("there is no orga.toml here or above, and no policies that need trust. Name a file")
+    return asked
+
+
+def _config_path(path: Path | None) -> Path | None:
+    """Return the file that a path means. A folder means its orga.toml, but a policy folder without one means itself."""
+    if path is None or not path.is_dir() or (path.name == FOLDER and not (path / FILE_NAME).exists()):
+        return path
+    return path / FILE_NAME

@@ -5,9 +5,8 @@ import getpass
 import html
 import webbrowser
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from threading import Thread
@@ -20,12 +19,10 @@ from orga.activities.adapters.shared_files import write_atomically
 from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.inspect.journal import signing_key_file
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.config.file import NO_FILE
 from orga.client.config.known_input import refuse_unknown, requested_names
-from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
 from orga.client.server.home import server_home
 from orga.client.workers.at_hand import keep_worker
@@ -125,7 +122,7 @@ def _is_network(text: str) -> bool:
     return True
 
 
-def console(
+async def console(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port. 0 takes any free one.")] = DEFAULT_PORT,
     *,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = LOOPBACK,
@@ -167,7 +164,7 @@ def console(
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Start no worker here.")] = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Open the printed address. It has a token, so keep it to yourself. Stopping the console changes nothing about any
     run. If no worker is running, the command starts one.
 
@@ -180,13 +177,26 @@ def console(
     Example: orga console --host 0.0.0.0 --url https://console.example.com --behind-proxy --tokens tokens.json
     """
     if add_token is not None:
-        return _add_token(add_token, role, tenant or [], tokens, as_json=json)
+        _add_token(add_token, role, tenant or [], tokens, as_json=json)
+        return
     options = _Options(host, port, read_only, url, tokens, proxy, behind_proxy, tls_cert, tls_key, may_decide)
     options.check()
-    return run_interruptible(_serve(options, config, opens=open_, with_worker=not no_worker, as_json=json))
+    with suppress(asyncio.CancelledError):
+        async with cli_context(config) as here, _opened(here, options) as address:
+            if json:
+                write_json({"url": address.plain, "page": address.page})
+            else:
+                write_result(address.page)
+            if address.page != address.plain:
+                write_note(f"for scripts, and for a browser that does not find this name: {address.plain}")
+            write_note("Ctrl-C ends the console; runs go on")
+            if open_:
+                _open_in_browser(address.page)
+            async with _worker(here, is_wanted=not no_worker):
+                await asyncio.Event().wait()
 
 
-def _add_token(name: str, role: RoleName, tenants: list[str], tokens: Path | None, *, as_json: bool) -> int:
+def _add_token(name: str, role: RoleName, tenants: list[str], tokens: Path | None, *, as_json: bool) -> None:
     from orga.client.console.visitors import TokenFile
 
     if tokens is None:
@@ -197,7 +207,6 @@ def _add_token(name: str, role: RoleName, tenants: list[str], tokens: Path | Non
     else:
         write_note(f"{name} is {role} now. The token is shown only here:")
         write_result(token)
-    return 0
 
 
 def _open_in_browser(address: str) -> None:
@@ -207,25 +216,6 @@ def _open_in_browser(address: str) -> None:
         page, f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">'.encode()
     )
     Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()  # some browsers block until they end
-
-
-async def _serve(options: _Options, config: Path | None, *, opens: bool, with_worker: bool, as_json: bool) -> int:
-    try:
-        async with cli_context(config) as here, _opened(here, options) as address:
-            if as_json:
-                write_json({"url": address.plain, "page": address.page})
-            else:
-                write_result(address.page)
-            if address.page != address.plain:
-                write_note(f"for scripts, and for a browser that does not find this name: {address.plain}")
-            write_note("Ctrl-C ends the console; runs go on")
-            if opens:
-                _open_in_browser(address.page)
-            async with _worker(here, is_wanted=with_worker):
-                await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        return 0
-    return 0
 
 
 @asynccontextmanager
@@ -283,7 +273,11 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[Console
         tokens=TokenFile(options.tokens) if options.tokens else None,
         proxy=Proxy(options.proxy) if options.proxy else None,
     )
-    check = partial(_check_input, here.loaded.config) if here.connection.endpoint.embedded else _accept
+
+    def check(given: "AgentInput | GoalInput | SessionInput") -> None:
+        if here.connection.endpoint.embedded:  # workers of a configured server may have other configurations
+            refuse_unknown(requested_names(given), here.loaded.config)
+
     tls = TlsFiles(options.tls_cert, options.tls_key) if options.tls_cert and options.tls_key else None
     known = Console(
         here.connection,
@@ -301,11 +295,3 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[Console
         base = options.url.rstrip("/") if options.url else f"{options.scheme}://{shown}:{port}"
         entry = f"/?token={token}" if token else ""
         yield ConsoleAddress(f"{options.scheme}://{private}{entry}" if private else base + entry, base + entry)
-
-
-def _check_input(config: OrgaConfig, given: "AgentInput | GoalInput | SessionInput") -> None:
-    refuse_unknown(requested_names(given), config)
-
-
-def _accept(given: "AgentInput | GoalInput | SessionInput") -> None:
-    """Accept any input: workers of a configured server may have other configurations."""

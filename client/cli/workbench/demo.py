@@ -17,7 +17,6 @@ from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.journal import Timeline
 from orga.client.cli.inspect.steps import phase_table
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.watch import follow
 from orga.client.cli.options import ConfigFile
 from orga.client.cli.shown.text import write_note, write_result
@@ -107,7 +106,7 @@ QUESTION = "How does orga never lose a run and never repeat an effect?"
 GOAL = "Compare how often an idempotent and an irreversible tool is tried again after a failure"
 
 
-def demo(
+async def demo(
     *,
     goal: Annotated[bool, typer.Option("--goal", help="Show a goal: plan, carry out, evaluate, decide.")] = False,
     knowledge: Annotated[
@@ -125,17 +124,13 @@ def demo(
     """
     if goal and knowledge:
         raise UsageError("--goal: cannot be combined with --knowledge. Choose one demo")
-
-    async def show_demo() -> int:
-        root = copy_documents()
-        async with cli_context(config, root=root) as here:
-            order = replace(here.worker_order(), root=root)
-            async with keep_worker(here.client, order, write_note, here.require_usable) as keeper:
-                if knowledge:
-                    return await run_knowledge_demo(here, keeper, here.loaded.path.parent if here.loaded.path else root)
-                return await _run_demo(here, keeper, _GOAL_DEMO if goal else _QUESTION_DEMO)
-
-    return run_interruptible(show_demo())
+    root = copy_documents()
+    async with cli_context(config, root=root) as here:
+        order = replace(here.worker_order(), root=root)
+        async with keep_worker(here.client, order, write_note, here.require_usable) as keeper:
+            if knowledge:
+                return await run_knowledge_demo(here, keeper, here.loaded.path.parent if here.loaded.path else root)
+            return await _run_demo(here, keeper, _GOAL_DEMO if goal else _QUESTION_DEMO)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from temporalio.service import RPCError
 from orga.activities.adapters.blob_folder import BlobFolder
 from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import ExitCode
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import count_text, hanging_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
@@ -419,7 +418,7 @@ async def _model_check(here: CliContext) -> DoctorCheck:
     return DoctorCheck("model", ok=ok, detail=detail, remedy=_MODEL_REMEDY)
 
 
-def doctor(
+async def doctor(
     deep: Annotated[bool, typer.Option("--deep", help="Also let the default agent's model answer once.")] = False,
     json: Json = False,
     config: ConfigFile = None,
@@ -429,18 +428,14 @@ def doctor(
 
     Example: orga doctor --deep
     """
-
-    async def run_checks() -> int:
-        found: list[DoctorCheck] = []
-        async for check in all_checks(config, deep=deep):
-            found.append(check)
-            if not json:
-                write_result(*check_lines(check))
-        if json:
-            write_json([asdict(check) for check in found])
-        return 0 if all(check.ok for check in found) else ExitCode.FAILED
-
-    return run_interruptible(run_checks())
+    found: list[DoctorCheck] = []
+    async for check in all_checks(config, deep=deep):
+        found.append(check)
+        if not json:
+            write_result(*check_lines(check))
+    if json:
+        write_json([asdict(check) for check in found])
+    return ExitCode.COMPLETED if all(check.ok for check in found) else ExitCode.FAILED
 
 
 def check_lines(check: DoctorCheck) -> list[str]:
@@ -450,19 +445,15 @@ def check_lines(check: DoctorCheck) -> list[str]:
     return [*lines, f"    → {check.remedy}"] if check.remedy and (check.warning or not check.ok) else lines
 
 
-def setup(json: Json = False, config: ConfigFile = None) -> int:
+async def setup(json: Json = False, config: ConfigFile = None) -> int:
     """Example: TEMPORAL_ADDRESS=temporal.example:7233 orga setup"""
-    return run_interruptible(_setup(config, as_json=json))
-
-
-async def _setup(config: Path | None, *, as_json: bool) -> int:
     async with cli_context(config) as here:
         try:
             added = await register_missing(here.client)
         except SearchAttributesRefused as error:
             write_note(*hanging_lines("orga: ", str(error)))
             return ExitCode.FAILED
-    if as_json:
+    if json:
         write_json({"registered": added, "all": [key.name for key in KEYS]})
     else:
         write_result(f"registered {', '.join(added)}" if added else f"all {len(KEYS)} search attributes are there")

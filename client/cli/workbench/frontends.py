@@ -15,7 +15,6 @@ from temporalio.client import WorkflowExecution
 from orga.activities.adapters.problem import extra_remedy
 from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import AgentName, ConfigFile, NoWorker, login_name
 from orga.client.cli.shown.text import write_note
 from orga.client.cli.start.task_input import RunOptions, session_input
@@ -26,13 +25,12 @@ from orga.client.server.resolve import names_server
 from orga.client.workers.at_hand import keep_worker
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
-from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.text import one_line
 
 Tenant = Annotated[str | None, typer.Option(help="Serve only this tenant: its runs, and new ones for it.")]
 
 
-def acp(
+async def acp(
     agent: AgentName = None,
     *,
     goal: Annotated[
@@ -41,7 +39,7 @@ def acp(
     tenant: Tenant = None,
     no_worker: NoWorker = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """An editor starts this command and talks with it over standard input and output. So you do not type it, but name
     it in the editor's settings: docs/front-ends.md has them for Zed and JetBrains. The agent acts in the folder in
     which the command starts.
@@ -56,20 +54,14 @@ def acp(
             f"orga acp needs the optional extra acp, which is not installed here. Install it: {extra_remedy('acp')}"
         )
     given = session_input(RunOptions("", agent, tenant=tenant), None)
-    return run_interruptible(_serve_acp(given, config, _take_pipes(), goal=goal, no_worker=no_worker))
-
-
-async def _serve_acp(
-    given: SessionInput, config: Path | None, pipes: tuple[BinaryIO, BinaryIO], *, goal: bool, no_worker: bool
-) -> int:
+    pipes = _take_pipes()
     from orga.client.frontends.acp import serve  # only this command needs the package
 
     async with _reach(requested_names(given), config, given.tenant, no_worker=no_worker) as (here, reach):
         await serve(reach, given.agent, Path(here.connection.workplace.root), pipes, starts_goals=goal)
-    return 0
 
 
-def mcp_server(
+async def mcp_server(
     *,
     agent_tools: Annotated[
         bool, typer.Option("--agent-tools", help="Offer a tool for each agent of orga.toml, such as ask_reviewer.")
@@ -85,7 +77,7 @@ def mcp_server(
     tenant: Tenant = None,
     no_worker: NoWorker = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """An assistant such as Claude Code starts this command and calls its tools over standard input and output:
     docs/front-ends.md shows how to add it. The runs act in the folder in which the command starts.
 
@@ -95,14 +87,6 @@ def mcp_server(
     Example: orga mcp-server --agent-tools
     """
     _require_pipes()
-    return run_interruptible(
-        _serve_mcp(config, tenant, agent_tools=agent_tools, may_decide=may_decide, no_worker=no_worker)
-    )
-
-
-async def _serve_mcp(
-    config: Path | None, tenant: str | None, *, agent_tools: bool, may_decide: bool, no_worker: bool
-) -> int:
     from orga.client.frontends.mcp_server import build_server  # only this command needs the server of the package
 
     async with _reach(None, config, tenant, no_worker=no_worker) as (here, reach):
@@ -110,7 +94,6 @@ async def _serve_mcp(
         named = {name: one_line(agent.instructions or "", 300) for name, agent in settings.agents.items()}
         server = build_server(reach, agent_tools=named if agent_tools else {}, may_decide=may_decide)
         await server.run_stdio_async()
-    return 0
 
 
 def _require_pipes() -> None:

@@ -67,7 +67,7 @@ def init(
     ] = False,
     show: Annotated[bool, typer.Option("--print", help="Write the text to stdout instead of a file.")] = False,
     json: Json = False,
-) -> int:
+) -> None:
     """On a terminal it asks for options that are not given: model, tools, approvals. What you choose here is already
     trusted.
 
@@ -86,7 +86,7 @@ def init(
     text = starter_text(choices)
     if show:
         write_document(text.removesuffix("\n"))
-        return 0
+        return
     _write(file, text)
     risks = _trust_file(file)
     hints = _hints(choices, folder)
@@ -95,7 +95,6 @@ def init(
     else:
         write_result(str(file))
         write_note(*(f"trusted, as you chose it: {risk}" for risk in risks), *hints)
-    return 0
 
 
 def _require_new_file(folder: Path, file: Path) -> None:

@@ -5,16 +5,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from orga.activities.ports import ModelError, ModelRequest
 from orga.activities.text.secrets import KnownSecrets
-from orga.client.cli.commands import HELP_OPTIONS
-from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.commands import DefaultCommandGroup
+from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import hanging_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import config_sources, load_config
@@ -26,30 +24,25 @@ from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.endpoints import EndpointSettings, known_provider
 from orga.workflows.types.models.providers import CODE, PROVIDERS, model_name_problem
 from orga.workflows.types.models.tiers import tier_in_model_name
-from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import known_names_hint
 
 if TYPE_CHECKING:
     from orga.activities.adapters.models.registry import ModelRegistry
 
 
-class _ListsByDefault(TyperGroup):
-    """A group whose command `list` need not be written."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        named = args and (args[0] in self.commands or args[0] in HELP_OPTIONS)
-        return super().parse_args(ctx, args if named else ["list", *args])
+class _ModelsGroup(DefaultCommandGroup):
+    default = "list"
 
 
 app = typer.Typer(
-    cls=_ListsByDefault,
+    cls=_ModelsGroup,
     epilog="`list` may be left out: orga models, orga models ollama, orga models --check. The guide is docs/models.md.",
     rich_markup_mode="rich",
 )
 
 
 @app.command("list")
-def list_models(
+async def list_models(
     provider: Annotated[
         str | None, typer.Argument(metavar="PROVIDER", help="Only the models of this provider.", show_default=False)
     ] = None,
@@ -75,17 +68,13 @@ def list_models(
     if provider is not None and provider not in known:
         raise UsageError(f"there is no provider {provider!r}; {known_names_hint(provider, known)}")
     rows = [row for row in model_rows(held, os.environ) if provider in {None, row.model.partition(":")[0]}]
-    return run_interruptible(_list(rows, held, check=check, as_json=json))
-
-
-async def _list(rows: list[ModelRow], held: OrgaConfig, *, check: bool, as_json: bool) -> int:
     if check:
         rows = await checked_rows(rows, held, os.environ)
     endpoints = held.models.own_endpoints
     facts = [
         None if model_name_problem(row.model, endpoints) else model_facts(row.model, held, os.environ) for row in rows
     ]
-    if as_json:
+    if json:
         write_json([asdict(row) | (asdict(each) if each else {}) for row, each in zip(rows, facts, strict=True)])
     else:
         wide = max((len(on_one_line(row.model)) for row in rows), default=0)
@@ -167,7 +156,7 @@ class Tried:
 
 
 @app.command("try")
-def try_model(
+async def try_model(
     name: Annotated[
         str,
         typer.Argument(metavar="NAME", help="provider:model, or tier:NAME for each of its models.", show_default=False),
@@ -185,7 +174,24 @@ def try_model(
     """
     held = load_config(config).config
     models = _named_models(name, held)
-    return run_interruptible(_try(models, held, as_json=json))
+    from orga.activities.adapters.models.registry import ModelRegistry
+
+    registry = ModelRegistry(
+        os.environ, held.models.base_urls, prices=held.models.prices, endpoints=held.models.endpoints
+    )
+    named = [name for endpoint in held.models.endpoints.values() for name in endpoint.secret_variables]
+    secrets = KnownSecrets.from_environment(os.environ, named)
+    found: list[Tried] = []
+    try:
+        for model in models:
+            found.append(await _tried(registry, model, secrets, held.models.endpoints))
+            if not json:
+                write_result(*_tried_lines(found[-1]))
+    finally:
+        await registry.close()
+    if json:
+        write_json([asdict(each) for each in found])
+    return ExitCode.FAULTY if any(each.problem for each in found) else 0
 
 
 def _named_models(name: str, held: OrgaConfig) -> tuple[str, ...]:
@@ -198,31 +204,8 @@ def _named_models(name: str, held: OrgaConfig) -> tuple[str, ...]:
                 f"{name.strip()} exists only in the worker that was given it in code; try it with orga run"
             )
         return (name.strip(),)
-    try:
+    with usage_errors():
         return models_of(RequestedNames("default", name), AgentConfig(), held, os.environ)
-    except InvalidInput as error:
-        raise UsageError(str(error)) from None
-
-
-async def _try(models: tuple[str, ...], held: OrgaConfig, *, as_json: bool) -> int:
-    from orga.activities.adapters.models.registry import ModelRegistry
-
-    registry = ModelRegistry(
-        os.environ, held.models.base_urls, prices=held.models.prices, endpoints=held.models.endpoints
-    )
-    named = [name for endpoint in held.models.endpoints.values() for name in endpoint.secret_variables]
-    secrets = KnownSecrets.from_environment(os.environ, named)
-    found: list[Tried] = []
-    try:
-        for model in models:
-            found.append(await _tried(registry, model, secrets, held.models.endpoints))
-            if not as_json:
-                write_result(*_tried_lines(found[-1]))
-    finally:
-        await registry.close()
-    if as_json:
-        write_json([asdict(each) for each in found])
-    return ExitCode.FAULTY if any(each.problem for each in found) else 0
 
 
 async def _tried(

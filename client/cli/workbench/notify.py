@@ -1,20 +1,15 @@
 """`orga notify`: test the webhook that notifies people of open questions."""
 
 import os
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import typer
 
-from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
-
-if TYPE_CHECKING:
-    from orga.activities.adapters.webhook.post import ReceiverAnswer, WebhookSettings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,47 +24,33 @@ def _group() -> None:
 
 
 @app.command("test")
-def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
+async def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
     """Send a signed sample to the webhook as a worker would, and print the answer. Exit code 6 unless it is 2xx.
 
     Example: orga notify test
     """
-    from orga.client.config.delivery_settings import notify_settings
-
-    try:
-        settings = notify_settings(load_config(config).config.notify, os.environ)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    if settings is None:
-        raise UsageError("[notify] url: is not set, so nobody is notified. See docs/notifications.md")
-    return run_interruptible(_send_and_show(settings, as_json=json))
-
-
-async def _send_and_show(settings: "WebhookSettings", *, as_json: bool) -> int:
-    from orga.activities.ports import NotifyError
-
-    try:
-        answer = await _post_sample(settings)
-    except NotifyError as error:
-        raise OrgaError(str(error)) from None
-    ok = 200 <= answer.status < 300
-    if as_json:
-        write_json({"ok": ok, "status": answer.status, "answer": answer.words})
-    else:
-        write_result(f"{answer.status} {answer.words}".strip())
-    write_note("the receiver accepted it" if ok else "the receiver did not accept it; redirects are not followed")
-    return 0 if ok else ExitCode.FAILED
-
-
-async def _post_sample(settings: "WebhookSettings") -> "ReceiverAnswer":
     from orga.activities.adapters.webhook.post import WebhookNotifier
-    from orga.activities.ports import RunKey
+    from orga.activities.ports import NotifyError, RunKey
+    from orga.client.config.delivery_settings import notify_settings
     from orga.workflows.types.questions import Notification
 
+    with usage_errors():
+        settings = notify_settings(load_config(config).config.notify, os.environ)
+    if settings is None:
+        raise UsageError("[notify] url: is not set, so nobody is notified. See docs/notifications.md")
     question = "this is a test, nothing waits"
     sample = Notification(message_id=f"msg_{uuid4().hex}", event="test", agent="orga", question=question)
     webhook = WebhookNotifier(settings)
     try:
-        return await webhook.send(sample, RunKey("agent-test", ""))
+        answer = await webhook.send(sample, RunKey("agent-test", ""))
+    except NotifyError as error:
+        raise OrgaError(str(error)) from None
     finally:
         await webhook.close()
+    ok = 200 <= answer.status < 300
+    if json:
+        write_json({"ok": ok, "status": answer.status, "answer": answer.words})
+    else:
+        write_result(f"{answer.status} {answer.words}".strip())
+    write_note("the receiver accepted it" if ok else "the receiver did not accept it; redirects are not followed")
+    return ExitCode.COMPLETED if ok else ExitCode.FAILED

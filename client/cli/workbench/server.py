@@ -12,8 +12,8 @@ from typing import IO, Annotated
 import typer
 
 from orga.client.cli.connection import CliContext, cli_context
-from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
+from orga.client.cli.interrupts import Command
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import set_quiet, write_json, write_note, write_result
 from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
@@ -36,21 +36,19 @@ def server(
         bool, typer.Option("--status", help="Show whether it is running, and its address. Exit with 7 if it is not.")
     ] = False,
     json: Json = False,
-) -> int:
+) -> int | Command:
     """Other commands share it, and start it if they need it. It stops a while after the last of them has ended.
 
     Example: orga server --status
     """
     if stop_it and status:
         raise UsageError("--stop: cannot be combined with --status")
-    if stop_it:
-        return _stop_server(as_json=json)
-    return _show_status(as_json=json) if status else run_interruptible(_run_in_foreground(as_json=json))
-
-
-def _stop_server(*, as_json: bool) -> int:
+    if status:
+        return _show_status(as_json=json)
+    if not stop_it:
+        return _run_in_foreground(as_json=json)
     was_up = stop_embedded_server()
-    if as_json:
+    if json:
         write_json({"stopped": was_up})
     else:
         write_result("the embedded server is stopped" if was_up else "no embedded server was running")
@@ -97,13 +95,11 @@ def _endpoint_lines(endpoint: Endpoint) -> list[str]:
 
 
 def _validate_deployment(deployment: str | None) -> str | None:
-    try:
+    with usage_errors():
         return None if deployment is None else deployment_name(deployment)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
-def worker(
+async def worker(
     deployment: Annotated[
         str | None,
         typer.Option(
@@ -129,10 +125,6 @@ def worker(
 
         configure_logs(json=True)
         set_quiet(quiet=False, to_log=True)
-    return run_interruptible(_run_worker(config, deployment, json_logs=json_logs))
-
-
-async def _run_worker(config: Path | None, deployment: str | None, *, json_logs: bool) -> int:
     async with cli_context(config) as here:
         here.require_usable()
         order = here.worker_order(for_folder=True)
@@ -150,15 +142,11 @@ async def _run_worker(config: Path | None, deployment: str | None, *, json_logs:
 LOG_S = 0.5
 
 
-def dev(config: ConfigFile = None) -> int:
+async def dev(config: ConfigFile = None) -> int:
     """The web console is included: open the address that it prints.
 
     Example: orga dev
     """
-    return run_interruptible(_run_dev(config))
-
-
-async def _run_dev(config: Path | None) -> int:
     embedded = False
     try:
         async with cli_context(config) as here:
@@ -256,17 +244,18 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until Ctrl-C.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the logs, newest first.")] = False,
     json: Annotated[bool, typer.Option("--json", "-j", help="With --list: write the list as JSON.")] = False,
-) -> int:
+) -> None:
     """`orga worker` and `orga dev` write their logs to their own terminal. No server is needed.
 
     Example: orga logs --follow
 
     Example: orga logs server -n 200
     """
-    if list_:
-        return _list_logs(as_json=json)
-    if json:
+    if json and not list_:
         raise UsageError("--json: needs --list")
+    if list_:
+        _list_logs(as_json=json)
+        return
     path = _find_log(which or "worker")
     write_note(str(path))
     found, read = _read_tail(path, lines)
@@ -275,7 +264,6 @@ def logs(
     if follow:
         for line in _new_lines(path, read):
             write_result(line)
-    return 0
 
 
 def _log_paths() -> dict[str, Path]:
@@ -303,14 +291,14 @@ def _find_log(which: str) -> Path:
     return path
 
 
-def _list_logs(*, as_json: bool) -> int:
+def _list_logs(*, as_json: bool) -> None:
     found = _log_paths()
     if as_json:
         write_json([{"name": name, "path": str(path)} for name, path in found.items()])
-    for name, path in () if as_json else found.items():
+        return
+    for name, path in found.items():
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(_modified_at(path)))
         write_result(f"{name:<10}  {at}  {path}")
-    return 0
 
 
 @dataclass(frozen=True)

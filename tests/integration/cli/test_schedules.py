@@ -23,8 +23,7 @@ from orga.client.config.workplace import own_queue, recorded_workplace, set_clie
 from orga.client.errors import NotAnAgent, ScheduleNotFound, ScheduleTaken
 from orga.client.runs.agents import AgentHandle
 from orga.client.schedules.create import create_schedule
-from orga.client.schedules.handle import ScheduleHandle
-from orga.client.schedules.reading import ScheduleSummary, all_schedules, schedule_summary
+from orga.client.schedules.handle import ScheduleHandle, ScheduleSummary, all_schedules, schedule_summary
 from orga.testing import FakeTool, answers
 from orga.workflows.types.record import InvalidInput
 from tests.support.hold import Hold, wait_until

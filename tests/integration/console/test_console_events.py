@@ -18,7 +18,7 @@ from orga.client.console import event_stream
 from orga.client.console.doors import Doors, Visitor, cookie_name
 from orga.client.console.routes import API
 from orga.client.console.stream import hub
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.setup import Setup

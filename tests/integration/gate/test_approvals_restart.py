@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.server.embedded import ensure_server, stop_embedded_server
 from orga.testing import FakeTool, answers, calls
 from tests.support.parts.temporal import temporal_cli

@@ -8,8 +8,7 @@ import pytest
 from pydantic_core import from_json, to_json
 from temporalio.client import Client, WorkflowHistory
 
-from orga.client.history.converter import data_converter
-from orga.client.history.values import values_in
+from orga.client.history.values import data_converter, values_in
 from orga.client.proof.gate_record import AnsweredRequest, GateRecord, breaches
 from orga.client.proof.replay import replay_history
 from orga.client.proof.verify import verify

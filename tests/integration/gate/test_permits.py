@@ -18,7 +18,7 @@ from temporalio.worker import Worker
 
 from orga.activities.gate.permits import PermitKeys
 from orga.activities.ports import ToolContext, ToolError
-from orga.client.past.requeue import read_ended_run, requeue_in_fork
+from orga.client.past.fork import read_ended_run, requeue_in_fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls

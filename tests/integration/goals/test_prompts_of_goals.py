@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from orga.client.history.prompts import NoPrompt, read_prompt
+from orga.client.history.steps import NoPrompt, read_prompt
 from orga.testing import FakeTool
 from orga.workflows.types.goals.requests import PromptName, PromptTemplates
 from orga.workflows.types.messages import Reply

@@ -12,8 +12,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.client.cli.inspect.steps import COLUMNS, phase_table
-from orga.client.history.prompts import NoPrompt, read_prompt
-from orga.client.history.step_outputs import NoOutput, step_output
+from orga.client.history.steps import NoOutput, NoPrompt, read_prompt, step_output
 from orga.client.journal.phases import GoalPhases, Phase, goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork

@@ -17,7 +17,7 @@ from temporalio.client import Client
 import orga
 from orga import AgentHandle, JournalEntry, LiveActivity
 from orga.activities.ports import ModelRequest
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import PATIENCE_S, Hold

@@ -10,8 +10,7 @@ from temporalio.worker import Worker
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.history.chain import NoSuchIteration
-from orga.client.past.fork import fork
-from orga.client.past.requeue import read_ended_run, requeue_in_fork
+from orga.client.past.fork import fork, read_ended_run, requeue_in_fork
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls

@@ -5,7 +5,7 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
-from orga.client.policies.explained import explanations
+from orga.client.cli.policy.explain import explanations
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions

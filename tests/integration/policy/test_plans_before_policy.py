@@ -14,9 +14,9 @@ from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.ladder import ListedTools, gate_execution
 from orga.activities.adapters.policy.opa import OpaServer
 from orga.activities.ports import PolicyEngine
+from orga.client.cli.policy.explain import explanations
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
-from orga.client.policies.explained import explanations
 from orga.testing import FakeTool
 from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, evaluation_reply, says
 from tests.support.parts.opa import running_opa

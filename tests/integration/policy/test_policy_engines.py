@@ -16,8 +16,9 @@ from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.ladder import gate_execution
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
 from orga.activities.ports import PolicyEngine
+from orga.client.cli.policy.explain import Explanation, explanations
+from orga.client.errors import NoSuchVerdict
 from orga.client.journal.event_types import RecordedVerdict
-from orga.client.policies.explained import Explanation, NoSuchVerdict, explanations
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from tests.support.parts.opa import bundle, running_opa

@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded
-from orga.client.past.requeue import read_ended_run, requeue_in_fork
+from orga.client.past.fork import read_ended_run, requeue_in_fork
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.tool_calls.recovery import Recovery

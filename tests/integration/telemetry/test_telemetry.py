@@ -12,7 +12,7 @@ from temporalio.worker import Replayer, Worker
 
 from orga.activities.ports import ModelError
 from orga.client.config.sections import TelemetryConfig
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.runners.workflows import our_runner
 from orga.client.telemetry.start import telemetry
 from orga.testing import FakeTool, answers, calls

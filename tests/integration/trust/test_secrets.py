@@ -12,7 +12,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from orga.activities.text.secrets import REDACTED
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from tests.support.mcp import hostile as mcp_hostile
 from tests.support.mcp.http_servers import modern
 from tests.support.mcp.sources import set_definitions

@@ -15,7 +15,7 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.workers.parts import configured_parts
 from orga.worker import build_worker
 from orga.workflows.types.settings import SettingProblem

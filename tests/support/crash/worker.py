@@ -20,7 +20,7 @@ from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, 
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider, RunKey, Tool, ToolContext
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.testing.script import ScriptedModels
 from orga.client.workers.parts import Parts
 from orga.testing import FakeTool

@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 
 
 class HistoryClient(Client):

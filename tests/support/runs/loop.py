@@ -18,8 +18,7 @@ from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, ModelProvider, Notifier, PolicyEngine, Tool
-from orga.client.history.converter import data_converter
-from orga.client.history.values import values_in
+from orga.client.history.values import data_converter, values_in
 from orga.client.journal.laws import law_faults
 from orga.client.journal.reading import read_journal
 from orga.client.proof.gate_record import GateRecord, breaches

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from tests.conftest import SERVER_ARGUMENTS
 from tests.support.parts.temporal import server_database
 

@@ -24,7 +24,7 @@ from tests.support.scenarios.goals import Author, GoalScenario
 from tests.support.scenarios.people import People
 from tests.support.scenarios.played import Played, Seen
 from tests.support.scenarios.scenario import DENIED, HIDDEN, ToolPlan
-from tests.support.scenarios.stage import PATIENCE_S, Judge, Stage, each_event
+from tests.support.scenarios.stage import PATIENCE_S, Judge, Stage
 
 
 class Askers(People):
@@ -85,7 +85,7 @@ async def play_goal(client: Client, scenario: GoalScenario) -> PlayedGoal:
         check_tasks(history)
         await check_replay(history)
         values = values_of(client, history)
-        happened += [happening async for happening in read_events(values, each_event(history.events))]
+        happened += [happening async for happening in read_events(values, history.events)]
     journal = [entry async for entry in read_journal(client, workflow_id)]
     check_journal(journal)
     return PlayedGoal(scenario, result, status, journal, happened, stage.seen, tools, stage.most_in_flight)

@@ -2,20 +2,18 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, cycle, repeat
 
 from temporalio import activity
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.worker import Replayer
 
 from orga.activities.ports import ModelRequest, ToolError
-from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
-from orga.client.history.values import values_of
+from orga.client.history.values import data_converter, values_of
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool
 from orga.workflows.agent import AgentWorkflow
@@ -146,12 +144,6 @@ async def _attempt_result(fate: Fate) -> str:
             return "late"
 
 
-async def each_event(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
-    """Yield the events."""
-    for event in events:
-        yield event
-
-
 async def play_scenario(client: Client, scenario: Scenario, *, is_looked_at: bool = False) -> Played:
     """Play a scenario, replay its histories, and read its journal."""
     stage = Stage(client, scenario, is_looked_at)
@@ -164,7 +156,7 @@ async def play_scenario(client: Client, scenario: Scenario, *, is_looked_at: boo
         replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter)
         await replayer.replay_workflow(history)
         values = values_of(client, history)
-        happened += [happening async for happening in read_events(values, each_event(history.events))]
+        happened += [happening async for happening in read_events(values, history.events)]
     journal = [entry async for entry in read_journal(client, workflow_id)]
     check_journal(journal)
     return Played(scenario, result, status, journal, happened, stage.seen, tools, stage.most_in_flight)

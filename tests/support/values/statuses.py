@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orga.client.cli.live.terminal import live_block
+from orga.client.cli.live.screens import live_block
 from orga.client.cli.shown.progress import Progress
 from orga.client.journal.run_view import RunView
 from orga.workflows.types.limits import Budgets

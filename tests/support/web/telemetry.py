@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from orga.activities import instruments
 from orga.client.config.sections import TelemetryConfig
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.telemetry import export
 from orga.client.telemetry.start import Telemetry, telemetry
 from tests.support.web.otlp_receiver import Receiver, otlp_receiver

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from orga.client.cli.live.terminal import live_block
+from orga.client.cli.live.screens import live_block
 from orga.client.cli.shown.progress import PendingActivity, Progress
 from orga.workflows.types.limits import Budgets
 from tests.support.values.entries import an_entry

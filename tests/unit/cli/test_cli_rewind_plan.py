@@ -61,14 +61,14 @@ def test_an_irreversible_call_is_shown_with_its_arguments_and_outcome() -> None:
         pytest.param((SAVED,), False, True, id="no irreversible call"),
     ],
 )
-def test_without_a_terminal_a_rewind_past_irreversible_calls_needs_yes(
+async def test_without_a_terminal_a_rewind_past_irreversible_calls_needs_yes(
     monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], yes: bool, is_rewound: bool
 ) -> None:
     carried_out: list[RewindPlan] = []
 
     @asynccontextmanager
     async def run_context(named: str, config: object) -> AsyncGenerator[Any]:
-        yield SimpleNamespace(client=Mock()), named
+        yield SimpleNamespace(client=Mock(), run=Mock()), named
 
     async def plan_rewind(*_: object) -> RewindPlan:
         return RewindPlan(BOUNDARY, (), effects)
@@ -77,15 +77,15 @@ def test_without_a_terminal_a_rewind_past_irreversible_calls_needs_yes(
         carried_out.append(plan)
         return "r2"
 
-    async def missing_worker_text(*_: object) -> str:
-        return ""
+    async def note_missing_worker(*_: object) -> None:
+        pass
 
-    for replaced in (run_context, plan_rewind, execute_rewind, missing_worker_text):
+    for replaced in (run_context, plan_rewind, execute_rewind, note_missing_worker):
         monkeypatch.setattr(command, replaced.__name__, replaced)
     monkeypatch.setattr("sys.stdin", StringIO())
     if is_rewound:
-        assert command.rewind("agent-1", to_iteration=1, yes=yes, json=True) == 0
+        await command.rewind("agent-1", to_iteration=1, yes=yes, json=True)
     else:
         with pytest.raises(UsageError, match="add --yes"):
-            command.rewind("agent-1", to_iteration=1, yes=yes, json=True)
+            await command.rewind("agent-1", to_iteration=1, yes=yes, json=True)
     assert len(carried_out) == is_rewound

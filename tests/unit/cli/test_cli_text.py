@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orga.activities.text.characters import harmless_text
-from orga.client.cli.inspect.audit import summary
+from orga.client.cli.inspect.proof import audit_summary
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note
 from orga.client.proof.audit import RunAudit
 
@@ -51,7 +51,7 @@ def test_json_on_a_terminal_is_escaped_and_keeps_its_value(capsys: pytest.Captur
         pytest.param(count_text(1, "tool"), "1 tool", id="one"),
         pytest.param(count_text(0, "tool"), "0 tools", id="none"),
         pytest.param(count_text(2, "policy", "policies"), "2 policies", id="a plural of its own"),
-        pytest.param(summary([RunAudit("a")])[0], "0 proposals of 1 run: nothing was proposed", id="one run"),
+        pytest.param(audit_summary([RunAudit("a")])[0], "0 proposals of 1 run: nothing was proposed", id="one run"),
     ],
 )
 def test_counts_are_shown_in_singular_or_plural(expected: str, shown: str) -> None:

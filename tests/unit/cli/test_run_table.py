@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.client.cli.inspect.runs import run_table, short_ids
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.runs.listing import ListedRun, StatusQueries, read_task, with_details
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.status import AgentResult, AgentStatus

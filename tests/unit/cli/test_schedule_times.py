@@ -10,12 +10,11 @@ import pytest
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.main import run_command
 from orga.client.cli.options import parse_duration, parse_time
-from orga.client.cli.schedule.app import app as schedule_app
-from orga.client.cli.schedule.app import create_schedule
-from orga.client.cli.schedule.show import COLUMNS, schedule_table, zoned_time_text
 from orga.client.cli.start.run import goal, run
+from orga.client.cli.start.schedule import COLUMNS, create_schedule, schedule_table, zoned_time_text
+from orga.client.cli.start.schedule import app as schedule_app
 from orga.client.schedules.create import MAX_SCHEDULE_ID_BYTES, OVERLAPS, checked_input, checked_schedule_id, timing
-from orga.client.schedules.reading import ScheduledRun, ScheduleSummary, duration_text
+from orga.client.schedules.handle import ScheduledRun, ScheduleSummary, duration_text
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput

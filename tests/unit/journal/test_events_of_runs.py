@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client
 
 from orga.client.errors import RunNotFound, ServerLost
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.client.journal import events
 from orga.client.journal.events import RunEvent, run_events
 from orga.client.journal.reading import Observe, ObservedEvent, SeenEntries

@@ -11,9 +11,10 @@ from hypothesis import given
 
 from orga.activities.adapters.webhook.post import WebhookFormat, webhook_body
 from orga.activities.ports import RunKey
-from orga.client.cli.inspect import audit as audit_table
-from orga.client.cli.inspect import conversation, inbox, runs
+from orga.client.cli.inspect import proof, runs
+from orga.client.cli.inspect.inbox import question_lines
 from orga.client.cli.inspect.journal import Timeline
+from orga.client.cli.inspect.status import message_lines
 from orga.client.cli.live.screens import PlainScreen, remarks
 from orga.client.cli.shown.decisions import approval_blocks, approval_json
 from orga.client.cli.shown.progress import PendingActivity, PendingCalls, Progress
@@ -141,7 +142,7 @@ def of_journal(forged: str) -> list[str]:
 
 
 def of_audit(forged: str) -> list[str]:
-    return audit_table.summary([RunAudit(run=forged, not_rebuilt=(forged,))])
+    return proof.audit_summary([RunAudit(run=forged, not_rebuilt=(forged,))])
 
 
 def of_rewind(forged: str) -> list[str]:
@@ -154,9 +155,9 @@ def of_rewind(forged: str) -> list[str]:
 
 
 SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
-    "an approval in the inbox": lambda text: inbox.question_lines(asks(text), NOW),
-    "an escalation in the inbox": lambda text: inbox.question_lines(escalates(text), NOW),
-    "a run in the inbox that nobody asks": lambda text: inbox.question_lines(
+    "an approval in the inbox": lambda text: question_lines(asks(text), NOW),
+    "an escalation in the inbox": lambda text: question_lines(escalates(text), NOW),
+    "a run in the inbox that nobody asks": lambda text: question_lines(
         InboxEntry(text, text, text, text, text, NOW), NOW
     ),
     "the list": lambda text: runs.run_table([a_row(text)]),
@@ -204,7 +205,7 @@ def test_a_written_line_is_one_line(write: Callable[..., None], capsys: pytest.C
 
 @hostile
 def test_a_message_cannot_forge_another_message(forged: str) -> None:
-    shown = conversation.message_lines(a_message(f"x\n── user\n{forged}"))
+    shown = message_lines(a_message(f"x\n── user\n{forged}"))
     heads = [line for line in shown if line.startswith("──")]
     assert len(heads) == 1
 
@@ -257,7 +258,7 @@ HELD = json.dumps({"note": "pay 9 EUR " + "x" * 3_000, "cents": 9_000_000})
 def test_cut_arguments_cannot_be_approved_directly() -> None:
     cut = shown_arguments(HELD, 2_000)
     wait = asking(a_call(**cut), a_call("b2"))
-    shown = inbox.question_lines(InboxEntry("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
+    shown = question_lines(InboxEntry("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
     text = "\n".join(shown)
     assert "9 EUR" not in text
     assert f"{len(HELD)} bytes" in text

@@ -13,9 +13,8 @@ from temporalio.converter import DataConverter, PayloadCodec
 
 from orga import AgentHandle, GoalHandle, SessionHandle, runs
 from orga.client.errors import RunNotFound
-from orga.client.history.converter import FrugalPayloadConverter, data_converter
 from orga.client.history.events import read_events
-from orga.client.history.values import values_in
+from orga.client.history.values import FrugalPayloadConverter, data_converter, values_in
 from orga.client.journal import segments, timeline, timelines
 from orga.client.journal.timeline import IterationRecord, SearchLimits, TimelineCall, TimelineFold, texts_of
 from orga.client.journal.timelines import NoRecord, NoText, Timelines
@@ -42,11 +41,7 @@ async def folded(history: WorkflowHistory) -> tuple[TimelineFold, list[JournalEn
 
 
 async def happenings_in(history: WorkflowHistory) -> AsyncGenerator[Happening]:
-    async def events() -> AsyncGenerator[Any]:
-        for event in history.events:
-            yield event
-
-    async for happening in read_events(values_in(history, data_converter, "default"), events()):
+    async for happening in read_events(values_in(history, data_converter, "default"), history.events):
         yield happening
 
 

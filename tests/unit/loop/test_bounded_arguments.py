@@ -10,8 +10,13 @@ from pydantic import BaseModel
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
-from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES, bound_activation, bounded_payloads
-from orga.client.history.converter import UnreadablePayload, data_converter
+from orga.client.history.values import (
+    MAX_UPDATE_BYTES,
+    UnreadablePayload,
+    bound_activation,
+    bounded_payloads,
+    data_converter,
+)
 from orga.workflows.decisions import limits, result
 from orga.workflows.decisions.begin import is_fork
 from orga.workflows.decisions.control import interventions, questions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import (
     MAX_REST_BYTES,

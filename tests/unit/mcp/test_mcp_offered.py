@@ -16,7 +16,7 @@ from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.calls.tools import source_activity
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import AbsentTool, Tool
-from orga.client.history.converter import data_converter
+from orga.client.history.values import data_converter
 from orga.testing import FakeTool
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, Recovery

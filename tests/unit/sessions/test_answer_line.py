@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.live.terminal import answer_label
+from orga.client.cli.live.screens import answer_label
 from orga.client.cli.shown.progress import Progress
 from orga.workflows.types.questions import QuestionKind, Resolution, ShownQuestion
 from tests.support.values.entries import an_entry

@@ -8,7 +8,6 @@ from orga.client.cli.chat.talk import (
     COMMANDS,
     ChatMessage,
     CommandCall,
-    handled_commands,
     help_lines,
     last_turn_messages,
     parse_line,
@@ -51,8 +50,7 @@ def test_an_unknown_command_is_not_sent_to_the_agent(line: str, expected: str) -
     assert expected in str(refused.value)
 
 
-def test_every_command_is_handled_and_listed_in_the_help() -> None:
-    assert handled_commands() == COMMANDS.keys()
+def test_every_command_is_listed_in_the_help() -> None:
     assert [line.split()[0] for line in help_lines()[: len(COMMANDS)]] == [f"/{name}" for name in COMMANDS]
 
 

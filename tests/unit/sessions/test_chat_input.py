@@ -12,8 +12,7 @@ import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 
-from orga.client.cli.chat.screen import Keyboard
-from orga.client.cli.chat.source import MAX_QUEUED_LINES, ChatExit, OneMessage, PipedLines
+from orga.client.cli.chat.screen import MAX_QUEUED_LINES, ChatExit, Keyboard, OneMessage, PipedLines
 from orga.client.cli.exit_codes import UsageError
 
 ENTER, ALT_ENTER, CTRL_C, CTRL_D, UP = "\r", "\x1b\r", "\x03", "\x04", "\x1b[A"

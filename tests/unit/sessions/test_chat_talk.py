@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.activities.media import Media
 from orga.client.cli.chat import command, talk
 from orga.client.cli.chat.command import ChatOptions, begin_chat
-from orga.client.cli.chat.source import ChatExit, ChatParts, InputMode
+from orga.client.cli.chat.screen import ChatExit, InputMode
 from orga.client.cli.chat.talk import Chat, CommandCall, carry_out
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
@@ -120,10 +120,7 @@ class Source:
 
 def a_chat(session: Session, manner: InputMode, *lines: str) -> Chat:
     fakes: Any = SimpleNamespace(client=None, session=session, watch=Watch(), shown=Shown())
-    return Chat(
-        ChatParts(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, manner),
-        carry_out,
-    )
+    return Chat(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, manner=manner)
 
 
 def a_picture(folder: Path, name: str) -> Path:

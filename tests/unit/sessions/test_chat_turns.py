@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from orga.client.cli.chat.turns import SessionTurns, history_lines
+from orga.client.cli.chat.talk import SessionTurns, history_lines
 from orga.client.cli.shown.text import StyledLine
 from orga.client.journal.run_view import RunView
 from orga.workflows.types.status import JournalEntry

@@ -21,7 +21,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from orga import AgentWorkflow, OrgaPlugin, tool
 from orga.client.config.file import NO_FILE
 from orga.client.errors import ConfigError
-from orga.client.history.converter import FrugalPayloadConverter, data_converter
+from orga.client.history.values import FrugalPayloadConverter, data_converter
 from orga.client.runners.workflows import SharedRunner
 from orga.client.workers.core_faults import SHUTDOWN_GRACE
 from orga.client.workers.registrations import HEARTBEAT_THROTTLE, WORKFLOW_TASKS

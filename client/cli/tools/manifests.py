@@ -1,11 +1,10 @@
-"""`orga tools import-openapi`: write a manifest for each chosen operation of an OpenAPI document."""
+"""`orga tools new` and `import-openapi`: write manifests from a template, or from an OpenAPI document."""
 
 import asyncio
 import json as json_format
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,14 +12,134 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import count_text, on_one_line, write_document, write_json, write_note, write_result
+from orga.client.cli.shown.text import (
+    count_text,
+    hanging_lines,
+    on_one_line,
+    write_document,
+    write_json,
+    write_note,
+    write_result,
+)
 from orga.client.config.file import load_config
 
 if TYPE_CHECKING:
     from orga.activities.adapters.http import URL
     from orga.activities.adapters.manifests.openapi import CannotExpress, OpenApi, Operation, WrittenTool
+
+COMMAND_MANIFEST = """\
+# A tool that runs one command. docs/tool-manifests.md describes all keys.
+name = "NAME"
+description = "Count the words of a file. Tell the model here all it needs to use the tool well."
+effect = "read_only"      # read_only, idempotent or irreversible (the default)
+timeout_s = 30
+# approval = true         # a person approves each call
+# verified = true         # you vouch for it (require_verified of tool profiles)
+# tags = ["text"]         # words that policies can refer to
+
+[arguments.file]
+type = "path"             # under the root, no `..`
+description = "The file."
+must_exist = true
+
+[arguments.what]
+type = "enum"
+allowed = ["--words", "--lines", "--bytes"]
+default = "--words"
+allow_dash = true         # these are flags on purpose; other values that begin with a dash are refused
+description = "What to count."
+
+[command]
+argv = ["wc", "{what}", "--", "{file}"]   # each text is one argument, whatever its value; no shell reads it
+# { when = "limit", argv = ["--limit", "{limit}"] } is used only if the argument has a value
+# env_from = ["API_TOKEN"]                # from the worker's environment, hidden from results
+
+# [command.sandbox]
+# isolation = "bubblewrap"                # it can write only to the root, and has no network
+# limits = { cpu_s = 10, memory_bytes = 500_000_000 }
+
+# [output]
+# parser = "regex"                        # text, json, lines or regex
+# pattern = '(?P<count>\\d+)'
+"""
+
+HTTP_MANIFEST = """\
+# A tool that sends one HTTP request. docs/tool-manifests.md describes all keys.
+name = "NAME"
+description = "Look up a package. Tell the model here all it needs to use the tool well."
+effect = "read_only"      # read_only, idempotent or irreversible (the default)
+timeout_s = 20
+# approval = true         # a person approves each call
+
+[arguments.name]
+type = "string"
+description = "Name of the package."
+pattern = "[a-z0-9][a-z0-9._-]*"
+max = 100
+
+[arguments.limit]
+type = "integer"
+min = 1
+max = 50
+required = false
+
+[http]
+method = "GET"
+url = "https://api.example.org/packages/{name}"   # values are encoded, so none can change host or path
+query = { limit = "{limit}" }                     # omitted if the argument has no value
+# headers = { Authorization = "Bearer {secret:API_TOKEN}" }   # from the worker's environment, hidden from results
+# json = { name = "{name}" }                      # a body: json, form or text; set method = "POST"
+
+# [output]
+# parser = "json"
+# strict = true                                   # output that does not fit is an error
+# schema = { type = "object", required = ["name"] }
+
+# [options]                                       # as [tools.options.NAME] of orga.toml
+# max_attempts = 3
+# breaker = { failure_threshold = 5 }
+"""
+
+
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
+
+
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.", show_default=False)],
+    *,
+    http: Annotated[bool, typer.Option("--http/--command", help="A tool that sends a request, or runs a command.")] = (
+        False
+    ),
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write. Default: tools/NAME.toml.", show_default=False),
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Write a commented manifest that works. An existing file is never overwritten.
+
+    Example: orga tools new count_words
+    """
+    from orga.client.config.manifests import manifest_paths, read_manifests
+
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r}: is not a valid tool name. Use letters, digits, _ and -, beginning with a letter")
+    path = to or Path("tools") / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write((HTTP_MANIFEST if http else COMMAND_MANIFEST).replace("NAME", name))
+    except FileExistsError:
+        raise UsageError(f"{path}: already exists and was not changed. Name another file with --to") from None
+    _, problems = read_manifests([path])
+    write_result(str(path))
+    for problem in problems:  # a name that is taken
+        write_note(*hanging_lines("✗ ", str(problem)))
+    if path.resolve() not in {known.resolve() for known in manifest_paths(load_config(config).config.tools.manifests)}:
+        write_note(f'to give it to a worker: set [tools] manifests = ["{path.parent}/*.toml"] in orga.toml')
+    write_note(f"to give it to an agent: list {name!r} in [agents.NAME] tools; to check it: orga tools check {path}")
+
 
 _MAX_BYTES = 20_000_000
 _MAX_UNCHOSEN = 20
@@ -30,20 +149,7 @@ _FETCH_S = 30.0
 _LINE_CHARS = 300
 
 
-@dataclass(frozen=True)
-class _ImportRequest:
-    source: str
-    only: tuple[str, ...]
-    tags: tuple[str, ...]
-    folder: Path
-    server: str
-    prefix: str
-    secrets: dict[str, str]
-    skips_refused: bool
-    shows: bool
-
-
-def import_openapi(
+async def import_openapi(
     source: Annotated[str, typer.Argument(metavar="FILE|URL", help="The document, JSON or YAML.", show_default=False)],
     *,
     only: Annotated[
@@ -80,7 +186,7 @@ def import_openapi(
     show: Annotated[bool, typer.Option("--print", help="Write the manifests to stdout instead of files.")] = False,
     json: Json = False,
     config: ConfigFile = None,
-) -> int:
+) -> None:
     """Write a tool manifest for each chosen operation of an OpenAPI document (3.0, 3.1).
 
     GET and HEAD become read-only tools, PUT and DELETE idempotent ones, all others irreversible. Existing files are
@@ -92,18 +198,38 @@ def import_openapi(
     """
     if show and json:
         raise UsageError("--print: writes the manifests, which are TOML. Remove --json")
-    request = _ImportRequest(
-        source=source,
-        only=tuple(only or ()),
-        tags=tuple(tag or ()),
-        folder=to,
-        server=server or "",
-        prefix=prefix,
-        secrets=dict(map(_parse_secret, secret or ())),
-        skips_refused=skip_refused,
-        shows=show,
-    )
-    return run_interruptible(_import(request, config, as_json=json))
+    from orga.activities.adapters.manifests.openapi import CannotExpress, OpenApi
+
+    secrets = dict(map(_parse_secret, secret or ()))
+    value, address = await _read_document(source)
+    try:
+        document = OpenApi(value, address, server=server or "", prefix=prefix)
+        chosen = _chosen_operations(list(document.operations()), only or (), tag or ())
+    except CannotExpress as error:
+        raise UsageError(f"{source}{error}") from None
+    tools, refused = _written_tools(document, chosen, secrets)
+    refusals = [on_one_line(f"{each.key}: {source}{error}", _LINE_CHARS * 2) for each, error in refused]
+    if refused and not skip_refused:
+        remedy = "Nothing was written. Choose others with --only, or add --skip-refused"
+        raise UsageError("\n".join([*refusals, remedy]))
+    files = {to / f"{tool.name}.toml": tool for tool in tools}
+    if show:
+        write_document("\n".join(f"# {path}\n{tool.text}" for path, tool in files.items()).rstrip())
+    else:
+        _write_files(files)
+    if json:
+        write_json(_report_json(files, refused))
+    elif not show:
+        write_result(*map(str, files))
+    for refusal in refusals:
+        write_note(f"skipped: {refusal}")
+    for tool in tools:
+        for part in tool.left_out:
+            write_note(f"{tool.name}: left out: {on_one_line(part, _LINE_CHARS)}")
+    if variables := sorted({variable for tool in tools for variable in tool.secrets}):
+        write_note(f"to set where the worker runs: {', '.join(variables)}")
+    if files and not show:
+        _write_hints(files, to, config)
 
 
 def _parse_secret(text: str) -> tuple[str, str]:
@@ -113,36 +239,8 @@ def _parse_secret(text: str) -> tuple[str, str]:
     return scheme, variable
 
 
-async def _import(request: _ImportRequest, config: Path | None, *, as_json: bool) -> int:
-    from orga.activities.adapters.manifests.openapi import CannotExpress, OpenApi
-
-    value, address = await _read_document(request.source)
-    try:
-        document = OpenApi(value, address, server=request.server, prefix=request.prefix)
-        chosen = _chosen_operations(list(document.operations()), request)
-    except CannotExpress as error:
-        raise UsageError(f"{request.source}{error}") from None
-    tools, refused = _written_tools(document, chosen, request)
-    if refused and not request.skips_refused:
-        lines = [_refusal_text(request, operation, error) for operation, error in refused]
-        remedy = "Nothing was written. Choose others with --only, or add --skip-refused"
-        raise UsageError("\n".join([*lines, remedy]))
-    if request.shows:
-        write_document("\n".join(f"# {request.folder / f'{tool.name}.toml'}\n{tool.text}" for tool in tools).rstrip())
-    else:
-        _write_files(request.folder, tools)
-    if as_json:
-        write_json(_report_json(request, tools, refused))
-    elif not request.shows:
-        write_result(*(str(request.folder / f"{tool.name}.toml") for tool in tools))
-    for operation, error in refused:
-        write_note(f"skipped: {_refusal_text(request, operation, error)}")
-    _write_hints(request, tools, config)
-    return 0
-
-
 def _written_tools(
-    document: "OpenApi", chosen: "Sequence[Operation]", request: _ImportRequest
+    document: "OpenApi", chosen: "Sequence[Operation]", secrets: dict[str, str]
 ) -> "tuple[list[WrittenTool], list[tuple[Operation, CannotExpress]]]":
     from orga.activities.adapters.manifests.openapi import CannotExpress
     from orga.activities.adapters.tools.catalog import builtin_specs
@@ -152,7 +250,7 @@ def _written_tools(
     taken = dict.fromkeys(builtin_specs(), "a built-in tool")
     for operation in chosen:
         try:
-            tool = document.tool(operation, request.secrets)
+            tool = document.tool(operation, secrets)
         except CannotExpress as error:
             refused.append((operation, error))
             continue
@@ -165,27 +263,26 @@ def _written_tools(
     return tools, refused
 
 
-def _chosen_operations(operations: "list[Operation]", request: _ImportRequest) -> "list[Operation]":
+def _chosen_operations(operations: "list[Operation]", only: Sequence[str], tags: Sequence[str]) -> "list[Operation]":
     def is_named(operation: "Operation", name: str) -> bool:
         method, space, path = name.partition(" ")
         key = f"{method.upper()}{space}{path}"
         return fnmatchcase(operation.key, key) or fnmatchcase(operation.operation_id, name)
 
-    for name in request.only:
+    for name in only:
         if not any(is_named(operation, name) for operation in operations):
             raise UsageError(f"--only {name!r}: the document has no such operation. {_operations_hint(operations)}")
-    for name in request.tags:
+    for name in tags:
         if not any(name in operation.tags for operation in operations):
             raise UsageError(f"--tag {name!r}: no operation has this tag. {_operations_hint(operations)}")
-    if not request.only and not request.tags:
+    if not only and not tags:
         if len(operations) > _MAX_UNCHOSEN or not operations:
             raise UsageError(f"Choose operations with --only or --tag. {_operations_hint(operations)}")
         return operations
     return [
         operation
         for operation in operations
-        if any(is_named(operation, name) for name in request.only)
-        or any(name in operation.tags for name in request.tags)
+        if any(is_named(operation, name) for name in only) or any(name in operation.tags for name in tags)
     ]
 
 
@@ -197,24 +294,20 @@ def _operations_hint(operations: "Sequence[Operation]") -> str:
     return on_one_line(". ".join([f"It has {count_text(len(operations), 'operation')}", *shown]), 1_000)
 
 
-def _refusal_text(request: _ImportRequest, operation: "Operation", error: "CannotExpress") -> str:
-    return on_one_line(f"{operation.key}: {request.source}{error}", _LINE_CHARS * 2)
-
-
 def _report_json(
-    request: _ImportRequest, tools: "Sequence[WrittenTool]", refused: "Sequence[tuple[Operation, CannotExpress]]"
+    files: "Mapping[Path, WrittenTool]", refused: "Sequence[tuple[Operation, CannotExpress]]"
 ) -> dict[str, Any]:
     return {
         "written": [
             {
                 "operation": tool.operation.key,
                 "name": tool.name,
-                "file": str(request.folder / f"{tool.name}.toml"),
+                "file": str(path),
                 "effect": tool.effect,
                 "secrets": tool.secrets,
                 "left_out": tool.left_out,
             }
-            for tool in tools
+            for path, tool in files.items()
         ],
         "refused": [
             {"operation": operation.key, "place": error.place.pointer, "problem": error.problem}
@@ -223,33 +316,25 @@ def _report_json(
     }
 
 
-def _write_files(folder: Path, tools: "Sequence[WrittenTool]") -> None:
-    files = {folder / f"{tool.name}.toml": tool.text for tool in tools}
+def _write_files(files: "Mapping[Path, WrittenTool]") -> None:
     if there := [path for path in files if path.is_symlink() or path.exists()]:
         raise UsageError(f"{there[0]}: already exists. Nothing was written. Remove it, or add --prefix or --to")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in files.items():
+        for path, tool in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
-                file.write(text)
+                file.write(tool.text)
     except OSError as error:
         raise UsageError(f"{error.filename}: cannot be written: {error.strerror}") from None
 
 
-def _write_hints(request: _ImportRequest, tools: "Sequence[WrittenTool]", config: Path | None) -> None:
+def _write_hints(files: "Mapping[Path, WrittenTool]", folder: Path, config: Path | None) -> None:
     from orga.client.config.manifests import manifest_paths
 
-    for tool in tools:
-        for part in tool.left_out:
-            write_note(f"{tool.name}: left out: {on_one_line(part, _LINE_CHARS)}")
-    if variables := sorted({variable for tool in tools for variable in tool.secrets}):
-        write_note(f"to set where the worker runs: {', '.join(variables)}")
-    if request.shows or not tools:
-        return
     known = {path.resolve() for path in manifest_paths(load_config(config).config.tools.manifests)}
-    if any((request.folder / f"{tool.name}.toml").resolve() not in known for tool in tools):
-        write_note(f'to give them to a worker: set [tools] manifests = ["{request.folder}/*.toml"] in orga.toml')
-    names = ", ".join(f'"{tool.name}"' for tool in tools)
+    if any(path.resolve() not in known for path in files):
+        write_note(f'to give them to a worker: set [tools] manifests = ["{folder}/*.toml"] in orga.toml')
+    names = ", ".join(f'"{tool.name}"' for tool in files.values())
     write_note(f"to give them to an agent: list them in [agents.NAME] tools: {on_one_line(names, 1_000)}")
 
 

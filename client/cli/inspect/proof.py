@@ -1,0 +1,276 @@
+"""`orga verify`: check that today's code replays a run, and that its journal agrees. `orga audit`: judge it again."""
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from temporalio.client import Client
+
+from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
+from orga.activities.gate.permits import permit_keys
+from orga.client.cli.commands import DefaultCommandGroup, LastRunCommand
+from orga.client.cli.connection import cli_context, run_context
+from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
+from orga.client.cli.inspect.journal import Key, keygen, read_export, trusted_keys
+from orga.client.cli.live.screens import progress_line
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
+from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
+from orga.client.config.file import load_config
+from orga.client.config.policy_settings import policy_settings
+from orga.client.journal.file import JournalFile
+from orga.client.journal.laws import Check, Verification
+from orga.client.proof.audit import SAME, Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
+from orga.client.proof.verify import verify as verify_run
+from orga.client.proof.verify import verify_file
+from orga.client.runs.listing import RunFilter, listed_runs
+from orga.workflows.types.text import full_field_text
+
+DETAIL_CHARS = 600
+
+
+async def verify(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="The run's id or its first characters. Default: only --journal FILE is checked.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    journal: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also check this export (orga journal ID --export FILE).")
+    ] = None,
+    key: Key = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """The gate must have allowed exactly each call that was carried out, before it was. If ORGA_PERMIT_KEY is set, each
+    call must also have its signature. Delegates are verified too. Exit code 6 means that something is wrong.
+
+    Without an ID only the file is checked, with no run and no server. Exit code 8 means that no trusted key vouches for
+    it.
+
+    Example: orga verify ID --journal run.jsonl --key audit.key.pub
+
+    Example: orga verify --journal run.jsonl --key audit.key.pub
+    """
+    if journal is None and key:
+        raise UsageError("--key: checks an export. Name it with --journal FILE")
+    exported = None if journal is None else read_export(journal)
+    if run is None:
+        if exported is None:
+            raise UsageError("ID: is missing. Name a run, or an exported journal with --journal FILE")
+        return _verify_export(exported, trusted_keys(load_config(config).config.audit, key or []), as_json=json)
+    with usage_errors():
+        permits = permit_keys(os.environ)
+    async with run_context(run, config) as (here, run_id):
+        with progress_line() as report:
+            found = await verify_run(
+                here.client,
+                run_id,
+                exported=exported and exported.entries,
+                head=exported and exported.head,
+                trusted=trusted_keys(here.loaded.config.audit, key or []) if exported else [],
+                permits=permits,
+                report=report,
+            )
+    if json:
+        write_json({"id": run_id, "ok": found.ok, "checks": [asdict(check) for check in found.checks]})
+    else:
+        write_result(*(_check_line(check, of_child=check.workflow_id != run_id) for check in found.checks))
+    write_note(_checks_text(found))
+    return ExitCode.COMPLETED if found.ok else ExitCode.FAILED
+
+
+def _verify_export(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_json: bool) -> int:
+    """Show what could be checked from the file alone and what could not, and return the exit code."""
+    verified = verify_file(exported, keys)
+    found, unchecked = verified.found, verified.unchecked
+    if as_json:
+        checks, lacking = [asdict(check) for check in found.checks], [asdict(each) for each in unchecked]
+        result = {"id": found.workflow_id, "ok": found.ok, "checks": checks, "not_checked": lacking}
+        write_json(result | {"vouched_for": verified.is_vouched_for})
+    else:
+        write_result(f"journal of run {full_field_text(found.workflow_id) or 'unknown'}, from the file alone")
+        write_result(*(_check_line(check, of_child=False) for check in found.checks))
+        write_result(*(f"– {each.name:<9} not checked: {on_one_line(each.why, DETAIL_CHARS)}" for each in unchecked))
+    write_note(f"{_checks_text(found)}; {len(unchecked)} could not be made")
+    if not found.ok:
+        return ExitCode.FAILED
+    return ExitCode.COMPLETED if verified.is_vouched_for else ExitCode.UNPROVEN
+
+
+def _check_line(check: Check, *, of_child: bool) -> str:
+    whose = [full_field_text(check.workflow_id)] if of_child else []
+    place = " ".join([*whose, *([f"run {check.run_id[:13]}"] if check.run_id else [])])
+    detail = on_one_line(check.detail, DETAIL_CHARS)
+    return f"{'✓' if check.ok else '✗'} {check.name:<9} {place + ': ' if place else ''}{detail}"
+
+
+def _checks_text(found: Verification) -> str:
+    wrong = sum(not check.ok for check in found.checks)
+    return f"{len(found.checks)} checks, {f'{wrong} failed' if wrong else 'nothing is wrong'}"
+
+
+PROPOSAL_CHARS = 60
+REASON_CHARS = 80
+HEADINGS = ("RUN", "ITERATION", "PROPOSAL", "CHANGE", "DECIDED BY THEN", "DECIDED BY NOW", "REASON NOW")
+
+
+def change_table(audits: Sequence[RunAudit], *, everything: bool) -> list[str]:
+    """Return one line for each proposal whose verdict would change, or with `everything` for each proposal."""
+    cells = [HEADINGS, *map(_cells, _selected_judgements(audits, everything=everything))]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def audit_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any]:
+    return {
+        "runs": [audit.run for audit in audits],
+        "counts": change_counts(audits),
+        "not_rebuilt": [{"run": audit.run, "why": why} for audit in audits for why in audit.not_rebuilt],
+        "breaches": [{"run": audit.run, "why": why} for audit in audits for why in audit.breaches],
+        "judgements": [_judgement_json(found) for found in _selected_judgements(audits, everything=everything)],
+    }
+
+
+def audit_summary(audits: Sequence[RunAudit]) -> list[str]:
+    """Return one line with counts, and one for each part that could not be judged again or broke a law."""
+    found = change_counts(audits)
+    counts = ", ".join(f"{number} {change}" for change, number in found.items()) or "nothing was proposed"
+    lacking = [
+        f"{full_field_text(audit.run)}: {on_one_line(why, 600)}"
+        for audit in audits
+        for why in (*audit.not_rebuilt, *audit.breaches)
+    ]
+    return [f"{count_text(sum(found.values()), 'proposal')} of {count_text(len(audits), 'run')}: {counts}", *lacking]
+
+
+def _selected_judgements(audits: Sequence[RunAudit], *, everything: bool) -> list[VerdictComparison]:
+    return [found for audit in audits for found in audit.judgements if everything or found.change != SAME]
+
+
+def _cells(found: VerdictComparison) -> tuple[str, ...]:
+    about = [found.purpose] if found.purpose != "reply" else []
+    about += [f"approved by {found.approved_by}"] if found.approved_by else []
+    proposal = f"{found.tool} {found.arguments}" + (f" ({', '.join(about)})" if about else "")
+    return (
+        on_one_line(found.run),
+        str(found.iteration),
+        on_one_line(proposal, PROPOSAL_CHARS),
+        found.change,
+        on_one_line(", ".join(found.recorded.policies)) or "-",
+        on_one_line(", ".join(found.now.policies)) or "-",
+        on_one_line(found.now.reason, REASON_CHARS),
+    )
+
+
+def _judgement_json(found: VerdictComparison) -> dict[str, Any]:
+    return {
+        "run": found.run,
+        "iteration": found.iteration,
+        "purpose": found.purpose,
+        "tool": found.tool,
+        "call_id": found.call_id,
+        "arguments": found.arguments,
+        "approved_by": found.approved_by or None,
+        "change": found.change,
+        "recorded": found.recorded.model_dump(mode="json", exclude_defaults=True),
+        "now": found.now.model_dump(mode="json", exclude_defaults=True),
+    }
+
+
+async def audit(
+    run: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The run. --query selects many.", show_default=False)
+    ] = None,
+    *,
+    query: Annotated[
+        str | None, typer.Option(help="Judge all runs that this query finds, in Temporal's visibility query language.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of runs of the query.")] = 1_000,
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Judge by the *.cedar files in DIR. Default: \\[policy].", show_default=False),
+    ] = None,
+    surface: Surface = None,
+    engine: Annotated[
+        Literal["allow", "default", "cedar", "opa"] | None,
+        typer.Option(help="Judge by this engine, with the settings of \\[policy].", show_default=False),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also show verdicts that would not change.")] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Judge every proposal of past runs by other policies, without running anything.
+
+    Exit code 6 means that a verdict would change, or that something could not be judged again.
+
+    Example: orga audit ID --policy policies-new
+
+    Example: orga audit --query "OrgaAgent = 'reviewer' AND StartTime > '2026-01-01T00:00:00Z'" --policy policies-new
+    """
+    if (run is None) == (query is None):
+        raise UsageError("ID: name either one run, or many with --query")
+    rejudge = Rejudger(build_policy_engine(_audit_settings(policy, surface, engine, config)))
+    found: list[RunAudit] = []
+    async with _selected_runs(run, query, limit, config) as (client, ids):
+        with progress_line() as report:
+
+            def report_step(step: str) -> None:
+                report(f"{len(found):,} runs are done; {step}" if found else step)
+
+            async for one in run_audits(client, ids, rejudge, are_named=run is not None, report=report_step):
+                found.append(one)
+    is_same = all(one.is_same for one in found)
+    if json:
+        write_json(audit_json(found, everything=everything))
+    elif everything or not is_same:
+        write_result(*change_table(found, everything=everything))
+    write_note(*audit_summary(found))
+    return ExitCode.COMPLETED if is_same else ExitCode.FAILED
+
+
+@asynccontextmanager
+async def _selected_runs(
+    run: str | None, query: str | None, limit: int, config: Path | None
+) -> AsyncGenerator[tuple[Client, list[str]]]:
+    """Connect, and yield the client and the ids of the runs, each once. A note reports that the limit cut them."""
+    if run is not None:
+        async with run_context(run, config) as (here, run_id):
+            yield here.client, [run_id]
+        return
+    async with cli_context(config) as here:
+        found = await listed_runs(here.client, RunFilter(query=query), limit + 1)
+        if len(found) > limit:
+            write_note(f"orga: the query finds more than {limit} runs, so only the newest are judged. Raise --limit")
+        yield here.client, list(dict.fromkeys(row.id for row in found[:limit]))
+
+
+def _audit_settings(
+    folder: Path | None, surface: str | None, engine: EngineName | None, config: Path | None
+) -> PolicySettings:
+    if folder is not None and engine not in {None, "cedar"}:
+        raise UsageError(f"--policy: names Cedar files, which --engine {engine} does not read. Give one of them")
+    if folder is not None or (engine is None and surface is not None):
+        return chosen_policy_settings(folder, surface, config, dict(os.environ))
+    with usage_errors():
+        settings = policy_settings(load_config(config).config.policy, os.environ)
+    named = {name: value for name, value in (("engine", engine), ("surface", surface)) if value is not None}
+    return replace(settings, **named)
+
+
+class _AuditGroup(DefaultCommandGroup):
+    default = "runs"
+
+
+app = typer.Typer(cls=_AuditGroup, no_args_is_help=True)
+app.command("runs", cls=LastRunCommand)(audit)
+app.command("keygen")(keygen)

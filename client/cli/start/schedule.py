@@ -1,0 +1,407 @@
+"""The `orga schedule` commands: goals and runs that Temporal starts regularly."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from temporalio.client import Client, ScheduleActionStartWorkflow, ScheduleDescription, ScheduleState
+
+from orga.client.cli.connection import cli_context
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import Command
+from orga.client.cli.options import Attach, ConfigFile, Json, login_name, parse_duration, parse_time
+from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
+from orga.client.cli.start.run import warn_of_disabled_policy, warn_of_missing_worker
+from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
+from orga.client.config.known_input import refuse_unknown, requested_names
+from orga.client.runs.attachments import with_attachments
+from orga.client.schedules.create import (
+    CATCH_UP,
+    NO_TIME,
+    OVERLAPS,
+    Overlap,
+    checked_note,
+    checked_schedule_id,
+    create_checked,
+    timing,
+)
+from orga.client.schedules.handle import (
+    GONE,
+    ScheduleHandle,
+    ScheduleSummary,
+    TriggerResult,
+    all_schedules,
+    display_zone,
+    duration_text,
+    run_states,
+    schedule_json,
+    schedule_summary,
+)
+from orga.workflows.types.goals.goal_input import GoalInput
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.text import full_field_text
+
+ScheduleId = Annotated[
+    str, typer.Argument(metavar="ID", help="The schedule's id. `orga schedule list` shows it.", show_default=False)
+]
+Why = Annotated[str, typer.Argument(metavar="WHY", help="The schedule's new note.", show_default=False)]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog="The runs appear in `orga list`, each with its journal. The guide is docs/schedules.md.",
+    rich_markup_mode="rich",
+)
+
+
+@app.command("create")
+def create_schedule(
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="The schedule's id. Its runs are ID-<time>.", show_default=False)
+    ],
+    *,
+    goal: Annotated[str | None, typer.Option(metavar="TEXT", help="Start this goal, as in orga goal.")] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Start an agent on this task, as in orga run.")
+    ] = None,
+    cron: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EXPR", help="A cron expression: '0 7 * * 1-5', '@daily'. Repeat it for more times."),
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="An interval: 30m, 1h, 1d, counted from midnight UTC.")
+    ] = None,
+    tz: Annotated[
+        str, typer.Option(metavar="ZONE", help="The time zone of --cron and --end, such as Europe/Berlin.")
+    ] = "UTC",
+    overlap: Annotated[
+        Overlap,
+        typer.Option(help="What to do if the run before has not ended. cancel-other ends it like an abort."),
+    ] = "skip",
+    catch_up: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start a run up to this late if the server was down. Default: 1d."),
+    ] = None,
+    jitter: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Delay each run by a random time up to this.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Start no run after this time: 2026-12-31T18:00.")
+    ] = None,
+    paused: Annotated[
+        bool, typer.Option("--paused", help="Create it paused. orga schedule resume ID starts it.")
+    ] = False,
+    note_: Annotated[str, typer.Option("--note", help="A note for people.")] = "",
+    agent: Annotated[str | None, typer.Option(help="An agent of orga.toml. Default: the default agent.")] = None,
+    model: Annotated[str | None, typer.Option(help="provider:model. Default: the agent's own.")] = None,
+    attach: Attach = None,
+    skills: Annotated[
+        list[str] | None, typer.Option(help="With --goal: only these tools. Repeat it, or separate names by commas.")
+    ] = None,
+    deliver: Annotated[
+        list[str] | None,
+        typer.Option(help="With --goal: a delivery of the answers, by its name in goals.deliveries. Repeat it."),
+    ] = None,
+    pipeline: Annotated[str | None, typer.Option(help="With --goal: a plan from orga.toml.")] = None,
+    input_: Annotated[
+        list[str] | None, typer.Option("--input", help="With --goal: an input of the pipeline. Repeat it.")
+    ] = None,
+    tools: Annotated[
+        list[str] | None, typer.Option(help="With --task: only these tools. Repeat it, or separate names by commas.")
+    ] = None,
+    instructions: Annotated[
+        str | None, typer.Option(help="With --task: instructions that replace the agent's own.")
+    ] = None,
+    trusted: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --task: a fact that policies may rely on.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the goal, or of the loop.")
+    ] = None,
+    max_iterations: Annotated[
+        int | None, typer.Option(help="Maximum number of rounds of a goal, or reasoning steps of a run.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Time limit in seconds of each run's clock.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant that the runs are for.")] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> Command:
+    """Create a schedule that starts a goal or a run regularly, and print its id.
+
+    The input is checked now. Runs start while the server is up, and are carried out while a worker of this folder runs:
+    keep `orga worker` running. Each is an ordinary run, in `orga list` and with its journal.
+
+    Exit codes: 0 created, 2 bad input or an id in use, 6 failed, 7 no server.
+
+    Example: orga schedule create morning --cron "0 7 * * 1-5" --tz Europe/Berlin --goal "Sum up what is new in docs"
+
+    Example: orga schedule create watch --every 1h --jitter 5m --task "Is the changelog up to date?" --paused
+    """
+    if (goal is None) == (task is None):
+        raise UsageError("name what each run does with either --goal TEXT or --task TEXT, one of the two")
+    if goal is not None:
+        _refuse_options("goal", tools=tools, instructions=instructions, trusted=trusted)
+        others = (skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ())
+        goal_options = GoalOptions(goal, agent, model, *others, pipeline=pipeline, inputs=input_ or ())
+        checked: AgentInput | GoalInput = goal_input(goal_options)
+    else:
+        _refuse_options("task", skills=skills, deliver=deliver, pipeline=pipeline, input=input_)
+        options = (tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ())
+        checked = agent_input(RunOptions(task or "", agent, model, instructions, *options))
+    times = timing(
+        cron=cron or (),
+        every=None if every is None else parse_duration(every, "--every"),
+        time_zone=tz,
+        overlap=overlap,
+        catch_up=CATCH_UP if catch_up is None else parse_duration(catch_up, "--catch-up"),
+        jitter=NO_TIME if jitter is None else parse_duration(jitter, "--jitter"),
+        end=None if end is None else parse_time(end, "--end"),
+    )
+    state = ScheduleState(note=checked_note(note_) or None, paused=paused)
+    schedule_id, attached, wanted = checked_schedule_id(id_), attached_media(attach or ()), requested_names(checked)
+
+    async def create() -> None:
+        async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
+            warn_of_disabled_policy(here)
+            whole = await with_attachments(checked, attached, here.client)
+            made = await create_checked(here.client, schedule_id, whole, times, state)
+            one = await schedule_summary(await made.describe())
+            write_note(_next_run_text(one))
+            await warn_of_missing_worker(here, wanted, "its runs wait")
+        if json:
+            write_json(schedule_json(one))
+        else:
+            write_result(one.id)
+
+    return create()
+
+
+def _next_run_text(one: ScheduleSummary) -> str:
+    if one.paused:
+        return f"it is paused; start it with: orga schedule resume {one.id}"
+    if not one.next:
+        return "it will never start a run: none of its times is between now and its end"
+    return f"next run {zoned_time_text(one.next[0], one.time_zone)} {one.time_zone}"
+
+
+def _refuse_options(what: str, **options: object) -> None:
+    """Refuse options of the other kind, which would otherwise be ignored silently."""
+    for name, given in options.items():
+        if given is not None:
+            hint = ". Use --skills" if name == "tools" else ". Use --tools" if name == "skills" else ""
+            raise UsageError(f"--{name}: does not apply to a {what}{hint}")
+
+
+COLUMNS = 80
+_MIN_WHEN_CELLS = 16
+_INDENT = 2
+
+
+def schedule_table(shown: Sequence[ScheduleSummary], ended: Mapping[str, str]) -> list[str]:
+    """Return the lines of a table with two lines for each schedule: its times, and what it starts."""
+    heads = ("ID", "WHEN", "NEXT", "LAST", "ENDING")
+    cells = [heads, *(_cells(one, ended) for one in shown)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
+    others = sum(widths) - widths[1] + 2 * (len(heads) - 1)
+    widths[1] = min(widths[1], max(COLUMNS - others, _MIN_WHEN_CELLS))
+    head, *rows = (_row(line, widths) for line in cells)
+    return [head, *(line for row, one in zip(rows, shown, strict=True) for line in (row, _subject_line(one)))]
+
+
+def zoned_time_text(at: datetime, zone: str) -> str:
+    """Return a time in the schedule's zone, with the year if it is not the current one."""
+    there = at.astimezone(display_zone(zone))
+    return f"{there:%m-%d %H:%M}" if there.year == datetime.now(UTC).year else f"{there:%Y-%m-%d %H:%M}"
+
+
+def schedule_times_text(one: ScheduleSummary) -> str:
+    """Return the schedule's times, with the zone unless it is UTC."""
+    return ", ".join(one.times) + ("" if one.time_zone == "UTC" else f" {one.time_zone}")
+
+
+def _cells(one: ScheduleSummary, ended: Mapping[str, str]) -> tuple[str, ...]:
+    coming = "paused" if one.paused else zoned_time_text(one.next[0], one.time_zone) if one.next else "-"
+    last = one.runs[-1] if one.runs else None
+    past = ("-", "-") if last is None else (zoned_time_text(last.at, one.time_zone), ended.get(last.run_id, GONE))
+    return full_field_text(one.id), on_one_line(schedule_times_text(one)), coming, *past
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    cut = (on_one_line(cell, width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(cell.ljust(width) for cell, width in zip(cut, widths, strict=True)).rstrip()
+
+
+def _subject_line(one: ScheduleSummary) -> str:
+    return " " * _INDENT + on_one_line(f"{one.kind}: {one.what or one.workflow}", COLUMNS - _INDENT)
+
+
+_MAX_NEXT_RUNS = 3
+
+
+@app.command("list")
+async def list_schedules(*, json: Json = False, config: ConfigFile = None) -> None:
+    """List schedules with their times, each in its own time zone, and how the last run ended.
+
+    Example: orga schedule list --json
+    """
+    async with cli_context(config) as here:
+        found = await all_schedules(here.client)
+        ended = await run_states(here.client, [one.runs[-1] for one in found if one.runs])
+    if json:
+        write_json([schedule_json(one, ended) for one in found])
+    elif found:
+        write_result(*schedule_table(found, ended))
+    else:
+        write_note('there is no schedule; create one with: orga schedule create ID --every 1d --task "…"')
+
+
+@app.command("show")
+async def show(
+    schedule: ScheduleId,
+    *,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show a schedule: its times, its policies, and its last runs with ids and endings.
+
+    Example: orga schedule show morning
+    """
+    async with cli_context(config) as here:
+        described = await ScheduleHandle(here.client, schedule).describe()
+        one = await schedule_summary(described)
+        ended = await run_states(here.client, one.runs)
+        begins_with = await _decode_input(here.client, described)
+    if json:
+        write_json(
+            {**schedule_json(one, ended), **_settings(described), **_run_counts(described), "input": begins_with}
+        )
+    else:
+        write_result(*_schedule_lines(one, described, ended))
+
+
+def _schedule_lines(one: ScheduleSummary, described: ScheduleDescription, ended: dict[str, str]) -> list[str]:
+    settings, counts = _settings(described), _run_counts(described)
+    end = described.schedule.spec.end_at
+    lines = [
+        f"{full_field_text(one.id)}  {one.kind}" + ("  (paused)" if one.paused else ""),
+        f"  what: {on_one_line(one.what or one.workflow, 400)}",
+        f"  when: {on_one_line(schedule_times_text(one), 400)}"
+        + (f", delayed by up to {settings['jitter']}" if settings["jitter"] != "0s" else "")
+        + (f", until {zoned_time_text(end, one.time_zone)}" if end else ""),
+        f"  overlap: {settings['overlap']}, catch-up: {settings['catch_up']}",
+        f"  queue: {full_field_text(str(settings['task_queue']))}"
+        + (f", folder: {on_one_line(one.folder, 400)}" if one.folder else ""),
+        *([f"  note: {on_one_line(one.note, 400)}"] if one.note else []),
+    ]
+    coming = ", ".join(zoned_time_text(at, one.time_zone) for at in one.next[:_MAX_NEXT_RUNS]) or "none"
+    lines.append(f"  next: {'none while it is paused' if one.paused else coming}")
+    lines.append("  runs: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    return [
+        *lines,
+        *(
+            f"  {zoned_time_text(run.at, one.time_zone)}  {full_field_text(run.run_id)}  {ended[run.run_id]}"
+            for run in one.runs[::-1]
+        ),
+    ]
+
+
+def _settings(described: ScheduleDescription) -> dict[str, Any]:
+    schedule, action = described.schedule, described.schedule.action
+    named = {policy: name for name, policy in OVERLAPS.items()}
+    return {
+        "overlap": named.get(schedule.policy.overlap, "skip"),
+        "catch_up": duration_text(schedule.policy.catchup_window or NO_TIME),
+        "jitter": duration_text(schedule.spec.jitter or NO_TIME),
+        "end": schedule.spec.end_at and schedule.spec.end_at.isoformat(timespec="seconds"),
+        "task_queue": action.task_queue if isinstance(action, ScheduleActionStartWorkflow) else "",
+    }
+
+
+def _run_counts(described: ScheduleDescription) -> dict[str, int]:
+    info = described.info
+    return {
+        "started": info.num_actions,
+        "skipped": info.num_actions_skipped_overlap,
+        "missed": info.num_actions_missed_catchup_window,
+    }
+
+
+async def _decode_input(client: Client, described: ScheduleDescription) -> Any:
+    """Return the input of each run, or None if it cannot be read."""
+    action = described.schedule.action
+    if not isinstance(action, ScheduleActionStartWorkflow) or len(action.args) != 1:
+        return None
+    return (await client.data_converter.decode(action.args))[0]  # pyright: ignore[reportArgumentType]
+
+
+@app.command("pause")
+async def pause(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: ConfigFile = None) -> None:
+    """Pause a schedule: it starts no more runs. Runs that have started continue.
+
+    Example: orga schedule pause morning "until the docs are moved"
+    """
+    note = checked_note(why) or f"paused by {login_name() or 'somebody'}"
+    await _change_schedule(schedule, lambda it: it.pause(note), "is paused", config, as_json=json)
+
+
+@app.command("resume")
+async def resume(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: ConfigFile = None) -> None:
+    """Resume a paused schedule. Runs that were due meanwhile are not started later.
+
+    Example: orga schedule resume morning
+    """
+    note = checked_note(why) or f"resumed by {login_name() or 'somebody'}"
+    await _change_schedule(schedule, lambda it: it.resume(note), "goes on", config, as_json=json)
+
+
+@app.command("trigger")
+async def trigger(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = None) -> None:
+    """Start a run now, even if the schedule is paused, and print its id. The overlap policy applies.
+
+    Example: orga schedule trigger morning
+    """
+    async with cli_context(config) as here:
+        came = await ScheduleHandle(here.client, schedule).trigger()
+    if json:
+        write_json({"id": schedule, "outcome": came.outcome, "run": came.run_id or None})
+    elif came.run_id:
+        write_result(came.run_id)
+    write_note(_trigger_text(came))
+
+
+def _trigger_text(came: TriggerResult) -> str:
+    match came.outcome:
+        case "started":
+            return f"follow it with: orga attach {came.run_id}"
+        case "skipped":
+            return "no run was started: one has not ended yet, and the overlap policy skips others"
+        case "buffered":
+            return "it starts when the current run has ended"
+        case "pending":
+            return "the schedule has not started it yet; see: orga schedule show"
+
+
+@app.command("delete")
+async def delete(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = None) -> None:
+    """Delete a schedule. Its runs stay; `orga abort` ends one that has not ended.
+
+    Example: orga schedule delete morning
+    """
+    await _change_schedule(schedule, ScheduleHandle.delete, "is deleted; its runs stay", config, as_json=json)
+
+
+async def _change_schedule(
+    schedule: str,
+    change: Callable[[ScheduleHandle], Awaitable[None]],
+    done: str,
+    config: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    async with cli_context(config) as here:
+        await change(ScheduleHandle(here.client, schedule))
+    if as_json:
+        write_json({"id": schedule})
+    write_note(f"{schedule} {done}")
