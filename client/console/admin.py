@@ -162,8 +162,8 @@ async def _checked_configuration(call: Call[Checks]) -> OrgaConfig:
 
 async def _answering_servers(config: OrgaConfig) -> dict[str, bool]:
     """Return whether each MCP server answers. The reason may name its command, which may hold secrets."""
-    from orga.activities.adapters.mcp.names import SEPARATOR
     from orga.client.workers.tool_sources import configured_servers
+    from orga.workflows.types.tool_calls.mcp import SEPARATOR
 
     try:
         servers = await asyncio.to_thread(configured_servers, config, (), os.environ)

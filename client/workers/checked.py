@@ -12,7 +12,6 @@ from orga.activities.adapters.agents.agent_problems import agent_problems, cost_
 from orga.activities.adapters.agents.agents import pipeline_problems, with_default_agent
 from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.mcp.mcp_settings import server_settings, unready_servers
-from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
 from orga.activities.adapters.problem import BrokenPolicies
@@ -30,6 +29,7 @@ from orga.client.workers.parts import configured_deliveries, configured_parts
 from orga.client.workers.tool_sources import worker_tools
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tool_calls.gate import PERMIT_KEY
+from orga.workflows.types.tool_calls.mcp import is_server_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 Environment = Mapping[str, str]

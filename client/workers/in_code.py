@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 
 from orga.activities.adapters.agents.agent_problems import agent_problems
-from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
 from orga.activities.adapters.tools.python_function import TOOL_NAME, PythonFunction
 from orga.activities.knowledge.ports import KnowledgeStore
@@ -28,7 +27,7 @@ from orga.workflows.types.models.tiers import tier_in_model_name
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.tool_calls.decision import CheckedDecision
 from orga.workflows.types.tool_calls.delegation import Delegate
-from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.mcp import McpServer, is_server_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 __all__ = ["ActivityTool", "Agent", "DeferredTool", "Function"]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
 from orga.activities.adapters.mcp.mcp_settings import own_options, server_settings
-from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
@@ -25,6 +24,7 @@ from orga.client.server.home import server_home
 from orga.client.workers.knowledge_store import configured_store
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.text import known_names_hint
+from orga.workflows.types.tool_calls.mcp import meant_server
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 if TYPE_CHECKING:

@@ -4,36 +4,52 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
+from typing import Any
 
 from mcp import ClientSession, MCPError
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
     ElicitRequestParams,
     ElicitResult,
+    EmbeddedResource,
+    GetPromptResult,
     InputRequiredResult,
+    ListPromptsResult,
+    ListResourcesResult,
     PaginatedRequestParams,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    TextContent,
     Tool,
+    ToolAnnotations,
     ToolListChangedNotification,
 )
 from pydantic import TypeAdapter, ValidationError
 
+from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.adapters.mcp.definitions import ToolDefinitions, usable_definitions
 from orga.activities.adapters.mcp.elicitation import CallInFlight, UnusableRequest, asked_inputs
-from orga.activities.adapters.mcp.failures import bad_result_error, protocol_error, unavailable_error
 from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
-from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text
+from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text, unavailable_error
 from orga.activities.adapters.mcp.lenient_messages import omitted_tools
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
-from orga.activities.adapters.mcp.reading import read_from_server, reading_tools
 from orga.activities.ports import InputRequired, ToolError
+from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.tool_calls.elicitation import GivenInputs
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 
 MAX_TOOLS = 1_000
 MAX_PAGES = 100
@@ -106,18 +122,18 @@ class McpConnection:
         try:
             with self.keeper.count_call(), self._in_flight(call):
                 if request.name in self._reading:
-                    result = await read_from_server(session, request.name, request.arguments or {})
+                    result = await _read_from_server(session, request.name, request.arguments or {})
                 else:
                     result = await session.send_request(wanted, _RESULT, progress_callback=on_progress)
         except MCPError as error:
             raise self._failure(error) from None
         except ValidationError:
-            raise bad_result_error(self.settings.name, "did not return a tool result") from None
+            raise _bad_result_error(self.settings.name, "did not return a tool result") from None
         except asyncio.CancelledError:
             self.keeper.request_proof()
             raise
         if result is None:
-            raise bad_result_error(self.settings.name, "asks for input, which only its tools can")
+            raise _bad_result_error(self.settings.name, "asks for input, which only its tools can")
         self.keeper.has_served = True
         if isinstance(result, InputRequiredResult):
             raise self._input_required(result, None)
@@ -146,12 +162,12 @@ class McpConnection:
         try:
             asked = asked_inputs(name, result, self.settings.secrets, given)
         except UnusableRequest as unusable:
-            return bad_result_error(name, f"asks for input that no person is asked for: {unusable}")
+            return _bad_result_error(name, f"asks for input that no person is asked for: {unusable}")
         return InputRequired(f"the MCP server {name!r} needs input from a person", asked)
 
     def _failure(self, error: MCPError) -> ToolError:
         if error.code != CONNECTION_CLOSED and not was_not_sent(error):
-            return protocol_error(self.settings.name, error, error.message, is_refusal=was_refused(error))
+            return _protocol_error(self.settings.name, error, error.message)
         if was_not_sent(error):
             self.keeper.give_up(connection_error_text(error))
             return unavailable_error(self.settings.name, self.keeper.why)
@@ -160,7 +176,7 @@ class McpConnection:
         else:
             self.keeper.give_up(connection_error_text(error))
         why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.redact(connection_error_text(error))
-        return protocol_error(self.settings.name, error, why, is_refusal=was_refused(error))
+        return _protocol_error(self.settings.name, error, why)
 
     async def _relist(self, session: ClientSession) -> ToolDefinitions:
         try:
@@ -175,7 +191,7 @@ class McpConnection:
     async def _list(self, session: ClientSession) -> ToolDefinitions:
         asked_at, changes = time.monotonic(), self._changes
         listed, faulty = await list_server_tools(session)
-        reading = reading_tools(self.settings.server, {*faulty, *(tool.name for tool in listed)})
+        reading = _reading_tools(self.settings.server, {*faulty, *(tool.name for tool in listed)})
         self._reading, listed = frozenset(tool.name for tool in reading), [*listed, *reading]
         before = self.known
         self.known = await asyncio.to_thread(usable_definitions, self.settings, listed, self._taken, faulty)
@@ -193,3 +209,106 @@ class McpConnection:
         if isinstance(message, ToolListChangedNotification):
             self._changes += 1
             self._listed_at = -math.inf
+
+
+REFUSED = "McpRequestRefused"
+SERVER_FAILED = "McpServerError"
+BAD_RESULT = "McpBadResult"
+
+MAX_ERROR_BYTES = 2_000
+_FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})
+_REFUSING_CODES = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
+"""Codes which show that the server did not begin the call. INVALID_REQUEST is missing, because the SDK also uses it for
+a redirect, a 202, and an answer that is neither JSON nor an event stream.
+"""
+
+
+def _bad_result_error(server: str, why: str) -> ToolError:
+    return ToolError(f"the MCP server {server!r} {why}", kind=BAD_RESULT, acted="maybe")
+
+
+def _protocol_error(server: str, error: MCPError, why: str) -> ToolError:
+    cause = plain_line(why, MAX_ERROR_BYTES)
+    if error.code == CONNECTION_CLOSED:
+        text = f"the connection to the MCP server {server!r} broke during the call ({cause})"
+        return ToolError(text, kind=PROCESS_CRASHED, retryable=True, acted="maybe")
+    text = f"the MCP server {server!r} refused the call: {cause}"
+    acted = "no" if was_refused(error) or error.code in _REFUSING_CODES else "maybe"
+    if error.code in _FINAL_CODES:
+        return ToolError(text, kind=REFUSED, acted=acted)
+    return ToolError(text, kind=SERVER_FAILED, retryable=error.code == INTERNAL_ERROR, acted=acted)
+
+
+_CURSOR = {"cursor": {"type": "string", "description": "The cursor of the page before. Leave it out at first."}}
+
+
+def _tool(name: str, description: str, properties: dict[str, Any], *required: str) -> Tool:
+    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    hints = ToolAnnotations(read_only_hint=True)
+    return Tool(name=name, description=description, input_schema=schema, annotations=hints)
+
+
+_RESOURCES = (
+    _tool("list_resources", "List the documents and data that this server has, each with its URI.", _CURSOR),
+    _tool("read_resource", "Read a resource of this server.", {"uri": {"type": "string"}}, "uri"),
+)
+_PROMPTS = (
+    _tool("list_prompts", "List the prompts that this server has, each with its arguments.", _CURSOR),
+    _tool(
+        "get_prompt",
+        "Read a prompt of this server, filled with arguments.",
+        {"name": {"type": "string"}, "arguments": {"type": "object", "additionalProperties": {"type": "string"}}},
+        "name",
+    ),
+)
+
+
+def _reading_tools(server: McpServer, own: Collection[str]) -> list[Tool]:
+    """Return the tools that the settings ask for. A tool of the server with the same name, in `own`, wins."""
+    wanted = (*(_RESOURCES if server.resources else ()), *(_PROMPTS if server.prompts else ()))
+    return [tool for tool in wanted if tool.name not in own]
+
+
+async def _read_from_server(session: ClientSession, name: str, arguments: dict[str, Any]) -> CallToolResult | None:
+    """Return the result of one of `_reading_tools`, or None if the server asks for input."""
+    page = PaginatedRequestParams(cursor=as_text(arguments["cursor"])) if arguments.get("cursor") else None
+    if name == "list_resources":
+        return _listed_resources(await session.list_resources(params=page))
+    if name == "list_prompts":
+        return _listed_prompts(await session.list_prompts(params=page))
+    found: ReadResourceResult | GetPromptResult | InputRequiredResult
+    if name == "read_resource":
+        found = await session.read_resource(as_text(arguments.get("uri")), allow_input_required=True)
+    else:
+        given = {key: as_text(value) for key, value in as_object(arguments.get("arguments")).items()}
+        found = await session.get_prompt(as_text(arguments.get("name")), given, allow_input_required=True)
+    if isinstance(found, InputRequiredResult):
+        return None
+    if isinstance(found, ReadResourceResult):
+        return CallToolResult(content=[EmbeddedResource(resource=each) for each in found.contents])
+    lines = [each for message in found.messages for each in (TextContent(text=f"{message.role}:"), message.content)]
+    return CallToolResult(content=lines)
+
+
+def _listed_resources(page: ListResourcesResult) -> CallToolResult:
+    def line(each: Resource) -> str:
+        return _joined(each.uri, each.title or each.name, each.mime_type, each.description)
+
+    return _page(map(line, page.resources), page.next_cursor)
+
+
+def _listed_prompts(page: ListPromptsResult) -> CallToolResult:
+    def line(each: Prompt) -> str:
+        names = ", ".join(f"{one.name}{'' if one.required else '?'}" for one in each.arguments or ())
+        return _joined(f"{each.name}({names})", each.title, each.description)
+
+    return _page(map(line, page.prompts), page.next_cursor)
+
+
+def _joined(*parts: str | None) -> str:
+    return " | ".join(filter(None, parts))
+
+
+def _page(lines: Iterable[str], cursor: str | None) -> CallToolResult:
+    more = [f"There are more. Call again with cursor {cursor}"] if cursor else []
+    return CallToolResult(content=[TextContent(text="\n".join([*lines, *more]))])

@@ -1,7 +1,8 @@
 """Converts the tools that a server lists to tools for a model. A tool can be pinned by a digest of its definition."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, cast
@@ -11,11 +12,11 @@ from pydantic_core import to_json
 
 from orga.activities.adapters.mcp.content import is_plain_text
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
-from orga.activities.adapters.mcp.names import legal_names
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.text.sanitize import sanitized_text, suspected_lines
 from orga.workflows.types.json_text import as_object, inner_values
 from orga.workflows.types.text import clean_json, clean_text, clip
+from orga.workflows.types.tool_calls.mcp import SEPARATOR
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
 MAX_BYTES = 32_000
@@ -222,3 +223,32 @@ def _tool_effect(settings: ServerSettings, options: ToolOptions, listed: Listed)
     if hints.read_only_hint:
         return "read_only"
     return "idempotent" if hints.idempotent_hint else "irreversible"
+
+
+MAX_NAME_CHARS = 64
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+_HASH_CHARS = 8
+
+
+def legal_names(server: str, tools: Iterable[str], taken: Collection[str]) -> dict[str, str]:
+    """Return the legal name, `SERVER_tool`, of each tool of a server. No name in `taken` is used.
+
+    A changed or cut name ends in a hash of the original, so it does not depend on other tools or their order.
+    """
+    wanted = {tool: f"{server}{SEPARATOR}{tool}" for tool in tools}
+    names = {
+        tool: name
+        for tool, name in wanted.items()
+        if len(name) <= MAX_NAME_CHARS and not _ILLEGAL.search(name) and name not in taken
+    }
+    for tool in sorted(wanted.keys() - names.keys()):
+        names[tool] = _hashed_name(wanted[tool], {*taken, *names.values()})
+    return {tool: names[tool] for tool in wanted}
+
+
+def _hashed_name(name: str, taken: Collection[str]) -> str:
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    legal = _ILLEGAL.sub(SEPARATOR, name)
+    hashes = (f"{SEPARATOR}{digest[:length]}" for length in range(_HASH_CHARS, MAX_NAME_CHARS // 2))
+    candidates = (legal[: MAX_NAME_CHARS - len(end)] + end for end in hashes)
+    return next(candidate for candidate in candidates if candidate not in taken)

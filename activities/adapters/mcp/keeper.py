@@ -15,11 +15,20 @@ from mcp.client.session import ElicitationFnT, MessageHandlerFnT
 from mcp_types import ClientCapabilities, Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from orga.activities.adapters.mcp.failures import unavailable_error
 from orga.activities.adapters.mcp.http_server import http_streams
 from orga.activities.adapters.mcp.lenient_messages import make_lenient
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.mcp.stdio import StdioServer
+from orga.activities.ports import ToolError
+
+UNAVAILABLE = "McpUnavailable"
+"""Kind of the error if the server cannot be reached. The call never left the worker."""
+
+
+def unavailable_error(server: str, why: str) -> ToolError:
+    text = f"the MCP server {server!r} is unavailable ({why}); use another tool, or go on without it"
+    return ToolError(text, kind=UNAVAILABLE, retryable=True, acted="no")
+
 
 FIRST_DELAY_S = 0.25
 MAX_DELAY_S = 60.0

@@ -12,12 +12,11 @@ from urllib.parse import urlsplit
 
 from orga.activities.adapters.caller_secrets import CallerSecret, is_by_caller
 from orga.activities.adapters.http import is_loopback
-from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.adapters.problem import FileProblem
 from orga.activities.ports import ToolContext
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.own_code import bytecode_folder
-from orga.workflows.types.tool_calls.mcp import McpOAuth, McpServer
+from orga.workflows.types.tool_calls.mcp import McpOAuth, McpServer, meant_server
 from orga.workflows.types.tool_calls.tools import ToolOptions
 
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")

@@ -12,18 +12,23 @@ from orga.activities.adapters.mcp.connection import McpConnection
 from orga.activities.adapters.mcp.content import plain_line, result_output, value_output
 from orga.activities.adapters.mcp.definitions import McpOfferedTool
 from orga.activities.adapters.mcp.elicitation import CallInFlight, input_responses
-from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
+from orga.activities.adapters.mcp.keeper import UNAVAILABLE
 from orga.activities.adapters.mcp.mcp_settings import CallerSecrets, ServerSettings
-from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.ports import AbsentTool, InputRequired, Tool, ToolContext, ToolError
 from orga.workflows.types.tool_calls.elicitation import GivenInputs
+from orga.workflows.types.tool_calls.mcp import meant_server
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 KEY_META = "orga/idempotency-key"
 """Key of a request's `_meta` for servers that know it: the key that all attempts of a call share."""
 
-_MAX_NOTE_BYTES = 200
+CHANGED = "McpToolChanged"
+"""Kind of the error if the tool is not the one that was offered to the run."""
 
+REPORTED = "McpToolError"
+"""Kind of the error if the server reports that the call failed."""
+
+_MAX_NOTE_BYTES = 200
 
 IDLE_S = 300.0
 """Seconds after its last call until the connection of one caller is closed."""
@@ -163,18 +168,18 @@ class McpTool:
         if call.unanswered:
             text = f"[The server wanted to ask a person, and nobody was asked. {call.unanswered}]\n{text}"
         if result.is_error:
-            raise reported_error(text)
+            raise ToolError(text, kind=REPORTED, acted="maybe")
         return output.with_content(text)
 
     async def _current_definition(self, connection: McpConnection) -> McpOfferedTool:
         known = await connection.current()
         offered = known.offered.get(self._name)
         if offered is None:
-            raise missing_tool_error(
-                self._name, known.left_out.get(self._name, "its server does not offer it any more")
-            )
+            why = known.left_out.get(self._name, "its server does not offer it any more")
+            raise ToolError(f"{self._name} cannot be called: {why}", kind=CHANGED)
         if self._digest and offered.spec.digest != self._digest:
-            raise changed_tool_error(self._name)
+            why = "changed since this run began: start a new run or `orga rewind`"
+            raise ToolError(f"the definition of {self._name} {why}", kind=CHANGED)
         return offered
 
 

@@ -88,7 +88,7 @@ def _tool_and_listed(name: str, agent: str, here: LocalTools) -> tuple[Tool, tup
     """Return the tool, and the worker's tools that the agent's configuration lists."""
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.named_tools import is_tool_listed
-    from orga.activities.adapters.mcp.names import is_server_tool
+    from orga.workflows.types.tool_calls.mcp import is_server_tool
 
     tools = {each.tool.spec.name: each.tool for each in here.tools}
     agents = with_default_agent(here.config.agents)

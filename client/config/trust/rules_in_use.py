@@ -9,7 +9,6 @@ from pathlib import Path
 
 from orga.activities.adapters.agents.agents import with_default_agent
 from orga.activities.adapters.agents.named_tools import is_tool_listed
-from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.rules import Rules, TooManyFolders
 from orga.client.config.manifests import configured_manifests, manifest_paths, read_manifests
 from orga.client.config.policy_folder import FOLDER
@@ -18,6 +17,7 @@ from orga.client.config.trust.user_code import UserCode, modules, scripts
 from orga.client.server.home import cache_folder, server_home
 from orga.client.user_path import user_path
 from orga.own_code import ROOT, is_installed, is_ours
+from orga.workflows.types.tool_calls.mcp import is_server_tool
 from orga.workflows.types.tool_calls.sandbox import Isolation
 
 _FILES_OF_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")

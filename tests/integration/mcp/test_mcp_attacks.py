@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.mcp import connection, http_server
-from orga.activities.adapters.mcp.connection import MAX_PAGES
-from orga.activities.adapters.mcp.failures import REFUSED, SERVER_FAILED
+from orga.activities.adapters.mcp.connection import MAX_PAGES, REFUSED, SERVER_FAILED
 from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED

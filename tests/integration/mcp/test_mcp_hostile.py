@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.mcp import connection, keeper
-from orga.activities.adapters.mcp.failures import BAD_RESULT, CHANGED, REPORTED, UNAVAILABLE
+from orga.activities.adapters.mcp.connection import BAD_RESULT
+from orga.activities.adapters.mcp.keeper import UNAVAILABLE
+from orga.activities.adapters.mcp.servers import CHANGED, REPORTED
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED

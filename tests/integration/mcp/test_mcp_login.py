@@ -22,7 +22,7 @@ from mcp.shared.auth import AuthorizationCodeResult
 from temporalio.client import Client
 
 from orga.activities.adapters.mcp import login as login_module
-from orga.activities.adapters.mcp.failures import UNAVAILABLE
+from orga.activities.adapters.mcp.keeper import UNAVAILABLE
 from orga.activities.adapters.mcp.login import EncryptedOnly, Login, StoredLogin, check_address, log_in
 from orga.activities.ports import ToolError
 from orga.client.cli.exit_codes import ExitCode

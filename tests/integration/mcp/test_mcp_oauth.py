@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key a
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from temporalio.client import Client
 
-from orga.activities.adapters.mcp.failures import UNAVAILABLE
+from orga.activities.adapters.mcp.keeper import UNAVAILABLE
 from orga.activities.ports import ToolError
 from orga.testing import answers, calls
 from orga.workflows.types.tool_calls.mcp import McpOAuth, McpServer

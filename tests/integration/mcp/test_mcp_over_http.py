@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.mcp.failures import CHANGED
-from orga.activities.adapters.mcp.servers import McpServers
+from orga.activities.adapters.mcp.servers import CHANGED, McpServers
 from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.mcp.failures import REFUSED
+from orga.activities.adapters.mcp.connection import REFUSED
 from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer

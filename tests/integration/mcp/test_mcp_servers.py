@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.mcp.failures import REFUSED, REPORTED, UNAVAILABLE
-from orga.activities.adapters.mcp.servers import McpServers
+from orga.activities.adapters.mcp.connection import REFUSED
+from orga.activities.adapters.mcp.keeper import UNAVAILABLE
+from orga.activities.adapters.mcp.servers import REPORTED, McpServers
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer
 from tests.support.hold import wait_until

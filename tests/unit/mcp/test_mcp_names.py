@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.mcp.names import legal_names, meant_server
+from orga.activities.adapters.mcp.definitions import legal_names
+from orga.workflows.types.tool_calls.mcp import meant_server
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NAMES = st.lists(st.text(max_size=80) | st.from_regex(r"[a-z./ ]{0,70}", fullmatch=True), max_size=12)

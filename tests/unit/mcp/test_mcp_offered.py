@@ -12,7 +12,6 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.keeper import MAX_DELAY_S, reconnect_delay_s
-from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.calls.tools import source_activity
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import AbsentTool, Tool
@@ -24,6 +23,7 @@ from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.tool_calls.delegation import Delegate
+from orga.workflows.types.tool_calls.mcp import meant_server
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_setup, a_spec

@@ -1,5 +1,6 @@
 """MCP servers as people configure them: `[mcp.servers.NAME]` of `orga.toml`."""
 
+from collections.abc import Iterable
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -108,3 +109,18 @@ class McpServer(CheckedInput):
         if self.oauth and (self.bearer_from or "authorization" in map(str.lower, self.headers_from)):
             raise ValueError("oauth sets Authorization itself; remove it from bearer_from and headers_from")
         return self
+
+
+SEPARATOR = "_"
+"""Separates server and tool. Server names do not contain it, so tools of two servers never share a name."""
+
+
+def meant_server(tool: str, servers: Iterable[str]) -> str | None:
+    """Return the server whose name begins `tool`, a tool name or a glob, or None."""
+    prefix, separator, _ = tool.partition(SEPARATOR)
+    return prefix if separator and prefix in servers else None
+
+
+def is_server_tool(tool: str, servers: Iterable[str]) -> bool:
+    """Return whether a tool name or a glob begins with the name of one of the servers."""
+    return meant_server(tool, servers) is not None
