@@ -81,9 +81,7 @@ class WorkerBreakers:
         """Run the block unless the circuit is open. Failures of the block that `counts` accepts open the circuit.
 
         A block that ends with any other exception, cancellation included, changes nothing: its permit is returned.
-
-        Raises:
-            CircuitOpenError: The block was not run.
+        Raise CircuitOpenError if the block was not run.
         """
         permit = self._admit(name, options)
         try:

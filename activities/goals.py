@@ -7,12 +7,17 @@ from typing import Any, cast
 from pydantic_core import to_json
 from temporalio import activity
 
-from orga.activities.gate.fitted_arguments import with_fitted_arguments
 from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models
 from orga.activities.models.model_context import model_context, model_request
-from orga.activities.replies import MAX_CALLS_BYTES, calls_byte_limit, normalised_reply, text_only_reply
+from orga.activities.replies import (
+    MAX_CALLS_BYTES,
+    calls_byte_limit,
+    normalised_reply,
+    text_only_reply,
+    with_fitted_arguments,
+)
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.goals.requests import (
     GoalReply,

@@ -78,13 +78,9 @@ class _Facts(NamedTuple):
 
 
 def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
-    """Return the part with its bytes.
+    """Return the part with its bytes. Raise UnusableMedia with the name, the limit and the remedy.
 
-    Args:
-        is_made: A model made it. Only what is sent to models has to be small.
-
-    Raises:
-        UnusableMedia: The text names it, the limit and the remedy.
+    `is_made`: a model made it. Only what is sent to models has to be small.
     """
     data, shown = media.data, shown_name(media.name)
     if not isinstance(data, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance], callers may not check
@@ -178,11 +174,7 @@ def _pages(data: bytes) -> int:
 
 
 async def keep_media(media: Media, store: BlobStore) -> MediaPart:
-    """Keep a picture or a document, and return its reference.
-
-    Raises:
-        UnusableMedia: See `loaded_media`, or the store cannot keep it.
-    """
+    """Keep a picture or a document, and return its reference. Raise UnusableMedia if that is impossible."""
     loaded = loaded_media(media)
     try:
         await store.put(loaded.data, loaded.media_type)
@@ -202,10 +194,8 @@ def store_problem(error: Exception) -> str:
 async def with_stored_media(output: ToolOutput, store: BlobStore | None, *, has_value: bool = False) -> ToolOutput:
     """Return a tool's output with its pictures and documents by reference, and a line of text for each.
 
-    One that cannot be kept becomes words, because the tool has had its effect.
-
-    Args:
-        has_value: The last line of the text is a value, so it stays the last one.
+    One that cannot be kept becomes words, because the tool has had its effect. With `has_value` the last line of
+    the text is a value, so it stays the last one.
     """
     if not output.media:
         return output
@@ -222,10 +212,9 @@ async def with_stored_media(output: ToolOutput, store: BlobStore | None, *, has_
 
 
 async def with_stored_parts(parts: Parts, store: BlobStore | None, line: Callable[[MediaPart], str] | None) -> Parts:
-    """Return a reply's parts with its pictures by reference, each followed by its line of text.
+    """Return a reply's parts with its pictures by reference, each followed by its `line` of text.
 
-    Args:
-        line: Returns the text. None adds none, because the reply's text is data.
+    Without `line` no text is added, because the reply's text is data.
     """
     found: Parts = ()
     for part in parts:

@@ -1,5 +1,9 @@
-"""The activities before the first iteration: `prepare` returns a run's setup, `read_past` the past of a fork."""
+"""The activities before a run's first iteration: `prepare` returns its setup, `read_past` the past of a fork.
 
+`check_settings` checks settings that somebody wants to save for the worker's task queue.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,9 +14,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from orga.activities.calls.activity import heartbeats
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Agents, OtherPlace, PastSource
-from orga.workflows.types.names import GOAL_WORKFLOW, READ_PAST
+from orga.workflows.types.names import CHECK_SETTINGS, GOAL_WORKFLOW, READ_PAST
 from orga.workflows.types.past import parse_fork, parse_goal_fork
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.settings import SettingProblem
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 
@@ -76,3 +81,19 @@ class PastActivities:
                 return await self._pasts.shared_past(fork_input)
         except InvalidInput as error:
             raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+
+
+SettingsCheck = Callable[[str, Mapping[str, Any]], Sequence[SettingProblem]]
+"""Returns the problems of a set for a task queue."""
+
+
+class SettingsActivities:
+    def __init__(self, check: SettingsCheck | None) -> None:
+        self._check = check
+
+    @activity.defn(name=CHECK_SETTINGS)
+    async def check_settings(self, values: dict[str, Any]) -> Sequence[SettingProblem]:
+        """Return the problems of the set, each with its key. Without any, it may be saved."""
+        if self._check is None:
+            return [SettingProblem(where="values", detail="this worker's configuration cannot be changed at run time")]
+        return self._check(activity.info().task_queue, values)

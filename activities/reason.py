@@ -6,12 +6,11 @@ from pydantic_core import to_json
 from temporalio import activity
 
 from orga.activities.calls.activity import own_part
-from orga.activities.gate.fitted_arguments import with_fitted_arguments
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models
 from orga.activities.models.model_context import model_context, model_request
 from orga.activities.ports import ModelContext, ModelRequest, Summarizer
-from orga.activities.replies import calls_byte_limit, normalised_reply, text_only_reply
+from orga.activities.replies import calls_byte_limit, normalised_reply, text_only_reply, with_fitted_arguments
 from orga.activities.text.sanitize import sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.context import ReasonRequest
@@ -27,8 +26,7 @@ MAX_PART_BYTES = 4_000
 def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
     """Return all messages, calls and results in order. Each part is between two lines that it cannot forge.
 
-    Args:
-        salt: A value that the authors of the texts could not know.
+    The authors of the texts cannot know `salt`.
     """
     return "\n\n".join(part for message in messages for part in _message_parts(message, salt))
 

@@ -45,11 +45,9 @@ class LoopBlock:
 
 class Watchdog:
     def __init__(self, held_s: float = BLOCKED_S, report: Callable[[LoopBlock], None] = lambda held: None) -> None:
-        """Prepare.
+        """Prepare. A block of `held_s` or longer is a warning.
 
-        Args:
-            held_s: A block of this length or longer is a warning.
-            report: Called with each warning that is longer than all blocks before it.
+        `report` is called with each warning that is longer than all blocks before it.
         """
         self.longest = LoopBlock()
         """The longest block so far."""

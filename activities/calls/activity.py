@@ -130,8 +130,7 @@ def attempt_failure(
 
     Args:
         acted: States if this attempt had its effect.
-        is_last: No time is left for another attempt. The run gets the failure while it can still continue,
-            instead of giving up on a call that waits.
+        is_last: No time is left for another attempt, so the run gets the failure while it can still continue.
         goes_on: The call was cut off, but could not be stopped.
         more: Other details.
     """
@@ -179,11 +178,8 @@ def retry_backoff_s() -> float:
 def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
     """Return whether the next attempt would begin after the run's clock has stopped.
 
-    It compares the server's own times, because this machine's clock may differ.
-
-    Args:
-        left_s: Seconds that the run had left when it scheduled this. None if the request does not give them.
-        running_s: Seconds that this attempt has taken.
+    The run had `left_s` when it scheduled this, and this attempt has taken `running_s`. The server's own times are
+    compared, because this machine's clock may differ.
     """
     if left_s is None:
         return False

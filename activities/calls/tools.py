@@ -60,13 +60,9 @@ _abandoned_calls: set[asyncio.Task[Any]] = set()
 
 
 async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_awaited: bool = False) -> T:
-    """Return what `work` returns. Give up on it if it ignores cancellation.
+    """Return what `work` returns. Give up on it, with ToolError (TimeLimit), if it takes too long.
 
-    Args:
-        is_awaited: Let a cancelled call use all of its time to end, because it must not act after its report.
-
-    Raises:
-        ToolError: Kind TimeLimit. It is an `AbandonedCall` if the work continues.
+    `is_awaited` lets a cancelled call use all of its time to end, because it must not act after its report.
     """
     limit_s = _limit_s()
     began, outer = time.monotonic(), asyncio.current_task()
@@ -262,11 +258,7 @@ def _without_secrets(content: str, secrets: KnownSecrets) -> str:
 async def _output_of_call(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, schema_errors: ArgumentErrors | None
 ) -> ToolOutput:
-    """Return what the tool returns. With an `output_schema`, the last line of its text is the value as JSON.
-
-    Raises:
-        ToolError: Kind InvalidResult, if the value does not fit the schema.
-    """
+    """Return what the tool returns. With an `output_schema`, the last line of its text is the value as JSON."""
     output = await tool.call(arguments, context)
     schema = tool.spec.output_schema  # after the call, because the definition of a server's tool is known by then
     if schema is None or len(output.content) > MAX_CHARS:  # such a text is cut, so it has no value
@@ -295,11 +287,7 @@ async def _check_value(
 
 
 async def _completed_output(spec: ToolSpec, completion: Completion, schema_errors: ArgumentErrors | None) -> ToolOutput:
-    """Return the result of a call of a deferred tool.
-
-    Raises:
-        ToolError: Kind JobFailed, Expired or InvalidResult.
-    """
+    """Return the result of a call of a deferred tool."""
     acted: Acted = "no" if completion.nothing_done else "maybe"
     if completion.error:
         raise ToolError(completion.error, kind=JOB_FAILED, acted=acted)

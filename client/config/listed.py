@@ -169,7 +169,7 @@ def _configured_models(held: OrgaConfig, env: Environment) -> Iterator[tuple[str
 
 def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
     """Yield the tools that are known without running any code: built-in ones, functions, manifests, pinned tools."""
-    from orga.activities.adapters.manifests.build import manifest_spec
+    from orga.activities.adapters.manifests.tool import manifest_spec
     from orga.activities.adapters.tools.activity_tool import ActivityTool
     from orga.activities.adapters.tools.catalog import builtin_specs
     from orga.client.config.manifests import manifest_paths, read_manifests

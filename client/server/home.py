@@ -85,7 +85,7 @@ class Home:
 
     @property
     def edits(self) -> Path:
-        """SQLite database of the edits that `edit_file` has made (`orga.activities.adapters.tools.edit_file`)."""
+        """SQLite database of the edits that `edit_file` has made (`orga.activities.adapters.tools.file_changes`)."""
         return self.folder / "edits.db"
 
     @property

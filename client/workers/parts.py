@@ -16,7 +16,6 @@ from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.webhook.post import RunLink, WebhookNotifier, no_link
-from orga.activities.check_settings import SettingsCheck
 from orga.activities.circuits import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.gate.gate import ArgumentErrors
@@ -33,6 +32,7 @@ from orga.activities.ports import (
     Tool,
     ToolSource,
 )
+from orga.activities.prepare import SettingsCheck
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.config.delivery_settings import ADDRESS, delivery_channels, notify_settings, run_channels
 from orga.client.config.known_input import price_check

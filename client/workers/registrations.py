@@ -15,7 +15,6 @@ from temporalio.worker import Interceptor, WorkerConfig
 
 from orga.activities.adapters.repaired_json import repaired_json
 from orga.activities.calls.tools import source_activity, tool_activities
-from orga.activities.check_settings import SettingsActivities
 from orga.activities.circuits import GuardedModels, ToolCircuits
 from orga.activities.critique import CritiqueActivities
 from orga.activities.deliver import DeliverActivities, NotifyActivities
@@ -23,7 +22,7 @@ from orga.activities.gate.gate import GateActivities
 from orga.activities.goals import GoalActivities
 from orga.activities.knowledge.recall import RecallActivities
 from orga.activities.models.conversations import Conversations
-from orga.activities.prepare import PastActivities, PrepareActivities
+from orga.activities.prepare import PastActivities, PrepareActivities, SettingsActivities
 from orga.activities.reason import ReasonActivities, SummariseActivities
 from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.errors import ConfigError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
-from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
+from orga.activities.adapters.manifests.tool import manifest_tool, secret_variables
 from orga.activities.adapters.mcp.mcp_settings import own_options, server_settings
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.schemas.arguments import schema_problem

@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.tools.call_threads import StopSignal
+from orga.activities.adapters.threads import StopSignal
+from orga.activities.adapters.tools.file_changes import replace_file
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.tools.write_file import replace_file
 from orga.activities.adapters.webhook.post import (
     ReceiverAnswer,
     SigningKey,
@@ -50,13 +50,9 @@ def visible_answer(request: DeliveryRequest) -> str:
 
 
 def shortened_text(text: str, most: int, size: int, run: RunKey) -> str:
-    """Return the text, or its beginning with a note where the whole answer is.
+    """Return the text, or its beginning with a note where the whole answer is, which has `size` characters.
 
-    Args:
-        text: The text to shorten.
-        most: Limit in UTF-16 characters, as chat systems count.
-        size: Characters of the whole answer.
-        run: The goal's run.
+    `most` is in UTF-16 characters, as chat systems count.
     """
     if _utf16_length(text) <= most:
         return text

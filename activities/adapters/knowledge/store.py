@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from orga.activities.adapters.knowledge.rows import UNTAINTED, MissingVectorsNotice, epoch_micros, row_item
 from orga.activities.adapters.knowledge.transactions import SELECTED_COLUMNS, E, KnowledgeTransaction
+from orga.activities.adapters.threads import Threads
 from orga.activities.knowledge.arrival import arrival_change, arriving_item, checked_item
 from orga.activities.knowledge.identity import require_named, tainted_claims, visible_places
 from orga.activities.knowledge.ports import PAGE_ITEMS, Embedder, Progress, StoreFacts, batches, paged_items
@@ -20,7 +21,6 @@ from orga.activities.knowledge.ranking import (
     separate_kinds,
 )
 from orga.activities.knowledge.words import searchable_text
-from orga.activities.threads import Threads
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 
 _MAX_EXAMINED = 200

@@ -335,11 +335,7 @@ Values = Mapping[str, Value]
 
 
 def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], ground: PathContext) -> Values:
-    """Check the given arguments and return their values.
-
-    Raises:
-        ToolError: Kind InvalidArguments, or PathRefused for a path. The text has all problems with their arguments.
-    """
+    """Return the checked values. Raise ToolError (InvalidArguments, or PathRefused for a path) with all problems."""
     checked_integer: dict[str, Any] = {
         name: each.default for name, each in declared.items() if each.default is not None
     }

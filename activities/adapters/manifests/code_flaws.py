@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from orga.activities.adapters.manifests.manifest import CommandSection, Flaw
-from orga.activities.adapters.manifests.template import parse_template, template_placeholders
+from orga.activities.adapters.manifests.manifest import CommandSection, Flaw, parse_template, template_placeholders
 
 ALL_OPERANDS = 99
 

@@ -23,13 +23,11 @@ from orga.activities.adapters.manifests.manifest import (
     Http,
     Manifest,
     Output,
-    output_pattern,
-)
-from orga.activities.adapters.manifests.template import (
     Template,
     fill_template,
     header_secrets,
     only_placeholder,
+    output_pattern,
     parse_template,
     template_placeholders,
 )

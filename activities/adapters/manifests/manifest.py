@@ -1,14 +1,18 @@
 """A tool declared in a TOML file: one command or one HTTP request, its arguments, and how its output is parsed."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt
 
+from orga.activities.adapters.caller_secrets import CallerSecret
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.ports import ToolError
+from orga.activities.ports import ToolContext, ToolError
+from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.record import CheckedInput, replace_fields
 from orga.workflows.types.text import compiled_pattern
 from orga.workflows.types.tool_calls.sandbox import Sandbox
@@ -176,8 +180,7 @@ _TAIL_CHARS = 2_500
 def parsed_output(text: str, output: Output) -> str:
     """Return the text for the model: unchanged, or as the parser's JSON.
 
-    Raises:
-        ToolError: Kind BadOutput if it cannot be parsed, OutputMismatch if it does not fit a strict schema.
+    Raise ToolError (BadOutput) if it cannot be parsed, or (OutputMismatch) if it does not fit a strict schema.
     """
     value = _PARSERS[output.parser](text, output)
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -228,3 +231,92 @@ _PARSERS: dict[str, Callable[[str, Output], Any]] = {
     "lines": lambda text, _: text.splitlines(),
     "regex": _parse_matches,
 }
+
+
+# Texts of a manifest with placeholders: `{name}`, `{secret:VARIABLE}`; `{{` is a brace.
+
+_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)(?(1)(\[(?:tenant|trusted_context(?:\.[^.\s\[\]{}]+)+)\])?|)")
+
+
+@dataclass(frozen=True)
+class TemplatePlaceholder:
+    name: str
+    is_secret: bool = False
+    """True if the name is a variable of the worker's environment, or a secret by caller such as `VARIABLE[tenant]`."""
+
+
+Template = tuple[str | TemplatePlaceholder, ...]
+
+
+@lru_cache(maxsize=1_000)
+def parse_template(source: str) -> Template:
+    """Return literal texts and placeholders in order. Raise ValueError for a broken brace or an invalid name."""
+    parts: list[str | TemplatePlaceholder] = []
+    text, at = "", 0
+    for found in _PART.finditer(source):
+        text += source[at : found.start()]
+        at = found.end()
+        if found[0] in ("{{", "}}"):
+            text += found[0][0]
+            continue
+        name = None if found[1] is None else _NAME.fullmatch(found[1])
+        if name is None:
+            raise ValueError(f"{found[0]!r} is no placeholder; write {{name}}, or {{{{ for a brace")
+        parts += [text, TemplatePlaceholder(name[2] + (name[3] or ""), bool(name[1]))]
+        text = ""
+    return tuple(part for part in (*parts, text + source[at:]) if part)
+
+
+def template_placeholders(template: Template) -> Iterator[TemplatePlaceholder]:
+    return (part for part in template if isinstance(part, TemplatePlaceholder))
+
+
+def only_placeholder(template: Template) -> TemplatePlaceholder | None:
+    """Return the placeholder of a template that has nothing else, or None."""
+    only = template[0] if len(template) == 1 else None
+    return only if isinstance(only, TemplatePlaceholder) else None
+
+
+def fill_template(template: Template, fill: Callable[[TemplatePlaceholder], str]) -> str:
+    """Return the text with values. Placeholders within values are never filled."""
+    return "".join(part if isinstance(part, str) else fill(part) for part in template)
+
+
+def header_secrets(http: Http | None) -> set[str]:
+    """Return the secrets that a request's headers name. Raise ValueError if a placeholder is broken."""
+    return {
+        slot.name
+        for source in (http.headers.values() if http else ())
+        for slot in template_placeholders(parse_template(source))
+        if slot.is_secret
+    }
+
+
+@dataclass(frozen=True)
+class ManifestSecrets:
+    """Values by name. The `repr` shows none."""
+
+    values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    by_caller: Mapping[str, CallerSecret] = field(default_factory=dict[str, CallerSecret])
+    """Secrets whose values only a call has."""
+
+    @classmethod
+    def from_environment(cls, names: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
+        """Read the variables. Raise ValueError if one is not set."""
+        wanted = list(names)
+        by_caller = {name: found for name in wanted if (found := CallerSecret.from_reference(name, env))}
+        plain = [name for name in wanted if name not in by_caller]
+        if missing := [name for name in plain if not env.get(name)]:
+            raise ValueError(f"the environment has no {' and no '.join(missing)}; set it where the worker starts")
+        return cls({name: env[name] for name in plain}, by_caller)
+
+    def for_call(self, context: ToolContext) -> "ManifestSecrets":
+        """Return the secrets with the caller's own. Raise ToolError (NoCredentials) if it lacks one."""
+        own = {name: each.for_call(context) for name, each in self.by_caller.items()}
+        return ManifestSecrets({**self.values, **own}) if own else self
+
+    @cached_property
+    def known_secrets(self) -> KnownSecrets:
+        """The same values as secrets that can be hidden in texts."""
+        return KnownSecrets.from_values(self.values.values())

@@ -127,16 +127,12 @@ class OpenApi:
     """A document of version 3.0 or 3.1."""
 
     def __init__(self, document: Any, address: str = "", *, server: str = "", prefix: str = "") -> None:
-        """Take the document.
+        """Take the document as JSON values. Raise CannotExpress if its version is unknown.
 
         Args:
-            document: The document, as JSON values.
             address: The URL that it comes from. Relative addresses of servers start there.
             server: The server's address, instead of those of the document.
             prefix: The beginning of all names of tools.
-
-        Raises:
-            CannotExpress: It is no document of a known version.
         """
         self._document = Place(document)
         self._address = address
@@ -177,14 +173,9 @@ class OpenApi:
         raise CannotExpress(place, "its references lead in a circle; correct the document")
 
     def tool(self, operation: Operation, secrets: Mapping[str, str]) -> WrittenTool:
-        """Return the manifest of an operation.
+        """Return the manifest of an operation. Raise CannotExpress if it lacks something that the server requires.
 
-        Args:
-            operation: One of this document.
-            secrets: Variables of the environment by name of a security scheme. The others get a name of their own.
-
-        Raises:
-            CannotExpress: The server requires something that a manifest cannot express.
+        `secrets` has variables of the environment by name of a security scheme. The others get a name of their own.
         """
         name = operation.tool_name(self._prefix)
         request = _Request(self, operation)

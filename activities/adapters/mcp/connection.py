@@ -111,11 +111,7 @@ class McpConnection:
     ) -> CallToolResult:
         """Carry out one call. Cancelling it also cancels the request at the server.
 
-        Args:
-            call: Collects the requests that the server makes meanwhile, and has the earlier answers.
-
-        Raises:
-            ToolError: There is no connection, no valid result, or the server answered with an error.
+        `call` collects the requests that the server makes meanwhile, and has the earlier answers.
         """
         session = await self.keeper.ready_session()
         wanted = CallToolRequest(params=request)

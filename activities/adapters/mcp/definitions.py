@@ -40,11 +40,7 @@ class UnusableTool(Exception):
 
 
 def usable_schema(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with sanitized prose.
-
-    Raises:
-        UnusableTool: The schema is too large or deep, is invalid, refers to another document, or has hidden characters.
-    """
+    """Return the schema with sanitized prose. Raise UnusableTool if a model must not get it."""
     if _nesting_depth(given) > MAX_DEPTH:
         raise UnusableTool(f"its schema is nested deeper than {MAX_DEPTH} levels")
     if (size := len(json.dumps(given, ensure_ascii=False))) > MAX_SCHEMA_CHARS:
@@ -140,9 +136,7 @@ def usable_definitions(
 ) -> ToolDefinitions:
     """Return the usable tools of a listing, in the server's order. If two tools have the same name, the first counts.
 
-    Args:
-        taken: Names that belong to others.
-        faulty: Reasons for tools that are missing in `listed`, by the server's own names.
+    `taken` are names that belong to others. `faulty` has the reasons for tools that are missing in `listed`.
     """
     tools: dict[str, Listed] = {}
     for tool in listed:

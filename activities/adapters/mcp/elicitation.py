@@ -80,11 +80,7 @@ class CallInFlight:
 def asked_inputs(
     server: str, result: InputRequiredResult, secrets: KnownSecrets, given: GivenInputs | None = None
 ) -> AskedInputs:
-    """Return the requests to people, with the earlier answers that the call needs again.
-
-    Raises:
-        UnusableRequest: The protocol does not allow a request.
-    """
+    """Return the requests to people, with the earlier answers that the call needs again. Raise UnusableRequest."""
     inputs = tuple(_asked(key, request, secrets) for key, request in (result.input_requests or {}).items())
     if sum(max(len(each.fields), 1) for each in inputs) > MAX_FIELDS:
         raise UnusableRequest(f"it asks more than {MAX_FIELDS} things at once")

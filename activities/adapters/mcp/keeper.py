@@ -90,8 +90,7 @@ class SessionKeeper:
         """Prepare the keeper.
 
         Args:
-            check: Called with a new session before anybody gets it, and with a doubtful one. It raises an error if the
-                session is useless.
+            check: Called with a new session before anybody gets it, and with a doubtful one. Raises if it is useless.
             hear: Called with the server's notifications.
             answer: Called with requests to people in the middle of a call.
         """

@@ -250,12 +250,7 @@ _UNREADABLE = ErrorData(code=PARSE_ERROR, message="its answer cannot be read")
 
 
 async def read_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
-    """Return the result of `parse_message` without blocking the worker.
-
-    Raises:
-        RecursionError: The message is nested too deep.
-        ByteBudgetExceeded: The message has too many parts.
-    """
+    """Return the result of `parse_message` without blocking the worker. Raise ByteBudgetExceeded for too many parts."""
     if has_more_parts(line, MAX_PARTS):
         raise ByteBudgetExceeded(f"it sent a message of more than {MAX_PARTS:,} parts")
     return await asyncio.to_thread(parse_message, line) if len(line) > SMALL_MESSAGE_BYTES else parse_message(line)
@@ -268,8 +263,7 @@ def is_answer(message: JSONRPCMessage | None) -> bool:
 def parse_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
     """Return the message, and its line in a form that the SDK can read. A line that is no message has None.
 
-    Raises:
-        RecursionError: It is nested so deep that its request is unknown.
+    Raise RecursionError if it is nested so deep that its request is unknown.
     """
     line = line.removeprefix(codecs.BOM_UTF8)
     try:

@@ -385,15 +385,11 @@ async def log_in(
     show: Callable[[str], Awaitable[None]],
     answer: Callable[[], Awaitable[AuthorizationCodeResult]],
 ) -> Login:
-    """Let a person log in, store the login, and return it.
+    """Let a person log in, store the login, and return it. Raise OAuthFlowError or httpx2.HTTPError with the reason.
 
     Args:
         show: Shows the person the address at which to log in.
         answer: Waits for what the authorization server sends to `redirect_uri`.
-
-    Raises:
-        OAuthFlowError: There is no login, and the text has the reason.
-        httpx2.HTTPError: A server cannot be reached.
     """
     url, provider = settings.server.url or "", _NewLogin(settings, redirect_uri, show, answer)
     headers = {**settings.headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}

@@ -95,14 +95,9 @@ class CallerHeader(NamedTuple):
 def server_settings(
     servers: Mapping[str, McpServer], options: Mapping[str, ToolOptions], env: Mapping[str, str], logins: Path
 ) -> list[ServerSettings]:
-    """Return the settings of all servers.
+    """Return the settings of all servers. `logins` is the folder of the logins of people.
 
-    Args:
-        logins: The folder of the logins of people.
-
-    Raises:
-        ValueError: A variable is not set, a secret would be sent unencrypted, or an option does not apply to a
-            server's tool.
+    Raise ValueError if a variable is not set, a secret would be sent unencrypted, or an option does not apply.
     """
     return [
         replace(

@@ -61,8 +61,7 @@ class McpServerConnections:
     async def for_call(self, context: ToolContext) -> AsyncGenerator[McpConnection]:
         """Yield the connection for a call. No other caller's calls use it, and none with other secrets.
 
-        Raises:
-            ToolError: Kind NoCredentials, if the caller lacks a secret.
+        Raise ToolError (NoCredentials) if the caller lacks a secret.
         """
         if not self._settings.by_caller:
             yield self.own

@@ -12,7 +12,6 @@ from typing import Any
 
 import cedarpy
 
-from orga.activities.adapters.policy.actions import THIS_RUN, proposal_action, tool_facts
 from orga.activities.adapters.policy.cedar_files import PolicyFile, files_version, policy_files
 from orga.activities.adapters.policy.cedar_policy import (
     BUDGET_ATTRIBUTES,
@@ -22,13 +21,14 @@ from orga.activities.adapters.policy.cedar_policy import (
 )
 from orga.activities.adapters.policy.cedar_types import (
     MAX_LONG,
+    THIS_RUN,
     WantedValue,
     cedar_decimal,
     cedar_record,
     wanted_value,
 )
 from orga.activities.adapters.problem import BrokenPolicies, FileProblem
-from orga.activities.threads import Threads
+from orga.activities.adapters.threads import Threads
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 
@@ -37,7 +37,7 @@ def cedar_request(proposal: GateRequest, want: WantedValue, version: str) -> dic
     """Return the request's parts. Raise UnrepresentableValue if Cedar has no form for something that a policy names."""
     return {
         "principal": {"type": "Agent", "id": proposal.agent},
-        "action": {"type": "Action", "id": proposal_action(proposal)},
+        "action": {"type": "Action", "id": proposal.action},
         "resource": _cedar_resource(proposal),
         "context": _cedar_context(proposal, want, version),
     }
@@ -45,19 +45,16 @@ def cedar_request(proposal: GateRequest, want: WantedValue, version: str) -> dic
 
 def cedar_entities(proposal: GateRequest) -> str:
     """Return Cedar's entities about the tool, as JSON."""
-    if proposal.call is None or proposal_action(proposal) != "tool_call":
+    if proposal.call is None or proposal.action != "tool_call":
         return "[]"
     name = proposal.call.name
-    return json.dumps(
-        [{"uid": {"type": "Tool", "id": name}, "attrs": tool_facts(name, proposal.spec(name)), "parents": []}]
-    )
+    return json.dumps([{"uid": {"type": "Tool", "id": name}, "attrs": proposal.tool_facts(name), "parents": []}])
 
 
 def _cedar_resource(proposal: GateRequest) -> dict[str, str]:
-    action = proposal_action(proposal)
-    if proposal.call is None or action == "terminate":
+    if proposal.call is None or proposal.action == "terminate":
         return {"type": "Run", "id": THIS_RUN}
-    if action == "delegate":
+    if proposal.action == "delegate":
         return {"type": "Agent", "id": delegate_arguments(proposal.call.arguments)[0]}
     return {"type": "Tool", "id": proposal.call.name}
 
@@ -92,7 +89,7 @@ def _cedar_context(proposal: GateRequest, want: WantedValue, version: str) -> di
 def _plan_summary(proposal: GateRequest) -> dict[str, Any]:
     """Return a summary of the steps, because Cedar cannot look at each item of a list."""
     skills = list(dict.fromkeys(step.skill for step in proposal.plan))
-    known = [tool_facts(name, proposal.spec(name)) for name in skills]
+    known = [proposal.tool_facts(name) for name in skills]
     return {
         "steps": len(proposal.plan),
         "skills": skills,
@@ -288,7 +285,7 @@ def _policy_reasons(deciding: Iterable[CedarPolicy]) -> str:
 
 
 def _proposal_text(proposal: GateRequest) -> str:
-    match proposal_action(proposal):
+    match proposal.action:
         case "tool_call" if proposal.call is not None:
             return f"{proposal.call.name} for agent {proposal.agent}"
         case "delegate" if proposal.call is not None:

@@ -32,8 +32,7 @@ class PolicyFile:
 def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, ...]:
     """Return the files in the order of their names, the shared ones first. Hidden files belong to editors.
 
-    Raises:
-        BrokenPolicies: A folder or a file cannot be read, so its `forbid` rules would be lost.
+    Raise BrokenPolicies if one cannot be read, because its `forbid` rules would be lost.
     """
     found = [path for there in (folder, *([folder / surface] if surface else [])) for path in _policy_paths(there)]
     if len(found) > MAX_FILES:

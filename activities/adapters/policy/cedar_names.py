@@ -6,9 +6,8 @@ from fnmatch import fnmatchcase
 from glob import escape
 from typing import Any, cast
 
-from orga.activities.adapters.policy.actions import THIS_RUN
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-from orga.activities.adapters.policy.cedar_types import Node, Path, expression_path, operands
+from orga.activities.adapters.policy.cedar_types import THIS_RUN, Node, Path, expression_path, operands
 from orga.activities.adapters.problem import FileProblem
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import known_names_hint

@@ -238,15 +238,9 @@ class BadAnnotation(ValueError):
 
 
 def parse_annotations(given: Mapping[str, str | None], effect: str, action: str) -> Annotations:
-    """Return the meaning of a policy's annotations.
+    """Return the meaning of the annotations of a policy that permits or forbids only `action` ("" if it has several).
 
-    Args:
-        given: The annotations as Cedar reads them. None means an annotation without a value.
-        effect: `permit` or `forbid`.
-        action: The policy's only action. Empty if it has several.
-
-    Raises:
-        BadAnnotation: An annotation is unknown or not allowed here. A misspelled `@approval` would allow the call.
+    Raise BadAnnotation if one is unknown or not allowed here. A misspelled `@approval` would allow the call.
     """
     for name in given:
         if name not in KNOWN_ANNOTATIONS:

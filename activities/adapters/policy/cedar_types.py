@@ -19,6 +19,9 @@ from orga.workflows.types.json_text import as_object
 Node = dict[str, Any]
 Path = tuple[str, ...]
 
+THIS_RUN = "this"
+"""Id of the run as a resource."""
+
 OPEN_ATTRIBUTES = {"arguments": "Arguments", "trusted": "Trusted", "values": "Values"}
 """Attributes of the context whose own attributes depend on the policies, with their types in the schema."""
 
@@ -263,14 +266,7 @@ def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
 def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, path: str) -> dict[str, Any]:
     """Return the wanted attributes of an object as a Cedar record. null means a missing attribute.
 
-    Args:
-        value: The object.
-        want: The parts that policies name.
-        schema: JSON Schema of the object, if there is one. A `number` always becomes a decimal.
-        path: The object's name in errors.
-
-    Raises:
-        UnrepresentableValue: The text names the path and the reason.
+    Raise UnrepresentableValue, which names the `path` of the value. A `number` of the JSON Schema becomes a decimal.
     """
     given = {name: value[name] for name in want.parts if value.get(name) is not None}
     return {
@@ -308,11 +304,7 @@ def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int 
 
 
 def cedar_decimal(value: float | str, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
-    """Return a Cedar decimal, which has four places. `is_rounded` rounds further places towards zero.
-
-    Raises:
-        UnrepresentableValue: It is too large, or has more places.
-    """
+    """Return a decimal, which has four places. `is_rounded` cuts further ones off. Else raise UnrepresentableValue."""
     try:
         exact = Decimal(str(value))
         kept = exact.quantize(_DECIMAL_STEP, rounding=ROUND_DOWN)

@@ -14,13 +14,12 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from orga.activities.adapters import http
 from orga.activities.adapters.http import ACCEPTED_ENCODINGS
-from orga.activities.adapters.policy.actions import proposal_action, tool_facts
 from orga.activities.adapters.problem import extra_remedy
+from orga.activities.adapters.threads import Threads
 from orga.activities.adapters.tools.guarded_http import bounded_body
 from orga.activities.calls.activity import error_text
 from orga.activities.ports import ToolError
 from orga.activities.text.secrets import KnownSecrets
-from orga.activities.threads import Threads
 from orga.workflows.types.json_text import unique_keys_object
 from orga.workflows.types.record import CheckedInput, validation_problems
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
@@ -37,20 +36,16 @@ def opa_input(proposal: GateRequest) -> dict[str, Any]:
     """
     call = proposal.call
     spec = proposal.spec(call.name) if call else None
-    action = proposal_action(proposal)
     approval = {"approved_by": proposal.approved_by, "approved_version": proposal.approved_version}
     return {
-        "action": action,
+        "action": proposal.action,
         "agent": proposal.agent,
-        "tool": None if call is None else tool_facts(call.name, spec),
-        "target": delegate_arguments(call.arguments)[0] if call and action == "delegate" else None,
+        "tool": proposal.tool_facts(call.name) if call else None,
+        "target": delegate_arguments(call.arguments)[0] if call and proposal.action == "delegate" else None,
         "arguments": call.arguments if call else {},
         "parameters": spec.parameters if spec else {},
         "answer": proposal.answer,
-        "plan": [
-            step.model_dump() | {"tool": tool_facts(step.skill, proposal.spec(step.skill))} for step in proposal.plan
-        ]
-        or None,
+        "plan": [step.model_dump() | {"tool": proposal.tool_facts(step.skill)} for step in proposal.plan] or None,
         "trusted": proposal.trusted_context,
         "values": proposal.values,
         "tenant": proposal.tenant,
@@ -155,9 +150,7 @@ class OpaServer:
         Args:
             url: The server's address, without `/v1`.
             path: The rule's path: `orga/decision` for `decision` of package `orga`.
-            token: The bearer token.
             timeout_s: Seconds for all attempts at one decision together.
-            transport: Replaces the network, for tests.
         """
         self._url = f"{url.rstrip('/')}/v1/data/{path.strip('/')}"
         self._path = path
@@ -259,14 +252,9 @@ class OpaWasm:
     is_embedded = True
 
     def __init__(self, file: Path, path: str) -> None:
-        """Read the bundle (`.tar.gz`) or the bare module (`.wasm`).
+        """Read a bundle (`.tar.gz`) or a bare module (`.wasm`), as `opa build -t wasm -e <path>` writes it.
 
-        Args:
-            file: The output of `opa build -t wasm -e <path>`.
-            path: The rule's path, an entrypoint: `orga/decision`.
-
-        Raises:
-            ValueError: The file or the entrypoint cannot be used, or the extra `opa-wasm` is not installed.
+        Raise ValueError if the file or its entrypoint `path` cannot be used, or the extra `opa-wasm` is not installed.
         """
         content = _read_content(file)
         self._threads = Threads("opa-wasm", 4)

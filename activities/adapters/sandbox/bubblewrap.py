@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orga.activities.adapters.sandbox.tree import IS_LINUX
 from orga.workflows.types.tool_calls.sandbox import Isolation
 
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -30,8 +29,7 @@ def bubblewrap_argv(
 ) -> list[str]:
     """Return the command line that runs `argv` in `folder`. It can write only to `writable`, without `kept` in it.
 
-    Raises:
-        ValueError: Bubblewrap is not installed.
+    Raise ValueError if bubblewrap is not installed.
     """
     private = [part for path in _HIDDEN_FOLDERS if Path(path).is_dir() for part in ("--tmpfs", path)]
     files = [*_READ_ONLY_MOUNTS, *private, *_visible_file_mounts(argv[0])]
@@ -98,5 +96,5 @@ def check_isolation(isolation: Isolation) -> None:
     """Check the isolation, and log a warning if it can do less than on Linux. Raise ValueError if it is impossible."""
     if isolation == "bubblewrap":
         check_bubblewrap()
-    elif not IS_LINUX:
+    elif sys.platform != "linux":
         _log.warning(_NOT_LINUX_WARNING)

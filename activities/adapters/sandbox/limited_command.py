@@ -282,10 +282,8 @@ class _ProtectedFolder:
     def undo(self) -> tuple[str, ...]:
         """Rename files that have become rules, put back links that were rules, and return a text for each change.
 
-        Files are renamed and not deleted, because a person may have created them meanwhile.
-
-        Raises:
-            ToolError: Kind CommandLost. The changes cannot be found or undone.
+        Files are renamed and not deleted, because a person may have made them meanwhile. Raise ToolError (CommandLost)
+        if the changes cannot be found or undone.
         """
         try:
             changed = sorted(path for path, leads in self.before.items() if leads and not _leads_to(path, leads))

@@ -1,10 +1,11 @@
-"""Program that runs a command within limits, and at its end ends all processes that it started.
+"""Program that runs a command within limits, and at its end ends all processes that it started, even in other groups.
 
 The order arrives over a socket, and the report goes back over it. When the other end is closed, by choice or because
 the worker died, the command is ended. The worker itself cannot set limits between fork and exec: Python in a forked,
 threaded process can deadlock. This program has a single thread, and imports little, because it starts for each command.
 """
 
+import ctypes
 import marshal
 import math
 import os
@@ -16,17 +17,109 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from orga.activities.adapters.sandbox.tree import (
-    IS_LINUX,
-    SET_CHILD_SUBREAPER,
-    SET_NO_NEW_PRIVILEGES,
-    SET_PARENT_DEATH_SIGNAL,
-    ProcessTree,
-    set_process_option,
-)
-
 if TYPE_CHECKING:
     from typing import Any
+
+_IS_LINUX = sys.platform == "linux"
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 1, 36, 38
+
+
+def _set_process_option(option: int, value: int) -> None:
+    """Call prctl(2)."""
+    if _IS_LINUX:
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+_PAUSE_S = 0.005
+_KILL_TIMEOUT_S = 1.5
+"""Seconds to wait for killed processes. One that hangs longer in the kernel is left alone."""
+
+
+class _ProcessTree:
+    """The descendants of this process, which adopts orphans.
+
+    On other systems than Linux it knows only the command and its process group.
+    """
+
+    def __init__(self, child: int) -> None:
+        self.child = child
+        self.status: int | None = None
+        """The command's wait status, after it has ended."""
+        self.cpu_s = 0.0
+
+    def reap(self) -> bool:
+        """Collect ended children, and return whether any is left."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            if pid == self.child:
+                self.status, self.cpu_s = status, usage.ru_utime + usage.ru_stime
+
+    def running_count(self) -> int:
+        return len(_descendants())
+
+    def end(self, grace_s: float, spared: int | None) -> None:
+        """Ask all but `spared` to end and wait a while. Then kill all, including new ones, until none is left."""
+        if grace_s:
+            self._ask_to_end(spared)
+            self._wait_until_gone(grace_s)
+        killed_by = time.monotonic() + _KILL_TIMEOUT_S
+        # First the group: bubblewrap's end kills all others, and multiplying processes mostly stay in their group.
+        self._kill_group(self.child)
+        while self.reap() and time.monotonic() < killed_by:
+            for group in {group for _, group in _descendants()}:
+                self._kill_group(group)
+            time.sleep(_PAUSE_S)
+
+    def _ask_to_end(self, spared: int | None) -> None:
+        asked = [pid for pid, _ in _descendants() if pid != spared]
+        for pid in asked or [self.child]:  # without other processes, the spared one has nothing to wait for
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGTERM)
+
+    def _kill_group(self, group: int) -> None:
+        """Kill a whole group in one step, so that none of its processes can fork in between."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+    def _wait_until_gone(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while self.reap() and time.monotonic() < until:
+            time.sleep(_PAUSE_S)
+
+
+def _descendants() -> list[tuple[int, int]]:
+    """Return process and group of each descendant, found by parents, because other sessions have other groups."""
+    children = _children_by_parent() if _IS_LINUX else {}
+    found = [(os.getpid(), 0)]
+    for parent, _ in found:
+        found += children.get(parent, ())
+    return found[1:]
+
+
+def _children_by_parent() -> dict[int, list[tuple[int, int]]]:
+    """Return all processes with their groups by parent. A process with a dead first thread may still run."""
+    children: dict[int, list[tuple[int, int]]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError, ValueError):
+                parent, group = _parent_and_group(entry.name)
+                children.setdefault(int(parent), []).append((int(entry.name), int(group)))
+    return children
+
+
+def _parent_and_group(pid: str) -> list[bytes]:
+    """Return parent and group. They come after the process's name, which may contain anything."""
+    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    try:
+        return os.read(file, 1_024).rpartition(b")")[2].split()[1:3]
+    finally:
+        os.close(file)
+
 
 _NOT_STARTED = 127
 """The same exit code as a shell's."""
@@ -63,7 +156,7 @@ def _exec_program(program: Program, parent: int) -> None:
         signal.signal(number, signal.SIG_DFL)  # otherwise a signal before the program's start is lost
     try:
         os.setsid()
-        set_process_option(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        _set_process_option(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() == parent:
             _limit_this_process(program)
             os.execve(name, program.command, program.environment)
@@ -77,7 +170,7 @@ def _limit_this_process(program: Program) -> None:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     if program.no_new_privileges:
-        set_process_option(SET_NO_NEW_PRIVILEGES, 1)
+        _set_process_option(_SET_NO_NEW_PRIVILEGES, 1)
     for name, wanted in program.limits.items():
         _set_limit(getattr(resource, name), math.ceil(wanted))
 
@@ -91,7 +184,7 @@ def _set_limit(limit: int, value: int) -> None:
     try:
         resource.setrlimit(limit, (value, above))
     except (ValueError, OSError):
-        if IS_LINUX:  # macOS refuses some
+        if _IS_LINUX:  # macOS refuses some
             raise
 
 
@@ -104,7 +197,7 @@ _COUNT_SHARE = 20
 class ProcessCensus:
     """Counts processes at intervals, and whenever the machine has so many more that the limit may be exceeded."""
 
-    def __init__(self, tree: ProcessTree, most: int) -> None:
+    def __init__(self, tree: _ProcessTree, most: int) -> None:
         self._tree = tree
         self._most = most
         self._counted = 0
@@ -154,10 +247,10 @@ def main() -> None:
 
 
 def _carry_out_order(order: "dict[str, Any]", control: int) -> str:
-    set_process_option(SET_CHILD_SUBREAPER, 1)
+    _set_process_option(_SET_CHILD_SUBREAPER, 1)
     woken = _child_exit_descriptor()
     _raise_priority()
-    tree = ProcessTree(start(_program_from_order(order)))
+    tree = _ProcessTree(start(_program_from_order(order)))
     came = _watch_command(tree, control, woken, order["processes"])
     # SIGTERM would end bubblewrap itself at once, and with it all processes that still have grace time.
     spared = tree.child if order["is_wrapped"] else None
@@ -204,7 +297,7 @@ def _raise_priority() -> None:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
-def _watch_command(tree: ProcessTree, control: int, woken: int, most: int | None) -> str:
+def _watch_command(tree: _ProcessTree, control: int, woken: int, most: int | None) -> str:
     """Wait for the command's `end`, an `order` to end it, or too many `processes`. Return which came first."""
     census = ProcessCensus(tree, most) if most else None
     watch = select.poll()

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from jsonschema_rs import ReferencingError, RegexOptions, ValidationError, Validator, validator_cls_for
 
 from orga.activities.adapters.process_streams import limit_this_process
-from orga.activities.threads import Threads
+from orga.activities.adapters.threads import Threads
 from orga.child import held_program
 from orga.workflows.types.json_text import inner_values
 

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from orga.activities.adapters.rules import NO_RULES, Rules
-from orga.activities.adapters.tools.edit_file import EditFile, EditRecords
 from orga.activities.adapters.tools.fetch_url import FetchUrl
+from orga.activities.adapters.tools.file_changes import EditFile, EditRecords, WriteFile
 from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.github import GitHubApi, GitHubSettings, ReadIssue, ReadPullRequest
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import files_root
 from orga.activities.adapters.tools.run_command import RunCommand
-from orga.activities.adapters.tools.write_file import WriteFile
 from orga.activities.ports import Tool, ToolContext
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.text import known_names_hint
@@ -86,8 +85,7 @@ def _check_local(spec: ToolSpec, section: str) -> None:
 def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> list[Tool]:
     """Return the tools with configured options. Options that are not set stay the tool's own.
 
-    Raises:
-        ValueError: Options name no tool of `tools` (the text suggests the nearest name), or contradict its effect.
+    Raise ValueError if they name no tool (the text suggests the nearest name), or contradict its effect.
     """
     listed = list(tools)
     names = [tool.spec.name for tool in listed]

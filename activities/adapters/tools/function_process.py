@@ -1,20 +1,31 @@
-"""Runs a Python function in its own process, which is killed with all that it started when the call is over."""
+"""Runs a Python function in its own process, which is killed with all that it started when the call is over.
+
+As a program, it makes one call, and sends the result over a socket. The function's output goes elsewhere, so that it
+cannot be taken for an answer. The process ends with its worker, when the other end of the socket is closed, however the
+worker died.
+"""
 
 import asyncio
+import faulthandler
 import json
 import logging
+import os
+import select
 import signal
 import socket
 import struct
+import sys
+import threading
 from asyncio.subprocess import DEVNULL, STDOUT
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from types import FrameType
 from typing import Any
 
 from orga.activities.adapters.process_streams import ProcessChannel, ProcessStreams, end_group, process_channel
 from orga.activities.media import Media, output_with_media
-from orga.activities.ports import ToolContext, ToolError
+from orga.activities.ports import LoadedMedia, ToolContext, ToolError
 from orga.child import held_program
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED, ToolOutput
 
@@ -23,26 +34,12 @@ MAX_BYTES = 16_000_000
 _LENGTH = struct.Struct("!I")
 
 
-def pack_message(message: dict[str, Any]) -> bytes:
+def _pack_message(message: dict[str, Any]) -> bytes:
     """Raise ValueError if it is longer than `MAX_BYTES`."""
     body = json.dumps(message).encode()
     if len(body) > MAX_BYTES:
         raise ValueError(f"{len(body):,} bytes are over the limit of {MAX_BYTES:,}")
     return _LENGTH.pack(len(body)) + body
-
-
-async def read_child_message(stream: asyncio.StreamReader) -> dict[str, Any]:
-    """Raise EOFError if the stream has ended."""
-    (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
-    if length > MAX_BYTES:
-        raise EOFError("what comes is no message")
-    return json.loads(await stream.readexactly(length))
-
-
-def receive_message(channel: socket.socket) -> dict[str, Any]:
-    with channel.makefile("rb") as stream:
-        (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
-        return json.loads(stream.read(length))
 
 
 GRACE_S = 0.2
@@ -53,8 +50,6 @@ _OUTPUT_WAIT_S = 1.0
 
 _OUTPUT_HEAD_BYTES = 4_000
 _OUTPUT_TAIL_BYTES = 8_000
-
-_CHILD = "orga.activities.adapters.tools.function_child"
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +64,7 @@ class FunctionProcess:
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the function's result. Raise its ToolError, or ProcessCrashed if it ended without a result."""
         facts = {f.name: getattr(context, f.name) for f in fields(context) if f.name != "heartbeat"}
-        request = pack_message({"name": self.name, "path": self.path, "arguments": arguments, "context": facts})
+        request = _pack_message({"name": self.name, "path": self.path, "arguments": arguments, "context": facts})
         answer: dict[str, Any] | None = None
         async with process_channel() as channel:
             group, streams = await self._start(channel.theirs)
@@ -86,7 +81,7 @@ class FunctionProcess:
 
     async def _start(self, theirs: socket.socket) -> tuple[asyncio.SubprocessTransport, ProcessStreams]:
         number = theirs.fileno()
-        program = held_program(_CHILD, str(number), self.name)
+        program = held_program(__name__, str(number), self.name)
         with theirs:
             return await asyncio.get_running_loop().subprocess_exec(
                 lambda: ProcessStreams(_OUTPUT_HEAD_BYTES, _OUTPUT_TAIL_BYTES, merged=True),
@@ -117,11 +112,19 @@ async def _exchange_messages(channel: ProcessChannel, request: bytes, context: T
     try:
         channel.writer.write(request)
         await channel.writer.drain()
-        while "note" in (message := await read_child_message(channel.reader)):
+        while "note" in (message := await _read_message(channel.reader)):
             context.heartbeat(message["note"])
     except (EOFError, OSError):
         return None
     return message
+
+
+async def _read_message(stream: asyncio.StreamReader) -> dict[str, Any]:
+    """Raise EOFError if the stream has ended."""
+    (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
+    if length > MAX_BYTES:
+        raise EOFError("what comes is no message")
+    return json.loads(await stream.readexactly(length))
 
 
 def _call_output(answer: dict[str, Any]) -> ToolOutput:
@@ -138,3 +141,80 @@ def _exit_text(code: int | None) -> str:
     with suppress(ValueError):
         return f"killed by {signal.Signals(-code).name}"
     return f"killed by signal {-code}"
+
+
+_NOTE_INTERVAL_S = 0.2
+_MAX_NOTE_CHARS = 4_000
+
+
+class _WorkerChannel:
+    """The channel to the worker. Of many notes only the last one is sent, so that a function cannot flood it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._note: str | None = None
+
+    def note(self, text: str) -> None:
+        self._note = str(text)[:_MAX_NOTE_CHARS]
+
+    def send_notes(self) -> None:
+        """Send notes until the worker has gone. Then end this process and all that it started."""
+        watched = select.poll()
+        watched.register(self._channel, select.POLLIN)
+        while not watched.poll(_NOTE_INTERVAL_S * 1_000):
+            self._send_note()
+        os.killpg(0, signal.SIGKILL)
+
+    def send_answer(self, message: bytes) -> None:
+        self._send_note()
+        with self._sending:
+            self._channel.sendall(message)
+
+    def _send_note(self) -> None:
+        with self._sending:
+            note, self._note = self._note, None
+            if note is not None:
+                self._channel.sendall(_pack_message({"note": note}))
+
+
+def main() -> None:
+    """Read the call from the socket whose number is the first argument, and make it."""
+    faulthandler.enable()
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.set_inheritable(False)
+    line = _WorkerChannel(channel)
+    with channel.makefile("rb") as stream:
+        (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+        request = json.loads(stream.read(length))
+    threading.Thread(target=line.send_notes, daemon=True).start()
+    signal.signal(signal.SIGTERM, _unwind)
+    line.send_answer(_answer_message(request, line))
+
+
+def _answer_message(request: dict[str, Any], line: _WorkerChannel) -> bytes:
+    from orga.activities.adapters.tools.python_function import load_function, raising_tool_errors
+
+    try:
+        with raising_tool_errors(request["name"]):
+            function = load_function(request["path"])
+            context = ToolContext(**request["context"], heartbeat=line.note)
+            output = function.call_here(request["arguments"], context)
+    except ToolError as error:
+        return _failure_message(error)
+    try:
+        media = [[part.name, b64encode(part.data).decode()] for part in output.media if isinstance(part, LoadedMedia)]
+        return _pack_message({"content": output.content, "media": media})
+    except ValueError as error:
+        message = f"the result of {request['name']} is too large: {error}; have it return less"
+        return _failure_message(ToolError(message, kind="InvalidResult", acted="yes"))
+
+
+def _failure_message(error: ToolError) -> bytes:
+    fields = {"message": str(error), "kind": error.kind, "retryable": error.retryable, "acted": error.acted}
+    return _pack_message({"error": fields})
+
+
+def _unwind(number: int, frame: FrameType | None) -> None:
+    """Unwind the function, so that its `finally` blocks run. A function that is too slow is killed."""
+    sys.exit(128 + number)

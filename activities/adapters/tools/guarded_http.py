@@ -21,8 +21,8 @@ from orga.activities.adapters.http import (
     create_ssl_context,
     decompressed_chunks,
 )
+from orga.activities.adapters.threads import Threads
 from orga.activities.ports import ToolError
-from orga.activities.threads import Threads
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -163,15 +163,9 @@ _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 async def final_response(
     url: URL, sent: Callable[[URL], AbstractAsyncContextManager[Response]], led: Callable[[URL, str], URL]
 ) -> AsyncGenerator[Response]:
-    """Follow redirects and open the final response.
+    """Follow redirects and open the final response. Raise ToolError (TooManyRedirects).
 
-    Args:
-        url: The first URL.
-        sent: Sends the request to a URL.
-        led: Takes a URL and its answered location. Returns the next URL, or raises.
-
-    Raises:
-        ToolError: Kind TooManyRedirects.
+    `sent` sends the request to a URL. `led` takes a URL and its answered location, and returns the next URL, or raises.
     """
     for _ in range(_MAX_REDIRECTS + 1):
         async with sent(url) as response:

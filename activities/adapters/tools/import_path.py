@@ -15,10 +15,7 @@ from orga.own_code import is_ours, outside_module_path, pin
 def hold_module(name: str, folders: Sequence[Path]) -> str:
     """Hold a module of the first folder that has it, with its imports from there, and return a digest of all.
 
-    Return "" if no folder has it.
-
-    Raises:
-        ValueError: Its name belongs to another module, or a file cannot be read as Python.
+    Return "" if no folder has it. Raise ValueError if its name belongs to another module, or a file is no Python.
     """
     folder = next((folder for folder in folders if _module_file(folder, name)), None)
     if folder is None:

@@ -46,8 +46,7 @@ class PdfText:
 async def pdf_text(data: bytes) -> PdfText:
     """Return the text of a PDF. A process of its own reads it, because a PDF may be hostile.
 
-    Raises:
-        UnreadablePdf: It is damaged, needs a password, is too large, or has no text.
+    Raise UnreadablePdf if it is damaged, needs a password, is too large, or has no text.
     """
     if len(data) > MAX_PDF_BYTES:
         raise UnreadablePdf(f"it is a PDF of more than {MAX_PDF_BYTES // 1024:,} KiB; split it")

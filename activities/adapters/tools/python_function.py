@@ -31,7 +31,7 @@ from temporalio import activity
 from typing_extensions import is_typeddict
 
 from orga.activities.adapters.schemas.arguments import schema_problem
-from orga.activities.adapters.tools.call_threads import OwnThreads
+from orga.activities.adapters.threads import OwnThreads
 from orga.activities.adapters.tools.function_process import FunctionProcess
 from orga.activities.adapters.tools.import_path import import_function, import_path_of
 from orga.activities.adapters.tools.parameters import validation_error_text, without_titles
@@ -383,15 +383,10 @@ class PythonFunction:
         isolation: Isolation | None = None,
         code_digest: str = "",
     ) -> None:
-        """Read the function.
+        """Read the function. Raise ValueError, with the remedy, if it cannot be offered to a model or run there.
 
-        Args:
-            path: The import path for its own process. None derives it from the function.
-            isolation: Thread or process. None follows the decorator.
-            code_digest: Digest of the function's modules.
-
-        Raises:
-            ValueError: It cannot be offered to a model or run there. The text states the remedy.
+        `path` is the import path for its own process. None derives it from the function. No `isolation` follows the
+        decorator.
         """
         marks = marks_of(*function_layers(function))
         name = marks.name or _activity_name(function) or _own_name(function)
@@ -423,8 +418,7 @@ class PythonFunction:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the function's result: a string unchanged, anything else as JSON.
 
-        Raises:
-            ToolError: Its kind is the exception's class. An OSError (also TimeoutError, ConnectionError) is retryable.
+        An exception becomes a ToolError of its kind. An OSError (also TimeoutError, ConnectionError) is retryable.
         """
         return await self._run(arguments, context)
 
@@ -464,11 +458,7 @@ class PythonFunction:
 
 
 def _output_schema(function: Callable[..., Any], declared: Any) -> dict[str, Any] | None:
-    """Return the schema of the values that a function returns, or None if it returns any JSON.
-
-    Raises:
-        ValueError: The declared schema or type cannot be used.
-    """
+    """Return the schema of the values that a function returns, or None if it returns any JSON."""
     if declared is not None:
         return checked_output_schema(declared)
     returned = _type_hints(function).get("return")
@@ -483,8 +473,7 @@ def _output_schema(function: Callable[..., Any], declared: Any) -> dict[str, Any
 def checked_output_schema(declared: Any) -> dict[str, Any]:
     """Return the JSON Schema of a type, such as a pydantic model. A JSON Schema as a mapping is returned as a dict.
 
-    Raises:
-        ValueError: The schema cannot be used, or the type has none.
+    Raise ValueError if the schema cannot be used, or the type has none.
     """
     if isinstance(declared, Mapping):
         schema = dict(cast("Mapping[str, Any]", declared))

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from pydantic import Field
 
-from orga.activities.adapters.tools.call_threads import StopSignal, run_stoppable
+from orga.activities.adapters.threads import StopSignal, run_stoppable
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.pdf_text import (
     MAX_PDF_BYTES,

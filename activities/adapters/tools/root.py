@@ -14,9 +14,9 @@ from wcmatch import glob
 from wcmatch._wcparse import PatternLimitException  # its only home
 
 from orga.activities.adapters.rules import NO_RULES, REFUSAL_TEXT, Rules
+from orga.activities.adapters.threads import Threads
 from orga.activities.adapters.tools.gitignore import NO_IGNORE_RULES, IgnoreRules
 from orga.activities.ports import ToolError
-from orga.activities.threads import Threads
 
 _REMEDIES = {
     errno.ENOENT: ("NotFound", "there is no such file or folder; list_files shows what there is"),

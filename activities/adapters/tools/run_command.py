@@ -68,11 +68,7 @@ class RunCommand:
         """The tool is irreversible, because a program may do anything. Its main argument is `command`."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the program's output.
-
-        Raises:
-            ToolError: Kind CommandRefused, CommandFailed (exit code not 0) or CommandTimedOut. The text has the output.
-        """
+        """Return the program's output. If it fails, the text of the error has the output."""
         parameters = _CommandParameters.parse(arguments)
         self._refuse_unfit(parameters.command)
         context.heartbeat(f"running {parameters.command[0]}")

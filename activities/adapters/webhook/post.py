@@ -141,11 +141,7 @@ class SigningKey:
 
     @classmethod
     def from_secret(cls, secret: str) -> "SigningKey":
-        """Read a secret: `whsec_` and base64, or else the text itself.
-
-        Raises:
-            ValueError: It is no base64, or too short. The message does not contain it.
-        """
+        """Read `whsec_` and base64, or else the text itself. Raise ValueError, without it, if it is too short."""
         key = _decoded_base64(secret.removeprefix(PREFIX)) if secret.startswith(PREFIX) else secret.encode()
         if len(key) < MIN_KEY_BYTES:
             raise ValueError(f"has fewer than {MIN_KEY_BYTES} bytes")

@@ -182,7 +182,7 @@ def check(
 
 
 def _manifest_json(file: "ManifestFile") -> dict[str, Any]:
-    from orga.activities.adapters.manifests.build import manifest_spec
+    from orga.activities.adapters.manifests.tool import manifest_spec
 
     spec = manifest_spec(file.manifest)
     return {"name": spec.name, "file": str(file.path), "effect": spec.effect, "parameters": spec.parameters}

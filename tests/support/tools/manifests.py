@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from orga.activities.adapters.manifests.argument_types import PathContext, Values, checked_values
-from orga.activities.adapters.manifests.build import manifest_tool
 from orga.activities.adapters.manifests.flaws import manifest_flaws
 from orga.activities.adapters.manifests.manifest import Argument, Manifest
+from orga.activities.adapters.manifests.tool import manifest_tool
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import Tool
 from orga.client.config.manifests import read_manifests

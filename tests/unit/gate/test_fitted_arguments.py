@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orga.activities.adapters.agents.offered_tools import SAGA_TOOL
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.gate.fitted_arguments import MAX_VISITS, with_fitted_arguments
+from orga.activities.replies import MAX_VISITS, with_fitted_arguments
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec

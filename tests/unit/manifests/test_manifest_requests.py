@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.manifests.http_tool import build_request
-from orga.activities.adapters.manifests.manifest import Http, Manifest
-from orga.activities.adapters.manifests.template import ManifestSecrets
+from orga.activities.adapters.manifests.manifest import Http, Manifest, ManifestSecrets
+from orga.activities.adapters.manifests.tool import build_request
 from orga.activities.ports import Tool, ToolError
 from tests.support.tools.calls import failure, result
 from tests.support.tools.manifests import a_manifest_tool

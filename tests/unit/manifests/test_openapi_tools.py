@@ -15,9 +15,9 @@ from fastapi import FastAPI, Form, Header, Query, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 
-from orga.activities.adapters.manifests.build import manifest_tool
 from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.manifests.openapi import CannotExpress, OpenApi, WrittenTool
+from orga.activities.adapters.manifests.tool import manifest_tool
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.adapters.yaml_text import read_yaml
 from orga.client.cli.main import run_command

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.tools.edit_file import EditFile, EditRecords
+from orga.activities.adapters.tools.file_changes import EditFile, EditRecords, WriteFile
 from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.run_command import RunCommand
-from orga.activities.adapters.tools.write_file import WriteFile
 from orga.activities.ports import Tool, ToolError
 from tests.support.tools.calls import failure, result
 from tests.support.values.corpora import Case, cases, filled

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from orga.activities.adapters.tools.call_threads import MAX_ABANDONED_THREADS, OwnThreads
+from orga.activities.adapters.threads import MAX_ABANDONED_THREADS, OwnThreads
 from orga.activities.ports import ToolError
 
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")

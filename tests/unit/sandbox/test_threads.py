@@ -16,12 +16,12 @@ from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas import arguments
 from orga.activities.adapters.schemas.arguments import find_argument_errors
+from orga.activities.adapters.threads import Threads
 from orga.activities.adapters.tools.file_search import SearchText
 from orga.activities.adapters.tools.guarded_http import system_addresses
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import WALK_THREADS, FileRoot
 from orga.activities.gate.gate import GateActivities
-from orga.activities.threads import Threads
 from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.tools.activities import Beats
 from tests.support.tools.calls import result

@@ -10,7 +10,7 @@ from pypdf import PdfReader, PdfWriter
 
 from orga.activities.adapters.tools import pdf_text as pdf_module
 from orga.activities.adapters.tools import read_file as read_module
-from orga.activities.adapters.tools.edit_file import EditFile, EditRecords
+from orga.activities.adapters.tools.file_changes import EditFile, EditRecords
 from orga.activities.adapters.tools.file_search import SearchText
 from orga.activities.adapters.tools.pdf_text import UnreadablePdf, pdf_text
 from orga.activities.adapters.tools.read_file import ReadFile

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.tools import write_file
-from orga.activities.adapters.tools.edit_file import EditFile, EditRecords
+from orga.activities.adapters.tools import file_changes
+from orga.activities.adapters.tools.file_changes import EditFile, EditRecords
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import Tool, ToolContext, ToolError
 from tests.support.tools.calls import failure, result
@@ -244,7 +244,7 @@ async def test_parallel_edits_of_a_file_are_all_made(tmp_path: Path, root: Path)
 async def test_a_folder_that_another_process_locks_for_long_is_reported(
     tool: EditFile, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_file, "LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(file_changes, "LOCK_WAIT_S", 0.05)
     (root / "f").write_text("one\n")
     holder = os.open(root, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)

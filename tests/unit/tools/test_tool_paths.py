@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.tools.edit_file import EditFile, EditRecords
+from orga.activities.adapters.tools.file_changes import EditFile, EditRecords, WriteFile
 from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.tools.write_file import WriteFile
 from tests.support.tools.calls import failure, result
 
 SECRET = "the secret outside"

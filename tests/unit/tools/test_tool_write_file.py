@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orga.activities.adapters.tools.file_changes import WriteFile
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.tools.write_file import WriteFile
 from tests.support.tools.calls import failure, result
 from tests.support.tools.held import PATIENCE_S, Held
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 from temporalio.exceptions import ApplicationError
 from typing_extensions import TypedDict
 
-from orga.activities.adapters.manifests.build import manifest_spec
 from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.manifests.tool import manifest_spec
 from orga.activities.adapters.mcp.content import value_output
 from orga.activities.adapters.mcp.definitions import usable_definitions
 from orga.activities.adapters.schemas.arguments import argument_errors, find_argument_errors

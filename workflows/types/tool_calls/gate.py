@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 Decision = Literal["allow", "deny", "invalid", "approval"]
@@ -115,9 +116,27 @@ class GateRequest(Record):
         (call,) = self.calls or (None,)
         return call
 
+    @property
+    def action(self) -> str:
+        """The name that policies use for the proposal: `tool_call`, `delegate`, `terminate`, `plan` or `respond`."""
+        if self.call is None:
+            return "plan" if self.plan else "respond"
+        return loop_tool(self.call.name).action
+
     def spec(self, name: str) -> ToolSpec | None:
         """Return the definition of a tool that `calls` or `plan` name."""
         return next((spec for spec in self.specs if spec.name == name), None)
+
+    def tool_facts(self, name: str) -> dict[str, Any]:
+        """Return what policies can know about a tool. One without a definition counts as the most dangerous kind."""
+        spec = self.spec(name)
+        return {
+            "name": name,
+            "effect": spec.effect if spec else "irreversible",
+            "tags": list(spec.options.tags) if spec else [],
+            "verified": spec.options.verified if spec else False,
+            "approval": spec.options.approval if spec else True,
+        }
 
     def with_approval(self, approver: str, version: str) -> Self:
         """Return the request as approved by this person. Empty texts remove the approval."""

@@ -1,20 +1,35 @@
-"""Threads for single calls. Work can be stopped with its call, and a thread that never ends blocks no pool."""
+"""Threads by subject, because `asyncio.to_thread` has one small pool for all, and threads for single calls.
+
+Work can be stopped with its call, and a thread that never ends blocks no pool.
+"""
 
 import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from threading import Lock
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from orga.activities.ports import ToolError
-from orga.activities.threads import Threads
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Threads:
+    """A bounded number of threads for one subject. Further work waits, and takes no thread from another subject."""
+
+    def __init__(self, subject: str, most: int) -> None:
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix=subject)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of `work`. Cancelling ends the wait and drops work that has not begun. A thread runs on."""
+        done = partial(copy_context().run, work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, done)
 
 
 class ThreadStopped(Exception):

@@ -1,15 +1,21 @@
-"""Makes a manifest's HTTP request a tool. Values are encoded, so that none can change the rest of the request."""
+"""Makes a manifest without flaws a tool.
+
+Each element of a command's template becomes one element of the argument vector. Values in a request are encoded, so
+that none can change the rest of it.
+"""
 
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlencode
 
+from orga.activities.adapters.caller_secrets import is_by_caller
 from orga.activities.adapters.http import (
     ACCEPTED_ENCODINGS,
     REFUSAL_STATUSES,
@@ -26,19 +32,36 @@ from orga.activities.adapters.manifests.argument_types import (
     Values,
     checked_values,
     invalid_argument_error,
+    is_like_flag,
+    parameters_schema,
     value_text,
     value_texts,
 )
 from orga.activities.adapters.manifests.argument_types import normalised_url as checked_url
-from orga.activities.adapters.manifests.manifest import Http, Manifest, error_tail, parsed_output
-from orga.activities.adapters.manifests.template import (
+from orga.activities.adapters.manifests.manifest import (
+    Argument,
+    ArgvPart,
+    CommandSection,
+    Http,
+    Manifest,
     ManifestSecrets,
     Template,
     TemplatePlaceholder,
+    error_tail,
     fill_template,
+    header_secrets,
     only_placeholder,
     parse_template,
+    parsed_output,
     template_placeholders,
+)
+from orga.activities.adapters.rules import NO_RULES, Rules
+from orga.activities.adapters.sandbox.bubblewrap import check_isolation
+from orga.activities.adapters.sandbox.limited_command import (
+    MAX_ARGV_BYTES,
+    CommandResult,
+    exceeds_argv_limit,
+    run_sandboxed,
 )
 from orga.activities.adapters.tools.fetch_url import decoded_text
 from orga.activities.adapters.tools.guarded_http import (
@@ -49,9 +72,188 @@ from orga.activities.adapters.tools.guarded_http import (
     is_same_server,
 )
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.ports import Acted, ToolContext, ToolError
+from orga.activities.ports import Acted, Tool, ToolContext, ToolError
 from orga.activities.text.secrets import KnownSecrets
-from orga.workflows.types.tool_calls.tools import TIME_LIMIT, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import TIME_LIMIT, ToolOptions, ToolOutput, ToolSpec
+
+ENDING_GRACE_S = 5.0
+"""Seconds after a call's own time limit, in which it is ended and can report that."""
+
+
+def manifest_tool(
+    manifest: Manifest, root: Path, env: Mapping[str, str], allow_hosts: Collection[str] = (), rules: Rules = NO_RULES
+) -> Tool:
+    """Return the tool. Raise ValueError if it lacks a variable, a folder or isolation."""
+    spec = manifest_spec(manifest)
+    if manifest.command is not None:
+        return _CommandTool(
+            manifest, spec, FileRoot(root, rules), ManifestSecrets.from_environment(manifest.command.env_from, env)
+        )
+    secrets = ManifestSecrets.from_environment(sorted(header_secrets(manifest.http)), env)
+    return _HttpTool(manifest, spec, FileRoot(root), secrets, PublicBackend(allow_hosts))
+
+
+def secret_variables(manifest: Manifest) -> list[str]:
+    """Return the variables that certainly hold credentials by their use. Variables for a program may be anything."""
+    return sorted(name for name in header_secrets(manifest.http) if not is_by_caller(name))
+
+
+def manifest_spec(manifest: Manifest) -> ToolSpec:
+    """Return the definition for models. Defaults stay unset, because all set fields are written to histories."""
+    marks: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
+    own = {name: value for name, value in marks.items() if value}
+    given = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}
+    required = [name for name, argument in manifest.arguments.items() if argument.is_required]
+    spec = ToolSpec(
+        name=manifest.name,
+        description=manifest.description,
+        parameters=parameters_schema(manifest.arguments),
+        effect=manifest.effect,
+        options=ToolOptions.model_validate({**given, **own, "timeout_s": manifest.timeout_s + ENDING_GRACE_S}),
+        main_argument=next(iter([*required, *manifest.arguments]), None),
+    )
+    output = manifest.output
+    is_value = output.strict and output.parser == "json"
+    spec = spec.with_takes_caller(any(map(is_by_caller, header_secrets(manifest.http))))
+    return spec.with_output_schema(output.json_schema if is_value else None)
+
+
+def _build_argv(command: CommandSection, declared: Mapping[str, Argument], values: Values) -> list[str]:
+    """Return the program and its arguments. Raise ToolError (InvalidArguments) for a possible flag, or if too long."""
+    _refuse_flags(command, declared, values)
+    argv = [element for part in command.argv if _is_included(part, values) for element in _part_elements(part, values)]
+    if exceeds_argv_limit(argv):
+        raise invalid_argument_error(f"more than {MAX_ARGV_BYTES:,} bytes together; shorten them")
+    return argv
+
+
+def _is_included(part: ArgvPart, values: Values) -> bool:
+    value = values.get(part.when)
+    return not part.when or not (value is None or value is False or value == ())
+
+
+def _part_elements(part: ArgvPart, values: Values) -> list[str]:
+    found: list[str] = []
+    for template in map(parse_template, part.argv):
+        if only := only_placeholder(template):
+            found += value_texts(values.get(only.name))
+        else:  # a manifest that could have a list within a text is refused when it is read
+            found.append(_filled_text(template, values))
+    return found
+
+
+def _filled_text(template: Template, values: Values) -> str:
+    return fill_template(template, lambda slot: value_text(values[slot.name]))
+
+
+def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], values: Values) -> None:
+    used = {
+        slot.name
+        for part in command.argv
+        for template in part.argv
+        for slot in template_placeholders(parse_template(template))
+    }
+    for name in sorted(used & values.keys()):
+        items = declared[name].items
+        may_have_dash = declared[name].allow_dash or (items is not None and items.allow_dash)
+        if not may_have_dash and any(is_like_flag(text) for text in value_texts(values[name])):
+            raise invalid_argument_error(
+                f"{name}: begins with a dash, so the program could take it for a flag; write it without"
+            )
+
+
+class _CommandTool:
+    def __init__(self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets) -> None:
+        """Prepare its calls. Raise ValueError if a folder is outside the root, or isolation is not possible here."""
+        assert manifest.command is not None
+        check_isolation(manifest.command.sandbox.isolation)
+        self._manifest = manifest
+        self._command = manifest.command
+        self.spec = spec
+        try:
+            self._ground = PathContext(root, root.locate(self._command.cwd))
+        except ToolError as error:
+            raise ValueError(f"command.cwd: {error}") from error
+        self._secrets = secrets
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return the program's parsed output.
+
+        Raises:
+            ToolError: Kind InvalidArguments, PathRefused, CommandFailed, TimeLimit, BadOutput or OutputMismatch.
+        """
+        values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._ground)
+        argv = _build_argv(self._command, self._manifest.arguments, values)
+        context.heartbeat(f"running {argv[0]}")
+        try:
+            finished = await self._run(argv, values, context)
+            output = await asyncio.to_thread(self._output_or_failure, argv[0], finished)
+            return ToolOutput(content=self._secrets.known_secrets.redact(output))
+        except ToolError as error:
+            raise self._secrets.known_secrets.redact_error(error) from None
+
+    async def _run(self, argv: list[str], values: Values, context: ToolContext) -> CommandResult:
+        stdin = _filled_text(parse_template(self._command.stdin), values)
+        key = {"ORGA_IDEMPOTENCY_KEY": context.idempotency_key}
+        if context.is_deferred:
+            key["ORGA_RUN"] = context.workflow_id
+        sandbox = self._command.sandbox
+        return await run_sandboxed(
+            argv,
+            cwd=self._folder(),
+            env=key | self._command.env | dict(self._secrets.values),
+            timeout_s=self._manifest.timeout_s,
+            limits=sandbox.limits,
+            isolation=sandbox.isolation,
+            network=sandbox.network,
+            stdin=stdin.encode(),
+            max_output_bytes=self._command.max_output_bytes,
+            rules=self._ground.root.rules,
+        )
+
+    def _folder(self) -> Path:
+        """Return the folder. Its path is checked again, because a link may have replaced it."""
+        place = self._ground.root.locate(str(self._ground.cwd))
+        folder = self._ground.root.path / place
+        if not folder.is_dir():
+            raise ToolError(f"the folder of this tool, {place}, is not there; tell the operator", kind="NotFound")
+        return folder
+
+    def _output_or_failure(self, program: str, finished: CommandResult) -> str:
+        """Return the output, or raise the program's failure."""
+        stdout = self._decoded_output(finished.stdout, is_cut=finished.truncated)
+        stderr = self._decoded_output(finished.stderr, is_cut=finished.truncated)
+        if finished.exit_code != 0 or finished.timed_out or finished.limit:
+            raise self._failure(program, finished, stderr.strip() or stdout)
+        output = self._manifest.output
+        if finished.truncated and output.parser != "text":
+            why = "the output is longer than max_output_bytes, so it cannot be parsed"
+            raise ToolError(why, kind="BadOutput", acted="yes")
+        cut = f"\n[cut after {self._command.max_output_bytes:,} bytes]" if finished.truncated else ""
+        return f"{finished.warning}{parsed_output(stdout, output)}{cut}"
+
+    def _decoded_output(self, output: bytes, *, is_cut: bool) -> str:
+        return self._secrets.known_secrets.redact(output.decode(errors="replace"), is_cut=is_cut)
+
+    def _failure(self, program: str, finished: CommandResult, output: str) -> ToolError:
+        tail = error_tail(output)
+        if finished.timed_out:
+            why = f"{program} was stopped after {self._manifest.timeout_s:g} s"
+            advice = "; ask for less" if self.spec.effect == "read_only" else ""
+            return ToolError(f"{finished.warning}{why}{advice}{tail}", kind=TIME_LIMIT, retryable=True)
+        if finished.limit:
+            why = f"{program} was stopped by its limit {finished.limit}"
+        elif finished.signal:
+            why = f"{program} was killed by {finished.signal}"
+        else:
+            why = f"{program} exited with code {finished.exit_code}"
+        return ToolError(
+            f"{finished.warning}{why}{tail}",
+            kind="CommandFailed",
+            retryable=finished.exit_code in self._command.retry_codes,
+            acted="no" if finished.exit_code in self._command.refusal_codes else "maybe",
+        )
+
 
 _SEPARATOR = re.compile(r"[/\\]")
 _MAX_DECODINGS = 3
@@ -59,7 +261,7 @@ _PLACEHOLDER_MARK = "\0"
 
 
 @dataclass(frozen=True)
-class HttpRequest:
+class _HttpRequest:
     """A request to send. Its `repr` shows no header."""
 
     method: str
@@ -75,13 +277,13 @@ class HttpRequest:
         return f"HttpRequest({self.method} {self.url})"
 
 
-def build_request(http: Http, values: Values, secrets: ManifestSecrets) -> HttpRequest:
+def build_request(http: Http, values: Values, secrets: ManifestSecrets) -> _HttpRequest:
     """Return the request. Raise ToolError (InvalidArguments) if a value could lead elsewhere."""
     content_type, content = _request_body(http, values)
     plain, secret = _request_headers(http, values, secrets)
     if content_type and not any(name.lower() == "content-type" for name in (*plain, *secret)):
         plain["content-type"] = content_type
-    return HttpRequest(http.method, _request_url(http, values), plain, secret, content, secrets.known_secrets)
+    return _HttpRequest(http.method, _request_url(http, values), plain, secret, content, secrets.known_secrets)
 
 
 def _request_url(http: Http, values: Values) -> URL:
@@ -101,9 +303,7 @@ def _url_text(template: Template, values: Values) -> str:
     """Return the URL. Only the manifest decides about the host, which is before the first placeholder."""
     path, question, query = _split_at_query(template)
     located = fill_template(path, lambda slot: _path_value(slot, values))
-    shape = fill_template(
-        path, lambda slot: _PLACEHOLDER_MARK
-    )  # encoded values have no slash, so both have the same parts
+    shape = fill_template(path, lambda slot: _PLACEHOLDER_MARK)  # values have no slash, so both have the same parts
     for own, part in zip(_path_parts(shape), _path_parts(located), strict=True):
         if _PLACEHOLDER_MARK in own and (part == "" or any(map(_is_dot_segment, _decoded_spellings(part)))):
             raise invalid_argument_error("a part of the URL's path would be empty, `.` or `..`; write another value")
@@ -151,7 +351,7 @@ def _filled_pairs(templates: Mapping[str, str], values: Values) -> list[tuple[st
         if only:
             pairs += [(name, text) for text in value_texts(values.get(only.name))]
         elif _has_all(template, values):
-            pairs.append((name, fill_template(template, lambda slot: value_text(values[slot.name]))))
+            pairs.append((name, _filled_text(template, values)))
     return pairs
 
 
@@ -184,8 +384,7 @@ def _request_body(http: Http, values: Values) -> tuple[str, bytes]:
     if http.form is not None:
         return "application/x-www-form-urlencoded", urlencode(_filled_pairs(http.form, values)).encode()
     if http.text is not None:
-        text = fill_template(parse_template(http.text), lambda slot: value_text(values[slot.name]))
-        return "text/plain; charset=utf-8", text.encode()
+        return "text/plain; charset=utf-8", _filled_text(parse_template(http.text), values).encode()
     return "", b""
 
 
@@ -201,7 +400,7 @@ def _filled_json(part: Any, values: Values) -> Any:
         if only:
             value = values.get(only.name, _MissingValue())
             return list(value) if isinstance(value, tuple) else value
-        return fill_template(template, lambda slot: value_text(values[slot.name]))
+        return _filled_text(template, values)
     if isinstance(part, list):
         items = [_filled_json(item, values) for item in cast("list[Any]", part)]
         return [item for item in items if not isinstance(item, _MissingValue)]
@@ -214,7 +413,7 @@ def _filled_json(part: Any, values: Values) -> Any:
 _SAFE_METHODS = ("GET", "HEAD")
 
 
-class HttpTool:
+class _HttpTool:
     """Sends a manifest's request with the arguments of a call, but only to public addresses and allowed hosts."""
 
     def __init__(
@@ -229,12 +428,7 @@ class HttpTool:
         self._backend = network
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the parsed body.
-
-        Raises:
-            ToolError: Kind InvalidArguments, NoCredentials, AddressRefused, Http404 and similar, ConnectionFailed,
-                TimeLimit, BadOutput or OutputMismatch. It states if the request may have had its effect.
-        """
+        """Return the parsed body. An error states if the request may have had its effect."""
         values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._ground)
         secrets = await asyncio.to_thread(self._secrets.for_call, context)
         request = build_request(self._http, values, secrets)
@@ -244,7 +438,7 @@ class HttpTool:
         except ToolError as error:
             raise request.known_secrets.redact_error(error) from None
 
-    async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
+    async def _answer(self, request: _HttpRequest, context: ToolContext) -> str:
         limit_s, host, way = self._manifest.timeout_s, request.url.host, _RequestProgress()
         try:
             async with asyncio.timeout(limit_s), guarded_client(self._backend) as client:
@@ -264,7 +458,7 @@ class HttpTool:
             raise _connect_error(why, "maybe" if way.has_begun else "no") from None
 
     async def _read(
-        self, client: AsyncClient, request: HttpRequest, context: ToolContext, way: "_RequestProgress"
+        self, client: AsyncClient, request: _HttpRequest, context: ToolContext, way: "_RequestProgress"
     ) -> str:
         """Follow redirects of requests that change nothing. Each new address is checked when it is connected to."""
 
@@ -278,7 +472,7 @@ class HttpTool:
             way.last_words = f", after the status {response.status_code} {response.reason_phrase}".rstrip()
             return await self._read_text(response, request.known_secrets)
 
-    def _redirect_url(self, request: HttpRequest, url: URL, location: str) -> URL:
+    def _redirect_url(self, request: _HttpRequest, url: URL, location: str) -> URL:
         if request.method not in _SAFE_METHODS:
             why = f"{url.host} redirects a {request.method}, which is not sent twice; tell the operator"
             raise ToolError(why, kind="Redirected", acted="maybe")
@@ -288,7 +482,7 @@ class HttpTool:
             why = f"{url.host} redirects to something else: it {error}"
             raise ToolError(why, kind="Redirected", acted="maybe") from None
 
-    def _headers(self, request: HttpRequest, url: URL, context: ToolContext) -> dict[str, str]:
+    def _headers(self, request: _HttpRequest, url: URL, context: ToolContext) -> dict[str, str]:
         headers = {"user-agent": "orga/0.1", "accept-encoding": ACCEPTED_ENCODINGS}
         if request.method not in _SAFE_METHODS:
             headers["idempotency-key"] = context.idempotency_key
