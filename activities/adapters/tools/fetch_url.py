@@ -16,7 +16,6 @@ from orga.activities.adapters.http import (
     ACCEPTED_ENCODINGS,
     TRANSIENT_STATUSES,
     URL,
-    AsyncClient,
     HTTPError,
     InvalidURL,
     Response,
@@ -66,36 +65,25 @@ def decoded_text(body: bytes, charset: str | None) -> str:
 
     A guess takes some hundredths of a second, so call it in a thread.
     """
-    codec = (
-        next((name for mark, name in _BOMS if body.startswith(mark)), None)
-        or _known_encoding(charset)
-        or _guessed_text(body)
-    )
+    marked = next((name for mark, name in _BOMS if body.startswith(mark)), None)
+    codec = marked or _known_encoding(charset) or _likely_encoding(body)
     return body.decode(codec, errors="replace").removeprefix("\ufeff")
 
 
 def _known_encoding(label: str | None) -> str | None:
-    found = _LABELS.lookup(label) if label and label.isascii() else None
-    if found is None:
-        return _python_encoding(label or "")
-    name: str = found.codec_info.name
-    return _WIDER_ENCODINGS.get(found.name) or _WIDER_ENCODINGS.get(name) or name
-
-
-def _python_encoding(label: str) -> str | None:
+    if found := _LABELS.lookup(label) if label and label.isascii() else None:
+        name: str = found.codec_info.name
+        return _WIDER_ENCODINGS.get(found.name) or _WIDER_ENCODINGS.get(name) or name
     try:
-        name = codecs.lookup(label).name.replace("-", "_")
+        name = codecs.lookup(label or "").name.replace("-", "_")
     except (LookupError, ValueError):
         return None
     return _WIDER_ENCODINGS.get(name, name) if _WEB_CODECS.fullmatch(name) else None
 
 
-def _guessed_text(body: bytes) -> str:
-    """Return the bytes as UTF-8 if they are valid, even if cut within a character, or else in the likeliest encoding.
-
-    No likely encoding has a NUL in a text. Bytes with one are damaged, or no text at all.
-    """
-    if b"\0" in body:
+def _likely_encoding(body: bytes) -> str:
+    """Return UTF-8 if the bytes are valid, even if cut within a character, or else the likeliest encoding."""
+    if b"\0" in body:  # no likely encoding has one, so the bytes are damaged, or no text
         return "utf-8"
     try:
         codecs.getincrementaldecoder("utf-8")().decode(body)
@@ -104,15 +92,6 @@ def _guessed_text(body: bytes) -> str:
         name = best.encoding if best else ""
         return _WIDER_ENCODINGS.get(name, name) if _WEB_CODECS.fullmatch(name) else "cp1252"
     return "utf-8"
-
-
-async def parse_page(url: str, html: str) -> tuple[str, str]:
-    """Return title and text. A process of its own parses the page. Raise ToolError (PageTooComplex) if it fails."""
-    output = await child_output(page_text.__name__, html.encode(errors="replace"))
-    if not output:
-        raise ToolError(f"{url}: the page is too complex to read; try another", kind="PageTooComplex")
-    title, text = json.loads(output)
-    return title, text
 
 
 MEDIA_TYPES = "text/html, text/*, application/json, application/xml, application/xhtml+xml"
@@ -139,15 +118,18 @@ class FetchedPage:
 
 
 async def title_and_text(fetched: FetchedPage) -> tuple[str, str]:
-    """Return the title and the text that a reader would see."""
+    """Return the title and the text that a reader would see. A process of its own parses HTML."""
     text = await asyncio.to_thread(_decoded_body, fetched)
-    if fetched.media_type in _HTML_TYPES:
-        return await parse_page(fetched.url, text)
-    return "", visible_text(text)
+    if fetched.media_type not in _HTML_TYPES:
+        return "", visible_text(text)
+    output = await child_output(page_text.__name__, text.encode(errors="replace"))
+    if not output:
+        raise ToolError(f"{fetched.url}: the page is too complex to read; try another", kind="PageTooComplex")
+    title, text = json.loads(output)
+    return title, text
 
 
-def rendered_page(fetched: FetchedPage, title: str, text: str, offset: int) -> str:
-    """Return the final address, the page's title, and the text from `offset`."""
+def _rendered_page(fetched: FetchedPage, title: str, text: str, offset: int) -> str:
     shown = text[offset : offset + _MAX_FETCHED_BYTES].encode()[:_MAX_FETCHED_BYTES].decode(errors="ignore")
     end = offset + len(shown)
     lines = [f"Content of {fetched.url}"]
@@ -195,19 +177,24 @@ class FetchUrl:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the text. The page has 20 s to arrive."""
         parameters = _FetchParameters.parse(arguments)
-        return ToolOutput(content=await self._text(parameters))
-
-    async def _text(self, parameters: _FetchParameters) -> str:
         fetched = await self._fetch(parameters.url)
         title, text = await title_and_text(fetched)
-        return rendered_page(fetched, title, text, parameters.offset)
+        return ToolOutput(content=_rendered_page(fetched, title, text, parameters.offset))
 
     async def _fetch(self, url: str) -> FetchedPage:
         if has_dot_segments(url):
             raise ToolError(f"{url}: a path with . or .. is refused; write the one it leads to", kind="InvalidUrl")
         try:
-            async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
-                return await _fetch_page(client, _checked_url(URL(url)))
+            async with (
+                asyncio.timeout(_DEADLINE_S),
+                guarded_client(self._backend) as client,
+                final_response(
+                    _checked_url(URL(url)),
+                    lambda url: client.stream("GET", url, headers=_HEADERS),
+                    lambda url, location: _checked_url(url.join(location)),
+                ) as response,
+            ):
+                return await _read_body(response)
         except (TimeoutError, TimeoutException) as error:
             why = f"{url}: no full answer in time; try again later or another page"
             raise ToolError(why, kind="Timeout", retryable=True) from error
@@ -216,15 +203,6 @@ class FetchUrl:
             raise ToolError(why, kind="ConnectionFailed", retryable=True) from error
         except (InvalidURL, UnicodeError) as error:  # a host such as `xn--a` fails only at the request
             raise ToolError(f"{url}: {error}; use an absolute http or https URL", kind="InvalidUrl") from error
-
-
-async def _fetch_page(client: AsyncClient, url: URL) -> FetchedPage:
-    async with final_response(
-        url,
-        lambda url: client.stream("GET", url, headers=_HEADERS),
-        lambda url, location: _checked_url(url.join(location)),
-    ) as response:
-        return await _read_body(response)
 
 
 def _checked_url(url: URL) -> URL:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from pydantic import Field
@@ -89,10 +89,7 @@ class GitHubSettings:
     base_url: str = DEFAULT_BASE_URL
     repo: str | None = None
     """`owner/name`."""
-    token: str | None = None
-
-    def __repr__(self) -> str:
-        return f"GitHubSettings({self.base_url!r}, {self.repo!r})"
+    token: str | None = field(default=None, repr=False)
 
 
 class GitHubApi:
@@ -150,13 +147,11 @@ class GitHubApi:
         ):
             more = "" if self._has_token else "; a GITHUB_TOKEN on the worker raises it"
             return ToolError(f"{path}: GitHub's rate limit is reached{more}; try again later", kind="RateLimited")
-        known = _REFUSALS.get(status)
-        if known is not None:
+        if known := _REFUSALS.get(status):
             kind, why = known
             return ToolError(f"{path}: {status}, {why}", kind=kind)
-        return ToolError(
-            f"{path}: GitHub answered {status}", kind=f"Http{status}", retryable=status in TRANSIENT_STATUSES
-        )
+        kind, is_transient = f"Http{status}", status in TRANSIENT_STATUSES
+        return ToolError(f"{path}: GitHub answered {status}", kind=kind, retryable=is_transient)
 
 
 _REFUSALS = {
@@ -177,53 +172,31 @@ _MAX_FILE_DIFF = 12_000
 COMMENTS_PER_PAGE = 30
 
 
-def issue_text(item: NumberedItem, issue: dict[str, Any], comments: list[Any], page: int) -> str:
+Json = dict[str, Any]
+
+
+def _issue_lines(item: NumberedItem, issue: Json) -> list[str]:
     note = ["It is a pull request: read_pull_request shows its files."] if issue.get("pull_request") else []
-    lines = [*_heading_lines("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body_text(issue)]
-    return _bounded_text([*lines, *_comments_text(issue, comments, page)])
+    return [*_heading_lines("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body_text(issue)]
 
 
-@dataclass(frozen=True)
-class PullRequestParts:
-    """A pull request as the API returns it, in parts."""
-
-    pull: dict[str, Any]
-    files: list[dict[str, Any]]
-    reviews: list[dict[str, Any]]
-    """Verdicts with their texts."""
-    remarks: list[dict[str, Any]]
-    """Comments on lines of the diff."""
-    comments: list[Any]
-
-
-def pull_request_text(item: NumberedItem, parts: PullRequestParts, page: int) -> str:
-    pull = parts.pull
+def _pull_request_lines(item: NumberedItem, pull: Json, files: list[Json]) -> list[str]:
     state = "merged" if pull.get("merged") else ("draft" if pull.get("draft") else str(pull.get("state", "")))
     branches = f"Branches: {_nested_field(pull, 'head', 'ref')} into {_nested_field(pull, 'base', 'ref')}"
     lines = [*_heading_lines("Pull request", item, pull, state), branches, "", _body_text(pull)]
-    return _bounded_text(
-        [
-            *(*lines, *_file_lines(pull, parts.files), *_diff_lines(parts.files)),
-            *(
-                *_review_lines(parts.reviews),
-                *_remark_lines(parts.remarks),
-                *_comments_text(pull, parts.comments, page),
-            ),
-        ]
-    )
+    return [*lines, *_file_lines(pull, files), *_diff_lines(files)]
 
 
-def file_diff_text(item: NumberedItem, parts: PullRequestParts, name: str) -> str:
-    """Return the diff of one file, with the review comments on it. Raise ToolError if the file is not changed."""
-    file = next((file for file in parts.files if file.get("filename") == name), None)
+def _file_diff_lines(item: NumberedItem, pull: Json, files: list[Json], name: str) -> list[str]:
+    """Return the diff of one file. Raise ToolError if the file is not changed."""
+    file = next((file for file in files if file.get("filename") == name), None)
     if file is None:
-        names = ", ".join(_one_line_text(each.get("filename")) for each in parts.files[:20])
+        names = ", ".join(_one_line_text(each.get("filename")) for each in files[:20])
         raise ToolError(f"{item} does not change {name[:200]!r}; it changes {names}", kind="NotFound")
-    lines = [f"Pull request {item}: {_one_line_text(parts.pull.get('title'))}", *_one_diff(file, _MAX_FILE_DIFF)]
-    return _bounded_text([*lines, *_remark_lines([each for each in parts.remarks if each.get("path") == name])])
+    return [f"Pull request {item}: {_one_line_text(pull.get('title'))}", *_one_diff(file, _MAX_FILE_DIFF)]
 
 
-def _heading_lines(kind: str, item: NumberedItem, issue: dict[str, Any], state: str) -> list[str]:
+def _heading_lines(kind: str, item: NumberedItem, issue: Json, state: str) -> list[str]:
     lines = [
         f"{kind} {item}: {_one_line_text(issue.get('title'))}",
         f"State: {state}; author: {_nested_field(issue, 'user', 'login')}",
@@ -236,8 +209,8 @@ def _body_text(issue: dict[str, Any]) -> str:
     return _cut_text(issue.get("body"), _MAX_BODY) or "(no text)"
 
 
-def _file_lines(pull: dict[str, Any], files: list[Any]) -> list[str]:
-    shown = _objects(files)[:_MAX_FILES]
+def _file_lines(pull: Json, files: list[Json]) -> list[str]:
+    shown = files[:_MAX_FILES]
     total = pull.get("changed_files", len(shown))
     lines = ["", f"Changed files: {total}, {_change_counts(pull)}"]
     lines += [
@@ -295,9 +268,9 @@ def _change_counts(counted: dict[str, Any]) -> str:
     return f"+{counted.get('additions', '?')} -{counted.get('deletions', '?')}"
 
 
-def _comments_text(issue: dict[str, Any], comments: list[Any], page: int) -> list[str]:
-    total = issue.get("comments", len(comments))
+def _comment_lines(issue: Json, comments: Any, page: int) -> list[str]:
     shown = _objects(comments)
+    total = issue.get("comments", len(shown))
     if not shown:
         return ["", f"Comments: {total}" + (f", none on page {page}" if total else "")]
     first = (page - 1) * COMMENTS_PER_PAGE + 1
@@ -308,24 +281,18 @@ def _comments_text(issue: dict[str, Any], comments: list[Any], page: int) -> lis
     return lines
 
 
-def _bounded_text(lines: Iterable[str]) -> str:
-    """Return the lines as one text, cut to the size of a result."""
+def _bounded_output(lines: Iterable[str]) -> ToolOutput:
     text = "\n".join(lines)
     shown = text.encode()[:MAX_BYTES].decode(errors="ignore")
-    if len(shown) == len(text):
-        return text
-    return f"{shown}\n[cut at {MAX_BYTES:,} bytes; a higher page has fewer comments or later ones]"
+    cut = f"\n[cut at {MAX_BYTES:,} bytes; a higher page has fewer comments or later ones]"
+    return ToolOutput(content=text if len(shown) == len(text) else shown + cut)
 
 
 def _cut_text(value: Any, limit: int) -> str:
-    text = _without_comments(visible_text(value)).strip() if isinstance(value, str) else ""
+    """Return Markdown, cut, without HTML comments, which readers never see, and with a note of their number."""
+    text, count = without_comments(visible_text(value)) if isinstance(value, str) else ("", 0)
+    text = f"{text.strip()}\n[{count} hidden comments left out]" if count else text.strip()
     return text if len(text) <= limit else f"{text[:limit]}\n[cut at character {limit} of {len(text)}]"
-
-
-def _without_comments(text: str) -> str:
-    """Return Markdown without HTML comments, which readers never see, and with a note of their number."""
-    text, count = without_comments(text)
-    return f"{text.strip()}\n[{count} hidden comments left out]" if count else text
 
 
 def _one_line_text(value: Any) -> str:
@@ -337,7 +304,7 @@ def _nested_field(issue: dict[str, Any], key: str, field: str) -> str:
     return _one_line_text(found[0].get(field)) if found else "unknown"
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
+def _objects(value: Any) -> list[Json]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []  # pyright: ignore
 
 
@@ -350,7 +317,6 @@ class ReadIssue:
     """An issue: title, state, author, text, comments."""
 
     def __init__(self, api: GitHubApi, repo: str | None) -> None:
-        """Keep the API, and the repository that `#42` means."""
         self._api = api
         self._repo = repo
         self.spec = _spec("read_issue", "Read a GitHub issue: title, state, author, text and comments.", self._repo)
@@ -358,12 +324,10 @@ class ReadIssue:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         parameters = _ReferenceParameters.parse(arguments)
         item = parse_reference(parameters.reference, self._repo)
-        issue, comments = await self._api.get(
-            f"{item.path}/issues/{item.number}", _comments_path(item, parameters.page)
-        )
-        return ToolOutput(
-            content=issue_text(item, _checked_object(item, issue), _checked_list(comments), parameters.page)
-        )
+        path, page = f"{item.path}/issues/{item.number}", parameters.page
+        issue, comments = await self._api.get(path, _comments_path(item, page))
+        issue = _checked_object(item, issue)
+        return _bounded_output([*_issue_lines(item, issue), *_comment_lines(issue, comments, page)])
 
 
 class _PullRequestParameters(_ReferenceParameters):
@@ -374,7 +338,6 @@ class ReadPullRequest:
     """A pull request: the parts of an issue, the changed files with their diffs, and the reviews."""
 
     def __init__(self, api: GitHubApi, repo: str | None) -> None:
-        """Keep the API, and the repository that `#55` means."""
         self._api = api
         self._repo = repo
         what = (
@@ -394,16 +357,12 @@ class ReadPullRequest:
             f"{path}/comments?per_page={COMMENTS_PER_PAGE}&page={page}",
             _comments_path(item, page),
         )
-        parts = PullRequestParts(
-            pull=_checked_object(item, pull),
-            files=_objects(files),
-            reviews=_objects(reviews),
-            remarks=_objects(remarks),
-            comments=_checked_list(comments),
-        )
-        if parameters.file:
-            return ToolOutput(content=file_diff_text(item, parts, parameters.file))
-        return ToolOutput(content=pull_request_text(item, parts, page))
+        pull, files, remarks = _checked_object(item, pull), _objects(files), _objects(remarks)
+        if name := parameters.file:
+            on_file = [each for each in remarks if each.get("path") == name]
+            return _bounded_output([*_file_diff_lines(item, pull, files, name), *_remark_lines(on_file)])
+        lines = [*_pull_request_lines(item, pull, files), *_review_lines(_objects(reviews)), *_remark_lines(remarks)]
+        return _bounded_output([*lines, *_comment_lines(pull, comments, page)])
 
 
 def _spec(
@@ -425,8 +384,4 @@ def _comments_path(item: NumberedItem, page: int) -> str:
 def _checked_object(item: NumberedItem, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ToolError(f"{item}: the answer is no issue; is base_url GitHub's API?", kind="BadReply")
-    return cast("dict[str, Any]", value)
-
-
-def _checked_list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return cast("Json", value)

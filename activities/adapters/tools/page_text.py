@@ -5,7 +5,6 @@ import re
 import resource
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
@@ -32,21 +31,13 @@ _Weight = tuple[bool, tuple[int, int, int], int]
 """Importance, specificity, place."""
 
 
-@dataclass
-class _WinningDeclarations:
+class _WinningDeclarations(dict[tuple[int, str], tuple[_Weight, bool]]):
     """The winning weight by element and declaration, and whether that declaration hides."""
 
-    found: dict[tuple[int, str], tuple[_Weight, bool]] = field(
-        default_factory=dict[tuple[int, str], tuple[_Weight, bool]]
-    )
-
     def add_declaration(self, node: int, name: str, weight: _Weight, *, hides: bool) -> None:
-        known = self.found.get((node, name))
+        known = self.get((node, name))
         if known is None or known[0] <= weight:
-            self.found[node, name] = weight, hides
-
-    def hidden_ids(self) -> set[int]:
-        return {node for (node, _), (_, hides) in self.found.items() if hides}
+            self[node, name] = weight, hides
 
 
 def hidden_nodes(page: LexborHTMLParser) -> set[int]:
@@ -62,7 +53,7 @@ def _hidden_by_style(page: LexborHTMLParser) -> set[int]:
     winners = _WinningDeclarations()
     sheet_rules = _sheet_rules(page)
     names = _add_hiding_rules(page, sheet_rules, winners)
-    candidates = {node for node, _ in winners.found}
+    candidates = {node for node, _ in winners}
     if candidates:
         _add_showing_rules(page, sheet_rules, names, candidates, winners)
     for node in page.css("[style]"):
@@ -72,9 +63,9 @@ def _hidden_by_style(page: LexborHTMLParser) -> set[int]:
             winners.add_declaration(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=True)
         if node.mem_id in candidates:
             for name in style.keys() & names - hides:
-                if (node.mem_id, name) in winners.found and is_revealing(name, style[name][0]):
+                if (node.mem_id, name) in winners and is_revealing(name, style[name][0]):
                     winners.add_declaration(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=False)
-    return winners.hidden_ids()
+    return {node for (node, _), (_, hides) in winners.items() if hides}
 
 
 def _sheet_rules(page: LexborHTMLParser) -> list[StyleRule]:
@@ -121,7 +112,7 @@ def _add_showing_rules(
         weights = {name: (rule.style[name][1], rule.weight(), place) for name in shown}
         for node in _matching_nodes(page, rule.selector):
             for name, weight in weights.items() if node.mem_id in candidates else ():
-                if (node.mem_id, name) in winners.found:
+                if (node.mem_id, name) in winners:
                     winners.add_declaration(node.mem_id, name, weight, hides=False)
 
 
@@ -132,12 +123,9 @@ def _matching_nodes(page: LexborHTMLParser, selector: str) -> list[LexborNode]:
         return []  # a browser would not use this rule either
 
 
-_BLOCK_ELEMENTS = frozenset(
-    re.findall(
-        r"\S+",
-        "address article aside blockquote body br dd details div dl dt figcaption figure form h1 h2 h3 h4 h5 h6 "
-        "header hr li main ol p section summary table tbody tfoot thead tr ul",
-    )
+_BLOCK_ELEMENT = re.compile(
+    "address|article|aside|blockquote|body|br|dd|details|div|dl|dt|figcaption|figure|form|h[1-6]|header|hr|li|main|ol|p|"
+    "section|summary|table|tbody|tfoot|thead|tr|ul"
 )
 _MARKDOWN_MARKS = {"h1": "# ", "h2": "## ", "h3": "### ", "h4": "#### ", "li": "- "}
 _MAX_CPU_S = 3
@@ -185,17 +173,14 @@ def _text_pieces(root: LexborNode, hidden: set[int]) -> Iterator[str]:
         if node.tag == "-text":
             yield "" if is_end else re.sub(r"\s+", " ", node.text_content or "")
         elif node.tag == "pre":
-            yield "\n" if is_end else f"\n{_preformatted_text(node, hidden)}\n"
+            inner = _node_events(node, hidden, into_pre=True)
+            texts = (each.text_content or "" for each, ends in inner if each.tag == "-text" and not ends)
+            yield "\n" if is_end else f"\n{''.join(texts)}\n"
         elif node.tag in ("td", "th"):
             yield " | " if is_end else ""
-        elif node.tag in _BLOCK_ELEMENTS:
+        elif _BLOCK_ELEMENT.fullmatch(node.tag or ""):
             yield "\n"
             yield "" if is_end else _MARKDOWN_MARKS.get(node.tag or "", "")
-
-
-def _preformatted_text(pre: LexborNode, hidden: set[int]) -> str:
-    nodes = (node for node, is_end in _node_events(pre, hidden, into_pre=True) if node.tag == "-text" and not is_end)
-    return "".join(node.text_content or "" for node in nodes)
 
 
 def _node_events(root: LexborNode, hidden: set[int], *, into_pre: bool = False) -> Iterator[tuple[LexborNode, bool]]:
