@@ -142,58 +142,37 @@ MAX_INLINE_SANITIZE_CHARS = 10_000
 """Characters. A longer text would keep the worker's other calls waiting."""
 
 
-def tool_activities(
-    tools: Iterable[Tool],
-    conversations: Conversations,
-    secrets: KnownSecrets = NO_SECRETS,
-    permits: PermitKeys | None = None,
-    schema_errors: ArgumentErrors | None = None,
-    *,
-    blobs: BlobStore | None = None,
-) -> list[Callable[..., Any]]:
-    """Return one activity for each tool, which hides secrets. Raise ValueError if a tool has a reserved name.
-
-    Args:
-        schema_errors: Checks the results of tools with an `output_schema`. None: they are refused.
-        blobs: Keeps pictures and documents of results. Without it they become words.
-    """
-    worker = _CallServices(conversations, secrets, permits, schema_errors, blobs)
-    return [_tool_activity(tool, worker) for tool in tools]
-
-
 @dataclass(frozen=True)
-class _CallServices:
-    """The services that every tool call needs."""
+class CallServices:
+    """The services of a worker that every tool call needs."""
 
     conversations: Conversations
-    secrets: KnownSecrets
-    permits: PermitKeys | None
+    secrets: KnownSecrets = NO_SECRETS
+    permits: PermitKeys | None = None
     schema_errors: ArgumentErrors | None = None
+    """Checks the results of tools with an `output_schema`. None: they are refused."""
     blobs: BlobStore | None = None
+    """Keeps pictures and documents of results. Without it they become words."""
 
 
-def _tool_activity(tool: Tool, worker: _CallServices) -> Callable[..., Any]:
+def tool_activities(tools: Iterable[Tool], services: CallServices) -> list[Callable[..., Any]]:
+    """Return one activity for each tool, which hides secrets. Raise ValueError if a tool has a reserved name."""
+    return [_tool_activity(tool, services) for tool in tools]
+
+
+def _tool_activity(tool: Tool, services: CallServices) -> Callable[..., Any]:
     if tool.spec.name in OWN_ACTIVITIES:
         raise ValueError(f"a tool cannot be named {tool.spec.name!r}: that is an activity of orga itself")
 
     @activity.defn(name=tool.spec.name)
     async def run(request: ToolRequest) -> ToolOutput:
-        return await _execute_call(tool, request, worker)
+        return await _execute_call(tool, request, services)
 
     return run
 
 
-def source_activity(
-    source: ToolSource,
-    conversations: Conversations,
-    secrets: KnownSecrets = NO_SECRETS,
-    permits: PermitKeys | None = None,
-    schema_errors: ArgumentErrors | None = None,
-    *,
-    blobs: BlobStore | None = None,
-) -> Callable[..., Any]:
+def source_activity(source: ToolSource, services: CallServices) -> Callable[..., Any]:
     """Return the activity for every type that this worker does not register: these are the source's tools."""
-    worker = _CallServices(conversations, secrets, permits, schema_errors, blobs)
 
     @activity.defn(dynamic=True)
     async def run(given: Sequence[RawValue]) -> ToolOutput:
@@ -202,14 +181,14 @@ def source_activity(
         tool = source.tool(name, request.digest)
         if tool is None:
             raise attempt_failure(f"this worker has no activity {name!r}", "NotFoundError", retryable=True, acted="no")
-        return await _execute_call(tool, request, worker)
+        return await _execute_call(tool, request, services)
 
     return run
 
 
-async def _execute_call(tool: Tool, request: ToolRequest, worker: _CallServices) -> ToolOutput:
-    check_permit(worker.permits, request)
-    began, info, secrets = time.monotonic(), activity.info(), worker.secrets
+async def _execute_call(tool: Tool, request: ToolRequest, services: CallServices) -> ToolOutput:
+    check_permit(services.permits, request)
+    began, info, secrets = time.monotonic(), activity.info(), services.secrets
     log_iteration_of_call(info.activity_id)
     progress, caller = _Progress(secrets), request.caller or Caller()
     context = ToolContext(
@@ -227,19 +206,19 @@ async def _execute_call(tool: Tool, request: ToolRequest, worker: _CallServices)
         heartbeat=progress.note,
     )
     work = (
-        _output_of_call(tool, request.arguments, context, worker.schema_errors)
+        _output_of_call(tool, request.arguments, context, services.schema_errors)
         if request.completion is None
-        else _completed_output(tool.spec, request.completion, worker.schema_errors)
+        else _completed_output(tool.spec, request.completion, services.schema_errors)
     )
     with tool_span(tool.spec.name, request.call_id), shutdown_as_failure():
         async with heartbeats(progress.details):
             output = await _guarded_call(work, tool.spec, request, secrets, began)
-            output = await with_stored_media(output, worker.blobs, has_value=tool.spec.output_schema is not None)
+            output = await with_stored_media(output, services.blobs, has_value=tool.spec.output_schema is not None)
     content = clip(await _model_safe_text(output.content, secrets), tool.spec.max_result_bytes)
     output = output.with_content(content)
     if output.media:
         output = output.with_media(tuple(part.with_name(secrets.redact(part.name)) for part in output.media))
-    worker.conversations.keep_result(current_run_key(), info.activity_id, output if output.media else content)
+    services.conversations.keep_result(current_run_key(), info.activity_id, output if output.media else content)
     return output
 
 

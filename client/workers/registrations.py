@@ -14,7 +14,7 @@ from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.worker import Interceptor, WorkerConfig
 
 from orga.activities.adapters.repaired_json import repaired_json
-from orga.activities.calls.tools import source_activity, tool_activities
+from orga.activities.calls.tools import CallServices, source_activity, tool_activities
 from orga.activities.circuits import GuardedModels, ToolCircuits
 from orga.activities.critique import CritiqueActivities
 from orga.activities.deliver import DeliverActivities, NotifyActivities
@@ -69,6 +69,7 @@ async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
 def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
     conversations = Conversations(WorkflowHistory(client))
     models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
+    services = CallServices(conversations, parts.secrets, parts.permits, parts.argument_errors, parts.blobs)
     return [
         PastActivities(RunPasts(client)).read_past,
         PrepareActivities(parts.agents, conversations).prepare,
@@ -79,25 +80,10 @@ def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
         CritiqueActivities(models, conversations, parts.secrets, parts.critics).critique,
         GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
         RecallActivities(parts.knowledge, conversations, parts.secrets, parts.root).recall_context,
-        *tool_activities(
-            parts.tools, conversations, parts.secrets, parts.permits, parts.argument_errors, blobs=parts.blobs
-        ),
+        *tool_activities(parts.tools, services),
         DeliverActivities(parts.deliveries, parts.secrets).deliver,
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
-        *(
-            [
-                source_activity(
-                    parts.source,
-                    conversations,
-                    parts.secrets,
-                    parts.permits,
-                    parts.argument_errors,
-                    blobs=parts.blobs,
-                )
-            ]
-            if parts.source
-            else []
-        ),
+        *([source_activity(parts.source, services)] if parts.source else []),
     ]
 
 

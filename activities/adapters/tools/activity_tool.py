@@ -123,11 +123,13 @@ class ActivityTool:
         limit = info.start_to_close_timeout
         limit_s = max((limit.total_seconds() if limit else PICKUP_S) - REPORT_S - MARGIN_S, MARGIN_S)
         workflow_id = f"{context.workflow_id}/{self.spec.name}/{context.idempotency_key}"
+        ids = {name: getattr(context, name) for name in ("idempotency_key", "workflow_id", "call_id")}
+        facts = {name: getattr(context, name) for name in ("agent", "tenant", "trusted_context", "approver")}
         call = ActivityCall(
             activity=self.activity,
             task_queue=self.task_queue,
             arguments=arguments,
-            context=_call_facts(context) if self._passes_context else None,
+            context=ids | {name: value for name, value in facts.items() if value} if self._passes_context else None,
             timeout_s=limit_s,
             pickup_s=min(PICKUP_S, limit_s),
             heartbeat_timeout_s=self._heartbeat_timeout_s,
@@ -151,19 +153,16 @@ class ActivityTool:
             cause = cause.cause
         elif isinstance(cause, ApplicationError):  # the workflow refused the call
             return ToolError(cause.message, kind=cause.type or "ApplicationError")
+        if isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START:
+            why = f"no worker took {self.activity} from the queue {self.task_queue}; tell the operator"
+            return ToolError(why, kind="NoWorker", retryable=True, acted="no")
         if isinstance(cause, TimeoutError):
-            return self._timeout(cause)
+            return ToolError(f"{self.activity} took too long, or its worker is gone", kind=TIME_LIMIT, retryable=True)
         if isinstance(cause, ApplicationError):
             kind, is_final = cause.type or "ApplicationError", cause.non_retryable
             return ToolError(cause.message, kind=kind, retryable=not is_final, acted=_stated_effect(cause, is_final))
         message = cause.message if isinstance(cause, FailureError) else str(cause or error)
         return ToolError(message, kind=type(cause).__name__, retryable=True)
-
-    def _timeout(self, timeout: TimeoutError) -> ToolError:
-        if timeout.type == TimeoutType.SCHEDULE_TO_START:
-            why = f"no worker took {self.activity} from the queue {self.task_queue}; tell the operator"
-            return ToolError(why, kind="NoWorker", retryable=True, acted="no")
-        return ToolError(f"{self.activity} took too long, or its worker is gone", kind=TIME_LIMIT, retryable=True)
 
 
 def _named_schema(name: str, declared: Any) -> dict[str, Any]:
@@ -171,12 +170,6 @@ def _named_schema(name: str, declared: Any) -> dict[str, Any]:
         return checked_output_schema(declared)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-
-
-def _call_facts(context: ToolContext) -> dict[str, Any]:
-    ids = {name: getattr(context, name) for name in ("idempotency_key", "workflow_id", "call_id")}
-    facts = {name: getattr(context, name) for name in ("agent", "tenant", "trusted_context", "approver")}
-    return ids | {name: value for name, value in facts.items() if value}
 
 
 def _stated_effect(error: ApplicationError, is_final: bool) -> Acted | None:

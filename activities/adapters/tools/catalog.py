@@ -1,6 +1,6 @@
 """The tools of a worker by name, and the built-in ones."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,25 +25,16 @@ RESERVED_NAMES = {*LOOP_TOOLS, FINAL_ANSWER}
 """Names of calls without an activity."""
 
 
-class ToolCatalog(Mapping[str, Tool]):
+class ToolCatalog(dict[str, Tool]):
     """Tools by name, in the given order. Each name means one tool."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools: dict[str, Tool] = {}
+        super().__init__()
         for tool in tools:
             if tool.spec.name in RESERVED_NAMES:
                 raise ValueError(f"a tool is called {tool.spec.name!r}, a name that belongs to the loop; rename it")
-            if self._tools.setdefault(tool.spec.name, tool) is not tool:
+            if self.setdefault(tool.spec.name, tool) is not tool:
                 raise ValueError(f"two tools are called {tool.spec.name!r}; rename or remove one")
-
-    def __getitem__(self, name: str) -> Tool:
-        return self._tools[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tools)
-
-    def __len__(self) -> int:
-        return len(self._tools)
 
 
 class _ConfiguredTool:
@@ -54,30 +45,23 @@ class _ConfiguredTool:
         self._tool = tool
         spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
         self.spec = spec.with_effect(options.effect or spec.effect)
-        _check_name(self.spec)
+        _check_options(self.spec)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         return await self._tool.call(arguments, context)
 
 
-def _check_name(spec: ToolSpec) -> None:
-    section = f"tools.options.{spec.name}"
-    if spec.effect == "irreversible" and (spec.options.max_attempts or 1) > 1:
+def _check_options(spec: ToolSpec) -> None:
+    section, options = f"tools.options.{spec.name}", spec.options
+    if spec.effect == "irreversible" and (options.max_attempts or 1) > 1:
+        why = 'an irreversible tool has one attempt; set effect = "idempotent" if it is'
+        raise ValueError(f"{section}.max_attempts: {why}")
+    if options.execution == "local" and spec.effect != "read_only":
+        why = 'only a read_only tool can run inside the workflow task; leave "activity"'
+        raise ValueError(f"{section}.execution: {why}")
+    if options.execution == "local" and options.timeout_s and options.timeout_s > MAX_LOCAL_TIMEOUT_S:
         raise ValueError(
-            f'{section}.max_attempts: an irreversible tool has one attempt; set effect = "idempotent" if it is'
-        )
-    if spec.options.execution == "local":
-        _check_local(spec, section)
-
-
-def _check_local(spec: ToolSpec, section: str) -> None:
-    if spec.effect != "read_only":
-        raise ValueError(
-            f'{section}.execution: only a read_only tool can run inside the workflow task; leave "activity"'
-        )
-    if (spec.options.timeout_s or 0) > MAX_LOCAL_TIMEOUT_S:
-        raise ValueError(
-            f"{section}.timeout_s: {spec.options.timeout_s:g} s, but no abort is handled while a call runs inside the "
+            f"{section}.timeout_s: {options.timeout_s:g} s, but no abort is handled while a call runs inside the "
             f'workflow task; set at most {MAX_LOCAL_TIMEOUT_S:g}, or execution = "activity"'
         )
 

@@ -63,7 +63,12 @@ class WriteFile:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Replace the file. Readers see the old or the new content, never a part."""
         parameters = _WriteParameters.parse(arguments)
-        data = _encoded_content(parameters.content)
+        data = _encoded_text("content", parameters.content)
+        if len(data) > _MAX_WRITTEN:
+            why = (
+                f"content has {len(data):,} bytes, at most {_MAX_WRITTEN:,} can be written; split it into several files"
+            )
+            raise ToolError(why, kind="InvalidArguments")
         verb = "Replaced" if await replace_file(self._root, parameters.path, data) else "Created"
         return ToolOutput(content=f"{verb} {printable_name(parameters.path)} ({len(data):,} bytes)")
 
@@ -82,19 +87,8 @@ def _write_replacing(stop: StopSignal, root: FileRoot, path: str, data: bytes) -
         raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
     with path_errors(path), root.folder_to_write(path, place) as folder:
         had = _existing_mode(path, place, folder)
-        replace_in_folder(stop, FolderEntry(path, folder, place.name), NewContent(data, had))
+        _replace_in_folder(stop, _FolderEntry(path, folder, place.name), data, had)
     return had is not None
-
-
-def _encoded_content(content: str) -> bytes:
-    try:
-        data = content.encode()
-    except UnicodeEncodeError as error:
-        raise ToolError(f"content is not valid Unicode at character {error.start}", kind="InvalidArguments") from None
-    if len(data) > _MAX_WRITTEN:
-        why = f"content has {len(data):,} bytes, at most {_MAX_WRITTEN:,} can be written; split it into several files"
-        raise ToolError(why, kind="InvalidArguments")
-    return data
 
 
 def _existing_mode(path: str, place: PurePosixPath, folder: int) -> int | None:
@@ -107,7 +101,7 @@ def _existing_mode(path: str, place: PurePosixPath, folder: int) -> int | None:
 
 
 @dataclass(frozen=True)
-class FolderEntry:
+class _FolderEntry:
     path: str
     """The name for errors."""
     folder: int
@@ -116,18 +110,14 @@ class FolderEntry:
 
 
 @contextmanager
-def _locked_folder(entry: FolderEntry, stop: StopSignal) -> Generator[None]:
+def _locked_folder(entry: _FolderEntry, stop: StopSignal) -> Generator[None]:
     """Keep the file tools of all workers of this machine from replacing files of a folder until the block ends."""
     ends = time.monotonic() + LOCK_WAIT_S
     while not _try_lock(entry.folder):
         stop.check()
         if time.monotonic() > ends:
-            raise ToolError(
-                f"{printable_name(entry.path)}: another process keeps its folder locked; try again later",
-                kind="FileBusy",
-                retryable=True,
-                acted="no",
-            )
+            why = f"{printable_name(entry.path)}: another process keeps its folder locked; try again later"
+            raise ToolError(why, kind="FileBusy", retryable=True, acted="no")
         time.sleep(0.01)
     try:
         yield
@@ -146,46 +136,31 @@ def _try_lock(folder: int) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class NewContent:
-    data: bytes
-    mode: int | None
-    """Permission bits. None for a new file."""
-
-
-def replace_in_folder(
-    stop: StopSignal, entry: FolderEntry, new: NewContent, is_due: Callable[[], bool] = lambda: True
+def _replace_in_folder(
+    stop: StopSignal, entry: _FolderEntry, data: bytes, mode: int | None, is_due: Callable[[], bool] = lambda: True
 ) -> bool:
-    """Replace a file, and return whether it was replaced.
+    """Replace a file, and return whether it was replaced. `mode` has its permission bits, None for a new file.
 
     `is_due` is asked when everything is written and no other file tool can replace the file.
     """
     folder, temporary = entry.folder, f".orga-{secrets.token_hex(8)}.tmp"
     try:
         with os.fdopen(os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder), "wb") as file:
-            file.write(new.data)
-            if new.mode is not None:
-                os.fchmod(file.fileno(), new.mode)
+            file.write(data)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
         with _locked_folder(entry, stop):
-            replaces = is_due()
-            if replaces:
-                stop.begin_effect()
-                os.replace(temporary, entry.name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        _remove(temporary, folder)
-        raise
-    if not replaces:
-        _remove(temporary, folder)
-        return False
+            if not is_due():
+                return False
+            stop.begin_effect()
+            os.replace(temporary, entry.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with suppress(OSError):  # nothing of that name is left after a replacement
+            os.unlink(temporary, dir_fd=folder)
     os.fsync(folder)
     return True
-
-
-def _remove(temporary: str, folder: int) -> None:
-    with suppress(OSError):
-        os.unlink(temporary, dir_fd=folder)
 
 
 _MAX_EDITED = 5_000_000
@@ -306,32 +281,38 @@ class EditFile:
             raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
         ends = time.monotonic() + _RETRY_S
         with path_errors(path), self._root.folder_to_write(path, place, makes_folders=False) as folder:
-            while (edited := self._edit_once(stop, FolderEntry(path, folder, place.name), edit, context)) is None:
+            while (edited := self._edit_once(stop, _FolderEntry(path, folder, place.name), edit, context)) is None:
                 if time.monotonic() > ends:
                     why = "it keeps changing; try again later"
                     raise ToolError(f"{printable_name(path)}: {why}", kind="FileBusy", retryable=True, acted="no")
         return edited
 
-    def _edit_once(self, stop: StopSignal, entry: FolderEntry, edit: "_TextEdit", context: ToolContext) -> str | None:
+    def _edit_once(self, stop: StopSignal, entry: _FolderEntry, edit: "_TextEdit", context: ToolContext) -> str | None:
         """Return the result, or None if somebody else has changed the file meanwhile."""
         path = entry.path
         with open_in_folder(path, entry.name, entry.folder) as file:
             status = os.fstat(file.fileno())
             data = file.read(_MAX_EDITED + 1)
-        _refuse_uneditable(path, data)
+        if is_binary(data):
+            why = "it is a binary file and cannot be edited as text; use another file"
+            raise path_refusal(path, why, "BinaryFile")
+        _refuse_too_large(path, data)
         key, before = context.idempotency_key, hashlib.sha256(data).digest()
         recorded = self._records.find(key)
-        if recorded and before != recorded.before:
-            return _repeated_edit_text(path, before, recorded)
         text = _NormalisedText(data)
+        if recorded and before != recorded.before:
+            if before == recorded.after or recorded.is_done:
+                why = "an earlier attempt of this call has made the edit, so it was not repeated"
+                return f"Edited {printable_name(path)}: {why}"
+            raise _unknown_outcome(path)
         if recorded is None and context.attempt > 1 and edit.may_be_made(text.data):
             raise _unknown_outcome(path)
         places = _checked_places(path, text, edit)
         edited = text.replaced(places, edit)
         _refuse_too_large(path, edited)
         self._records.begin(key, before, hashlib.sha256(edited).digest())
-        new = NewContent(edited, stat.S_IMODE(status.st_mode))
-        if not replace_in_folder(stop, entry, new, lambda: _is_unchanged(status, entry)):
+        mode = stat.S_IMODE(status.st_mode)
+        if not _replace_in_folder(stop, entry, edited, mode, lambda: _is_unchanged(status, entry)):
             self._records.remove(key)
             return None
         self._records.finish(key)
@@ -339,7 +320,7 @@ class EditFile:
         return f"Edited {printable_name(path)} ({where}, {len(edited):,} bytes)"
 
 
-def _is_unchanged(status: os.stat_result, entry: FolderEntry) -> bool:
+def _is_unchanged(status: os.stat_result, entry: _FolderEntry) -> bool:
     now = os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
     return all(getattr(now, key) == getattr(status, key) for key in ("st_dev", "st_ino", "st_size", "st_mtime_ns"))
 
@@ -354,7 +335,8 @@ class _TextEdit:
 
     @classmethod
     def parse(cls, parameters: _EditParameters) -> "_TextEdit":
-        old, new = (_encoded_text(name, getattr(parameters, name)) for name in ("old_text", "new_text"))
+        given = {name: getattr(parameters, name).replace("\r\n", "\n") for name in ("old_text", "new_text")}
+        old, new = (_encoded_text(name, text) for name, text in given.items())
         if old == new:
             raise ToolError("old_text and new_text are equal; there is nothing to edit", kind="InvalidArguments")
         return cls(old, new, parameters.replace_all)
@@ -366,7 +348,7 @@ class _TextEdit:
 
 def _encoded_text(name: str, text: str) -> bytes:
     try:
-        return text.replace("\r\n", "\n").encode()
+        return text.encode()
     except UnicodeEncodeError as error:
         raise ToolError(f"{name} is not valid Unicode at character {error.start}", kind="InvalidArguments") from None
 
@@ -405,22 +387,9 @@ class _NormalisedText:
         return offset + bisect_left(self._shifted, offset)
 
 
-def _refuse_uneditable(path: str, data: bytes) -> None:
-    if is_binary(data):
-        raise path_refusal(path, "it is a binary file and cannot be edited as text; use another file", "BinaryFile")
-    _refuse_too_large(path, data)
-
-
 def _refuse_too_large(path: str, data: bytes) -> None:
     if len(data) > _MAX_EDITED:
         raise path_refusal(path, f"it has more than {_MAX_EDITED:,} bytes; edit a smaller file", "FileTooLarge")
-
-
-def _repeated_edit_text(path: str, now: bytes, recorded: _RecordedEdit) -> str:
-    """Return the result of a call whose file is not as it was. Raise ToolError if nobody can know who changed it."""
-    if now != recorded.after and not recorded.is_done:
-        raise _unknown_outcome(path)
-    return f"Edited {printable_name(path)}: an earlier attempt of this call has made the edit, so it was not repeated"
 
 
 def _unknown_outcome(path: str) -> ToolError:

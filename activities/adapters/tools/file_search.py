@@ -226,9 +226,5 @@ class ListFiles:
             lines.append(f"[{len(paths) - parameters.limit} more files not shown; narrow with path or pattern]")
         if walk.cut:
             lines.append(f"[stopped after {TIME_LIMIT_S:g} s; narrow with path]")
-        return "\n".join(lines) or _no_files_text(parameters)
-
-
-def _no_files_text(parameters: _ListParameters) -> str:
-    matching = f" match {parameters.pattern!r}" if parameters.pattern else ""
-    return f"No files{matching} in {printable_name(parameters.path)} ({OMISSIONS_TEXT})"
+        matching = f" match {parameters.pattern!r}" if parameters.pattern else ""
+        return "\n".join(lines) or f"No files{matching} in {printable_name(parameters.path)} ({OMISSIONS_TEXT})"

@@ -47,26 +47,14 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(parsed, IPv6Address):
-        inner = _embedded_v4(parsed)
-        return _is_public_v6(parsed) if inner is None else _is_public_v4(inner)
-    return _is_public_v4(parsed)
-
-
-def _embedded_v4(address: IPv6Address) -> IPv4Address | None:
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
-
-
-def _is_public_v4(address: IPv4Address) -> bool:
-    special = address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PUBLIC_V4)
-    return address.is_global and not special
-
-
-def _is_public_v6(address: IPv6Address) -> bool:
-    is_tunnel = int(address) >> 32 & 0xFFFF_FFFF in _ISATAP
-    is_excluded = is_tunnel or any(address in network for network in _NOT_PUBLIC_V6)
-    return address in _GLOBAL_UNICAST and address.is_global and not is_excluded
+        embedded = IPv4Address(int(parsed) & 0xFFFF_FFFF) if parsed in _NAT64 else parsed.ipv4_mapped
+        parsed = embedded or parsed
+    if isinstance(parsed, IPv4Address):
+        is_special = parsed.is_multicast or parsed.is_reserved or any(parsed in network for network in _NOT_PUBLIC_V4)
+        return parsed.is_global and not is_special
+    is_tunnel = int(parsed) >> 32 & 0xFFFF_FFFF in _ISATAP
+    is_special = is_tunnel or any(parsed in network for network in _NOT_PUBLIC_V6)
+    return parsed in _GLOBAL_UNICAST and parsed.is_global and not is_special
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -119,18 +107,18 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        raise host_refusal(path, "a socket of this machine")
+        raise _host_refusal(path, "a socket of this machine")
 
     async def _addresses(self, host: str, port: int) -> Sequence[str]:
         is_allowed = not self._allowed.isdisjoint((host.lower(), f"{host.lower()}:{port}"))
         if not is_allowed and port not in _WEB_PORTS and port < _FIRST_USER_PORT:
-            raise host_refusal(host, f"port {port} belongs to another protocol")
+            raise _host_refusal(host, f"port {port} belongs to another protocol")
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:  # UnicodeError means that a label is too long, or empty
             raise httpcore.ConnectError(f"{host} does not resolve") from error
         if not is_allowed and not all(map(is_public, addresses)):
-            raise host_refusal(host, "its address is private, local or reserved")
+            raise _host_refusal(host, "its address is private, local or reserved")
         return addresses
 
 
@@ -140,11 +128,10 @@ def _default_ssl_context() -> ssl.SSLContext:
     return create_ssl_context(trust_env=False)
 
 
-def host_refusal(host: str, why: str) -> ToolError:
+def _host_refusal(host: str, why: str) -> ToolError:
     """Return the error with the host and the remedy. It does not show the address."""
-    return ToolError(
-        f"{host}: {why}; use a public address, or ask the operator to allow the host", kind="AddressRefused"
-    )
+    remedy = "use a public address, or ask the operator to allow the host"
+    return ToolError(f"{host}: {why}; {remedy}", kind="AddressRefused")
 
 
 def guarded_client(backend: PublicBackend) -> AsyncClient:

@@ -12,7 +12,7 @@ from orga.finder import HeldLoader
 from orga.own_code import is_ours, outside_module_path, pin
 
 
-def hold_module(name: str, folders: Sequence[Path]) -> str:
+def _hold_module(name: str, folders: Sequence[Path]) -> str:
     """Hold a module of the first folder that has it, with its imports from there, and return a digest of all.
 
     Return "" if no folder has it. Raise ValueError if its name belongs to another module, or a file is no Python.
@@ -26,9 +26,11 @@ def hold_module(name: str, folders: Sequence[Path]) -> str:
     if elsewhere := _other_location(top, folder):
         raise ValueError(f"there are two modules {top}, in {folder} and {elsewhere}; give yours another name")
     found = _module_closure(name, folder)
-    for each, loader in found.items():
+    digest = hashlib.sha256()
+    for each, loader in sorted(found.items()):
         _hold(each, loader)
-    return _closure_digest(found)
+        digest.update(f"{each}\0{hashlib.sha256(loader.source or b'').hexdigest()}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _module_closure(name: str, folder: Path) -> dict[str, HeldLoader]:
@@ -95,19 +97,12 @@ def _hold(name: str, loader: HeldLoader) -> None:
         sys.modules.pop(name, None)
 
 
-def _closure_digest(found: dict[str, HeldLoader]) -> str:
-    digest = hashlib.sha256()
-    for name, loader in sorted(found.items()):
-        digest.update(f"{name}\0{hashlib.sha256(loader.source or b'').hexdigest()}\n".encode())
-    return f"sha256:{digest.hexdigest()}"
-
-
 def import_function(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
     """Return a function and the digest of its code. Raise ValueError with the remedy."""
     module_name, colon, attribute = path.partition(":")
     if not (colon and attribute and all(name.isidentifier() for name in module_name.split("."))):
         raise ValueError("an import path is written package.module:function")
-    digest = hold_module(module_name, folders)
+    digest = _hold_module(module_name, folders)
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -241,7 +241,8 @@ class FunctionParameters:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Read the signature. Raise ValueError, with the remedy, for a parameter that cannot be offered to a model."""
         hints = _type_hints(function)
-        preset = _preset_names(function)
+        # A model must not change what the application has decided.
+        preset = function.keywords if isinstance(function, partial) else ()
         self._all = [p for p in inspect.signature(function).parameters.values() if p.name not in preset]
         for parameter in self._all:
             _refuse_unusable(parameter, hints)
@@ -282,11 +283,6 @@ def function_layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]
         yield function
     if not (inspect.isroutine(function) or inspect.isclass(function)):
         yield type(function).__call__
-
-
-def _preset_names(function: Any) -> Collection[str]:
-    """Return the names that a `partial` has set. A model must not change what the application has decided."""
-    return function.keywords if isinstance(function, partial) else ()
 
 
 def docstrings(function: Callable[..., Any]) -> list[str]:

@@ -6,7 +6,6 @@ import mimetypes
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -45,58 +44,9 @@ def is_binary(head: bytes) -> bool:
     return b"\0" in head[:SNIFFED_BYTES] or head.startswith(PDF_SIGNATURE)
 
 
-def binary_kind(name: str, head: bytes) -> str:
-    """Return a guess from the first bytes, or else from the name."""
-    for signature, kind in _SIGNATURES:
-        if head.startswith(signature):
-            return kind
-    return mimetypes.guess_type(name)[0] or "unknown kind"
-
-
 MAX_LINES = 400
 MAX_BYTES = 16_000
 _PIECE_BYTES = 65_536
-
-
-@dataclass(frozen=True)
-class LineWindow:
-    """Consecutive lines without line ends. `last` is the number of the last one, `total` the lines of the file."""
-
-    lines: tuple[str, ...]
-    last: int
-    total: int
-    is_total_known: bool
-    """False if the time ended before the file. Then `total` is the number of lines that were read."""
-    has_undecodable: bool
-    is_line_cut: bool
-    """True if the only line is longer than a window. The rest of the line is left out."""
-
-
-def read_window(file: BinaryIO, first: int, last: int | None, is_over: Callable[[], bool]) -> LineWindow:
-    """Return lines `first` to `last` as far as they fit. At least one is returned, cut if it alone is too long.
-
-    `is_over` returns whether the time is up. It is called for each piece, and ends the reading.
-    """
-    taken: list[bytes] = []
-    source = _BoundedLines(file, is_over)
-    size, number = 0, 0
-    for number, line in enumerate(source.lines(), 1):
-        if number < first:
-            continue
-        size += len(line) + len(str(number)) + 2
-        fits = len(taken) < MAX_LINES and (size <= MAX_BYTES or not taken)
-        if not fits or (last is not None and number > last):
-            break
-        taken.append(line)
-    texts = tuple(line[:MAX_BYTES].decode(errors="replace") for line in taken)
-    return LineWindow(
-        lines=texts,
-        last=first + len(taken) - 1,
-        total=number + source.count_rest(),
-        is_total_known=not source.is_cut,
-        has_undecodable=any(_is_undecodable(line) for line in taken),
-        is_line_cut=any(len(line) > MAX_BYTES for line in taken),
-    )
 
 
 class _BoundedLines:
@@ -186,26 +136,28 @@ class ReadFile:
                     raise path_refusal(parameters.path, str(error), "UnreadablePdf") from None
             found = self._last_pdf[1]
         text = "".join(f"[page {number}]\n{page}\n" for number, page in enumerate(found.pages, 1))
-        return _window_of(
-            parameters, BytesIO(text.encode(errors="replace")), lambda: False, f", the text of {found.note()}"
-        )
+        file = BytesIO(text.encode(errors="replace"))
+        return _window_text(parameters, file, lambda: False, f", the text of {found.note()}")
 
     def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str | bytes | Media:
         """Return the window of a text, the whole of a PDF, or a picture."""
         if parameters.end_line is not None and parameters.end_line < parameters.start_line:
             raise ToolError("end_line is before start_line; swap them", kind="InvalidArguments")
         with self._root.open_file(parameters.path) as file:
-            if file.read(len(PDF_SIGNATURE)) == PDF_SIGNATURE:
-                file.seek(0)
+            head = file.read(SNIFFED_BYTES)
+            file.seek(0)
+            if head.startswith(PDF_SIGNATURE):
                 return file.read(MAX_PDF_BYTES + 1)
-            file.seek(0)
-            if is_picture(file.read(SNIFFED_BYTES)):
-                file.seek(0)
+            if is_picture(head):
                 return Media(file.read(MAX_IMAGE_BYTES + 1), Path(parameters.path).name)
-            file.seek(0)
-            _refuse_binary(parameters.path, file)
+            if is_binary(head):
+                guess = mimetypes.guess_type(parameters.path)[0] or "unknown kind"
+                kind = next((kind for signature, kind in _SIGNATURES if head.startswith(signature)), guess)
+                what = f"it is a binary file ({os.fstat(file.fileno()).st_size:,} bytes, {kind})"
+                why = f"{what} and cannot be read as text; use another file"
+                raise path_refusal(parameters.path, why, "BinaryFile")
             ends = self._clock() + TIME_LIMIT_S
-            return _window_of(parameters, file, lambda: self._is_over(stop, ends))
+            return _window_text(parameters, file, lambda: self._is_over(stop, ends))
 
     def _is_over(self, stop: StopSignal, ends: float) -> bool:
         stop.check()
@@ -220,41 +172,45 @@ def _picture_output(path: str, media: Media) -> ToolOutput:
     return ToolOutput(content=printable_name(path)).with_media((part,))
 
 
-def _window_of(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[[], bool], about: str = "") -> str:
-    window = read_window(file, parameters.start_line, parameters.end_line, is_over)
-    _refuse_unreached(parameters, window)
-    return _window_text(parameters, window, about)
+def _window_text(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[[], bool], about: str = "") -> str:
+    """Return the lines as far as they fit. At least one is returned, cut if it alone is too long.
 
-
-def _refuse_binary(path: str, file: BinaryIO) -> None:
-    head = file.read(SNIFFED_BYTES)
-    if is_binary(head):
-        size = os.fstat(file.fileno()).st_size
-        what = f"it is a binary file ({size:,} bytes, {binary_kind(path, head)})"
-        raise path_refusal(path, f"{what} and cannot be read as text; use another file", "BinaryFile")
-    file.seek(0)
-
-
-def _refuse_unreached(parameters: _ReadParameters, window: LineWindow) -> None:
-    if not window.is_total_known and not window.lines:
-        why = f"line {parameters.start_line} is not reached in {TIME_LIMIT_S:g} s; search_text finds text in it"
-        raise path_refusal(parameters.path, why, "FileTooLarge")
-    if window.total and parameters.start_line > window.total:
-        why = f"it has {window.total} lines; use a start_line up to that"
-        raise path_refusal(parameters.path, why, "InvalidArguments")
-
-
-def _window_text(parameters: _ReadParameters, window: LineWindow, about: str) -> str:
-    path, first, last = printable_name(parameters.path), parameters.start_line, window.last
-    if not window.total:
-        return f"{path} (empty)"
-    total = f"{window.total}" if window.is_total_known else f"{window.total} or more"
-    note = ", not valid UTF-8: undecodable bytes shown as \ufffd" if window.has_undecodable else ""
-    lines = [f"{path} (lines {first}-{last} of {total}{about}{note})"]
-    lines += [f"{number}\t{line}" for number, line in enumerate(window.lines, first)]
-    if window.is_line_cut:
+    `is_over` returns whether the time is up. It is called for each piece, and ends the reading.
+    """
+    path, first = parameters.path, parameters.start_line
+    source = _BoundedLines(file, is_over)
+    taken, count = _taken_lines(source, first, parameters.end_line)
+    count, last = count + source.count_rest(), first + len(taken) - 1
+    if source.is_cut and not taken:
+        why = f"line {first} is not reached in {TIME_LIMIT_S:g} s; search_text finds text in it"
+        raise path_refusal(path, why, "FileTooLarge")
+    if count and first > count:
+        raise path_refusal(path, f"it has {count} lines; use a start_line up to that", "InvalidArguments")
+    if not count:
+        return f"{printable_name(path)} (empty)"
+    total = f"{count} or more" if source.is_cut else f"{count}"
+    note = ", not valid UTF-8: undecodable bytes shown as \ufffd" if any(map(_is_undecodable, taken)) else ""
+    lines = [f"{printable_name(path)} (lines {first}-{last} of {total}{about}{note})"]
+    texts = (line[:MAX_BYTES].decode(errors="replace") for line in taken)
+    lines += [f"{number}\t{text}" for number, text in enumerate(texts, first)]
+    if any(len(line) > MAX_BYTES for line in taken):
         lines.append(f"[line {last} is cut at {MAX_BYTES:,} bytes; search_text finds text in the rest of it]")
-    is_last = last == parameters.end_line or (last == window.total and window.is_total_known)
+    is_last = last == parameters.end_line or (last == count and not source.is_cut)
     if not is_last:
         lines.append(f"[cut at line {last} of {total}; call read_file with start_line={last + 1} for more]")
     return "\n".join(lines)
+
+
+def _taken_lines(source: _BoundedLines, first: int, last: int | None) -> tuple[list[bytes], int]:
+    """Return the lines that fit, and the number of lines that were read."""
+    taken: list[bytes] = []
+    size, number = 0, 0
+    for number, line in enumerate(source.lines(), 1):
+        if number < first:
+            continue
+        size += len(line) + len(str(number)) + 2
+        fits = len(taken) < MAX_LINES and (size <= MAX_BYTES or not taken)
+        if not fits or (last is not None and number > last):
+            break
+        taken.append(line)
+    return taken, number

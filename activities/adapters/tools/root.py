@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from wcmatch import glob
 from wcmatch._wcparse import PatternLimitException  # its only home
@@ -31,7 +31,6 @@ _REMEDIES = {
 
 
 def path_refusal(path: str, why: str, kind: str = "PathRefused") -> ToolError:
-    """Return the error for a path, with the remedy."""
     return ToolError(f"{printable_name(path)}: {why}", kind=kind)
 
 
@@ -87,9 +86,7 @@ class FileRoot:
         with path_errors(path):
             real = Path(os.path.realpath(self.path / os.path.expanduser(path)))  # noqa: PTH111 - of no such user: as it is
         if not real.is_relative_to(self.path):
-            raise path_refusal(
-                path, "it leads outside the root; use a path relative to the root, such as . or docs/a.md"
-            )
+            raise path_refusal(path, "it leads outside the root; use one relative to the root, such as . or docs/a.md")
         return PurePosixPath(real.relative_to(self.path))
 
     @contextmanager
@@ -144,7 +141,6 @@ def open_in_folder(path: str, name: str, folder: int) -> BinaryIO:
 
 
 def refuse_irregular(path: str, status: os.stat_result) -> None:
-    """Raise an error unless `status` belongs to a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise path_refusal(path, "it is a folder; name a file in it, list_files shows them", "IsAFolder")
     if not stat.S_ISREG(status.st_mode):
@@ -202,18 +198,12 @@ def path_filter(pattern: str | None) -> Callable[[str], bool]:
     if pattern is None:
         return lambda path: True
     plain = pattern.removeprefix("./")
-    if len(plain) > _MAX_PATTERN_CHARS or plain.count("**") > _MAX_STAR_STARS:
-        raise _complexity_error(pattern)
-    try:
-        matcher = glob.compile(plain, flags=_GLOB_FLAGS, limit=_MAX_ALTERNATIVES)
-    except PatternLimitException:
-        raise _complexity_error(pattern) from None
-    return lambda path: bool(matcher.match(path))
-
-
-def _complexity_error(pattern: str) -> ToolError:
+    if len(plain) <= _MAX_PATTERN_CHARS and plain.count("**") <= _MAX_STAR_STARS:
+        with suppress(PatternLimitException):
+            matcher = glob.compile(plain, flags=_GLOB_FLAGS, limit=_MAX_ALTERNATIVES)
+            return lambda path: bool(matcher.match(path))
     limits = f"{_MAX_PATTERN_CHARS} characters, {_MAX_STAR_STARS} `**` and {_MAX_ALTERNATIVES} alternatives"
-    return ToolError(f"pattern {pattern[:80]!r}: more than {limits}; use a simpler one", kind="InvalidPattern")
+    raise ToolError(f"pattern {pattern[:80]!r}: more than {limits}; use a simpler one", kind="InvalidPattern")
 
 
 TIME_LIMIT_S = 15.0
@@ -221,7 +211,6 @@ WALK_THREADS = Threads("walks", 4)
 """Threads for work on many files, so that quick calls never wait for it."""
 
 _MAX_DEPTH = 100
-_KIND_FILE, _KIND_FOLDER = "file", "folder"
 _SYSTEM_FOLDERS = frozenset(map(Path, ("/proc", "/sys", "/dev")))
 """Folders that are not on a disk: a walk would be endless and useless."""
 _GENERATED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
@@ -304,37 +293,28 @@ class FileWalk:
         for name, kind in found:
             if self._is_over(ends):
                 return
-            if kind is _KIND_FILE and not rules.ignores(inside + name, is_folder=False):
+            if kind == "file" and not rules.ignores(inside + name, is_folder=False):
                 yield folder, inside, name
         for name, kind in found:
             if self._is_over(ends):  # checked even if no folder has a wanted file
                 return
             path = inside + name
-            if kind is _KIND_FOLDER and self._is_in_bounds(path) and not rules.ignores(path, is_folder=True):
-                with suppress(OSError), _open_folder(name, folder) as below:
+            is_in_bounds = path.count("/") < _MAX_DEPTH and self._root.path / path not in _SYSTEM_FOLDERS
+            if kind == "folder" and is_in_bounds and not rules.ignores(path, is_folder=True):
+                with suppress(OSError), ExitStack() as opened:
+                    below = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+                    opened.callback(os.close, below)
                     yield from self._files_in(below, f"{path}/", rules, ends)
-
-    def _is_in_bounds(self, path: str) -> bool:
-        return path.count("/") < _MAX_DEPTH and self._root.path / path not in _SYSTEM_FOLDERS
 
     def _is_over(self, ends: float) -> bool:
         self.cut = time.monotonic() > ends
         return self.cut
 
 
-def _entry_kind(entry: os.DirEntry[str]) -> str:
+def _entry_kind(entry: os.DirEntry[str]) -> Literal["folder", "file", ""]:
     with suppress(OSError):  # the entry is gone since it was listed
         if entry.is_dir(follow_symlinks=False):
-            return _KIND_FOLDER
+            return "folder"
         if entry.is_file(follow_symlinks=False):
-            return _KIND_FILE
+            return "file"
     return ""
-
-
-@contextmanager
-def _open_folder(name: str, folder: int) -> Generator[int]:
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -73,7 +73,20 @@ class RunCommand:
         self._refuse_unfit(parameters.command)
         context.heartbeat(f"running {parameters.command[0]}")
         with self._folder(parameters.cwd) as folder:
-            ended = await self._run(folder, parameters)
+            ended = await run_sandboxed(
+                parameters.command,
+                cwd=folder,
+                env={"PATH": self._search_path},
+                timeout_s=parameters.timeout_s,
+                limits=self._sandbox.limits,
+                isolation=self._sandbox.isolation,
+                network=self._sandbox.network,
+                max_output_bytes=_MAX_OUTPUT_BYTES,
+                tail_bytes=_OUTPUT_TAIL_BYTES,
+                merged=True,
+                writable=self._root.path,
+                rules=self._root.rules,
+            )
         return ToolOutput(content=_output_text(parameters, ended))
 
     def _refuse_unfit(self, command: list[str]) -> None:
@@ -87,30 +100,14 @@ class RunCommand:
             raise ToolError(f"command: more than {MAX_ARGV_BYTES:,} bytes; pass a file", kind="CommandRefused")
 
     @contextmanager
-    def _folder(self, cwd: str) -> Generator[str]:
+    def _folder(self, cwd: str) -> Generator[Path]:
         """Open the folder and yield a path that leads to it even if a link replaces it."""
         place = self._root.locate(cwd)
         with ExitStack() as opened:
             with path_errors(cwd):
                 folder = opened.enter_context(self._root.folder(place))
             held = Path(f"/proc/self/fd/{folder}")
-            yield str(held if held.exists() else self._root.path / place)
-
-    async def _run(self, folder: str, parameters: _CommandParameters) -> CommandResult:
-        return await run_sandboxed(
-            parameters.command,
-            cwd=Path(folder),
-            env={"PATH": self._search_path},
-            timeout_s=parameters.timeout_s,
-            limits=self._sandbox.limits,
-            isolation=self._sandbox.isolation,
-            network=self._sandbox.network,
-            max_output_bytes=_MAX_OUTPUT_BYTES,
-            tail_bytes=_OUTPUT_TAIL_BYTES,
-            merged=True,
-            writable=self._root.path,
-            rules=self._root.rules,
-        )
+            yield held if held.exists() else self._root.path / place
 
 
 def _check_sandbox(sandbox: Sandbox) -> None:

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.tools.activity_tool import DeferredTool
 from orga.activities.adapters.tools.python_function import PythonFunction
-from orga.activities.calls.tools import tool_activities
+from orga.activities.calls.tools import CallServices, tool_activities
 from orga.activities.gate.permits import PermitKeys
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Tool, ToolContext
@@ -149,7 +149,7 @@ async def test_a_permit_is_for_one_caller(client: Client, forged: dict[str, Any]
         activity_type="whose",
         namespace=client.namespace,
     )
-    [run] = tool_activities([one], Conversations(NoHistory()), permits=KEYS)
+    [run] = tool_activities([one], CallServices(Conversations(NoHistory()), permits=KEYS))
     if is_refused:
         with pytest.raises(ApplicationError, match="no valid permit"):
             await again.run(run, request)

@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.calls.tools import MAX_ERROR_BYTES, MAX_ERROR_CHARS, tool_activities
+from orga.activities.calls.tools import MAX_ERROR_BYTES, MAX_ERROR_CHARS, CallServices, tool_activities
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ToolContext, ToolError
 from orga.activities.text.sanitize import MAX_CHARS
@@ -37,7 +37,7 @@ class ATool:
 
 
 def made(body: Body, spec: ToolSpec | None = None, conversations: Conversations | None = None) -> Callable[..., Any]:
-    (run,) = tool_activities([ATool(body, spec)], conversations or Conversations(NoHistory()))
+    (run,) = tool_activities([ATool(body, spec)], CallServices(conversations or Conversations(NoHistory())))
     return run
 
 
@@ -56,7 +56,7 @@ def raises(error: Exception) -> Body:
 
 def test_the_activity_type_is_the_name_of_the_tool() -> None:
     runs = tool_activities(
-        [ATool(raises(OSError()), a_spec(name)) for name in ("read", "ls")], Conversations(NoHistory())
+        [ATool(raises(OSError()), a_spec(name)) for name in ("read", "ls")], CallServices(Conversations(NoHistory()))
     )
     definitions = [activity._Definition.must_from_callable(run) for run in runs]  # pyright: ignore[reportUnknownMemberType]
     assert [definition.name for definition in definitions] == ["read", "ls"]
@@ -149,8 +149,7 @@ FILLED = "\u200b" * (MAX_CHARS - 10)
 async def test_a_cut_result_shows_no_part_of_a_secret() -> None:
     (run,) = tool_activities(
         [ATool(lambda arguments, context: f"{FILLED}{SECRET} more")],
-        Conversations(NoHistory()),
-        KnownSecrets.from_values([SECRET]),
+        CallServices(Conversations(NoHistory()), KnownSecrets.from_values([SECRET])),
     )
     assert "tz93" not in (await Beats().run(run, REQUEST)).content
 
@@ -158,7 +157,8 @@ async def test_a_cut_result_shows_no_part_of_a_secret() -> None:
 async def test_a_cut_error_shows_no_part_of_a_secret() -> None:
     error_text = f"{FILLED[: MAX_ERROR_CHARS - 10]}{SECRET} more"
     (run,) = tool_activities(
-        [ATool(raises(ToolError(error_text)))], Conversations(NoHistory()), KnownSecrets.from_values([SECRET])
+        [ATool(raises(ToolError(error_text)))],
+        CallServices(Conversations(NoHistory()), KnownSecrets.from_values([SECRET])),
     )
     with pytest.raises(ApplicationError) as caught:
         await Beats().run(run, REQUEST)

@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.tools.function_process import GRACE_S
 from orga.activities.adapters.tools.python_function import PythonFunction, load_function
-from orga.activities.calls.tools import tool_activities
+from orga.activities.calls.tools import CallServices, tool_activities
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ToolContext
 from orga.activities.tools_api import tool
@@ -156,7 +156,7 @@ async def test_a_cancelled_call_is_killed_with_all_its_processes(how: str, tmp_p
 
 @pytest.mark.parametrize("how", WAYS)
 async def test_a_call_over_its_time_limit_is_killed_and_reported(how: str, tmp_path: Path) -> None:
-    (run,) = tool_activities([load("stands_still")], Conversations(NoHistory()))
+    (run,) = tool_activities([load("stands_still")], CallServices(Conversations(NoHistory())))
     beats = Beats(start_to_close_timeout=timedelta(seconds=5 + REPORT_S))
     request = ToolRequest(call_id="c1", arguments={"path": str(tmp_path / "pids"), "how": how}, key="k")
     with pytest.raises(ApplicationError, match="stands_still took longer than its 5 s") as caught:

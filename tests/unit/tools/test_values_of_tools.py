@@ -20,7 +20,7 @@ from orga.activities.adapters.mcp.definitions import usable_definitions
 from orga.activities.adapters.schemas.arguments import argument_errors, find_argument_errors
 from orga.activities.adapters.tools.activity_tool import ActivityTool, DeferredTool
 from orga.activities.adapters.tools.python_function import PythonFunction
-from orga.activities.calls.tools import tool_activities
+from orga.activities.calls.tools import CallServices, tool_activities
 from orga.activities.models.conversations import Conversations
 from orga.activities.tools_api import tool
 from orga.workflows.decisions.tool_calls.recovery import MAX_VALUES_BYTES, with_succeeded_call
@@ -138,7 +138,7 @@ REQUEST = ToolRequest(call_id="c1", key="key-1")
 
 def activity(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     tools = [PythonFunction(function)]
-    return tool_activities(tools, Conversations(NoHistory()), schema_errors=find_argument_errors)
+    return tool_activities(tools, CallServices(Conversations(NoHistory()), schema_errors=find_argument_errors))
 
 
 @tool(output_schema=Order)
