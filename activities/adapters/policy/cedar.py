@@ -216,11 +216,8 @@ def _evaluate(
 
 
 def _denial(policies: CedarSet, proposal: GateRequest, deciding: Sequence[CedarPolicy]) -> Verdict:
-    reason = (
-        "forbidden by policy " + _policy_reasons(deciding)
-        if deciding
-        else f"no policy permits {_proposal_text(proposal)}"
-    )
+    forbidding = _policy_reasons(deciding)
+    reason = f"forbidden by policy {forbidding}" if deciding else f"no policy permits {_proposal_text(proposal)}"
     return Verdict(decision="deny", reason=reason, policies=_policy_ids(deciding), version=policies.version)
 
 
@@ -232,23 +229,15 @@ def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Seque
     if permits and len(permitted_by) == len(permits):
         asking += permits
         demands.append(reduce(_either_terms, permitted_by))
-    deciding = [*lifted, *permits]
+    by: dict[str, Any] = {"policies": _policy_ids([*lifted, *permits]), "version": policies.version}
     if not demands:
-        return Verdict(
-            decision="allow", tools=_permitted_tools(permits), policies=_policy_ids(deciding), version=policies.version
-        )
-    terms = _combined_terms(demands)
+        return Verdict(decision="allow", tools=_permitted_tools(permits), **by)
+    terms, asked_by = _combined_terms(demands), _policy_reasons(asking)
     if terms is None:
-        reason = f"no one person may approve this: {_policy_reasons(asking)} name different approvers"
-        return Verdict(decision="deny", reason=reason, policies=_policy_ids(deciding), version=policies.version)
-    return Verdict(
-        decision="approval",
-        reason=f"policy {_policy_reasons(asking)}",
-        tools=_permitted_tools(permits),
-        approval=terms,
-        policies=_policy_ids(deciding),
-        version=policies.version,
-    )
+        reason = f"no one person may approve this: {asked_by} name different approvers"
+        return Verdict(decision="deny", reason=reason, **by)
+    tools = _permitted_tools(permits)
+    return Verdict(decision="approval", reason=f"policy {asked_by}", tools=tools, approval=terms, **by)
 
 
 def _either_terms(one: ApprovalTerms, other: ApprovalTerms) -> ApprovalTerms:
@@ -354,14 +343,16 @@ class CedarPolicies:
             await self._reload()
 
     async def _reload(self) -> None:
+        version = ""
         try:
             files = await self._threads.run(self._stable_files)
+            version = files_version(files)
+            if version == self.version:
+                return
+            found = await self._threads.run(compile_policies, files)
         except BrokenPolicies as error:
-            self._adopt(error, "")
-            return
-        version = files_version(files)
-        if version != self.version:
-            self._adopt(await self._threads.run(_compiled_or_broken, files), version)
+            found = error
+        self._adopt(found, version)
 
     def _stable_files(self) -> tuple[PolicyFile, ...]:
         """Return the files. Changed ones must be equal in two reads, as a half-written file may lack its `forbid`."""
@@ -389,10 +380,3 @@ class CedarPolicies:
                 self._hold_s,
                 found,
             )
-
-
-def _compiled_or_broken(files: tuple[PolicyFile, ...]) -> CedarSet | BrokenPolicies:
-    try:
-        return compile_policies(files)
-    except BrokenPolicies as error:
-        return error

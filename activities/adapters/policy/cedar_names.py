@@ -1,13 +1,13 @@
 """Finds unknown names in policies. A policy about an unknown tool, agent, tag or argument protects nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import escape
 from typing import Any, cast
 
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-from orga.activities.adapters.policy.cedar_types import THIS_RUN, Node, Path, expression_path, operands
+from orga.activities.adapters.policy.cedar_types import THIS_RUN, Node, Path, expression_path, operands, string_literals
 from orga.activities.adapters.problem import FileProblem
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import known_names_hint
@@ -76,9 +76,8 @@ def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Itera
     for kind, name in dict.fromkeys(names):
         if not known.knows(kind, name):
             what = kind if kind in every else "tool"
-            yield _name_problem(
-                policy, name, f"there is no {what} {name!r}", known_names_hint(name, every.get(kind, known.tools))
-            )
+            hint = known_names_hint(name, every.get(kind, known.tools))
+            yield _name_problem(policy, name, f"there is no {what} {name!r}", hint)
     yield from _action_as_resource_problems(policy)
     yield from _unmatched_pattern_problems(policy, known)
     yield from _unknown_argument_problems(policy, known)
@@ -168,7 +167,7 @@ def _mentioned_names(policy: Node) -> Iterator[tuple[str, str]]:
 def _compared_literals(body: Any, path: Path) -> Iterator[str]:
     for operator, inner in map(operands, _nodes(body)):
         if operator in _EQUALITY_OPERATORS and path in map(expression_path, inner):
-            yield from (word for part in inner for word in _string_literals(part))
+            yield from (word for part in inner for word in string_literals(part))
 
 
 def _nodes(node: Any) -> Iterator[Node]:
@@ -191,19 +190,9 @@ def _condition_names(node: Any) -> Iterator[tuple[str, str]]:
     if operator in _EQUALITY_OPERATORS:
         paths = {expression_path(part) for part in inner}
         kind = next((kind for path, kind in _COMPARED_PATHS.items() if path in paths), "")
-        yield from ((kind, word) for part in inner for word in _string_literals(part) if kind)
+        yield from ((kind, word) for part in inner for word in string_literals(part) if kind)
     for part in inner:
         yield from _condition_names(part)
-
-
-def _string_literals(node: Any) -> Iterable[str]:
-    match node:
-        case {"Value": str(word)}:
-            return [word]
-        case {"Set": list(parts)}:  # pyright: ignore[reportUnknownVariableType]
-            return [word for part in cast("list[Any]", parts) for word in _string_literals(part)]
-        case _:
-            return []
 
 
 def _entity_ids(node: Any, kind: str) -> list[str]:

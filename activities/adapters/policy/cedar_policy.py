@@ -5,6 +5,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, get_args
 
 import cedarpy
@@ -18,6 +20,7 @@ from orga.activities.adapters.policy.cedar_types import (
     inferred_types,
     operands,
     schema_problems,
+    string_literals,
 )
 from orga.activities.adapters.problem import BrokenPolicies, FileProblem, nearest_name_remedy
 from orga.workflows.types.limits import LIMITS
@@ -46,21 +49,16 @@ _VALUES: dict[Path, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class ConditionFinding:
-    """One finding. `words` are its text in the policy."""
-
-    words: str
-    problem: str
-    remedy: str
+Finding = tuple[str, str, str]
+"""The words in the policy, the problem, and the remedy."""
 
 
-def _node_findings(node: Any) -> Iterator[ConditionFinding]:
+def _node_findings(node: Any) -> Iterator[Finding]:
     path = expression_path(node)
     if path:
         if path == ("context",) or (path[:1] == ("context",) and path[1:] in {(name,) for name in OPEN_ATTRIBUTES}):
             whole = ".".join(path)
-            yield ConditionFinding(whole, f"{whole} cannot be used as a whole", f"name its attributes: {whole}.NAME")
+            yield whole, f"{whole} cannot be used as a whole", f"name its attributes: {whole}.NAME"
         return
     operator, inner = operands(node)
     if operator == "has":
@@ -68,41 +66,26 @@ def _node_findings(node: Any) -> Iterator[ConditionFinding]:
         if expression_path(inner[0]):
             return
     if operator in {"hasTag", "getTag"}:
-        yield ConditionFinding(
-            operator, f"{operator} finds nothing: no entity has tags of Cedar", "use resource.tags.contains"
-        )
+        yield operator, f"{operator} finds nothing: no entity has tags of Cedar", "use resource.tags.contains"
     if operator in {"==", "!=", "contains", "containsAny", "containsAll"}:
         yield from _value_findings(inner)
     for part in inner:
         yield from _node_findings(part)
 
 
-def _attribute_findings(path: Path, attribute: str) -> Iterator[ConditionFinding]:
+def _attribute_findings(path: Path, attribute: str) -> Iterator[Finding]:
     known = _ATTRIBUTES.get(path)
     if known is not None and attribute not in known:
-        yield ConditionFinding(
-            attribute, f"{'.'.join(path)} never has {attribute!r}", nearest_name_remedy(attribute, known)
-        )
+        yield attribute, f"{'.'.join(path)} never has {attribute!r}", nearest_name_remedy(attribute, known)
 
 
-def _value_findings(inner: list[Any]) -> Iterator[ConditionFinding]:
+def _value_findings(inner: list[Any]) -> Iterator[Finding]:
     known = next((_VALUES[path] for part in inner if (path := expression_path(part)) in _VALUES), None)
     if known is None:
         return
-    for word in (word for part in inner for word in _literals(part)):
+    for word in (word for part in inner for word in string_literals(part)):
         if word not in known:
-            yield ConditionFinding(word, f"{word!r} is never one of these", nearest_name_remedy(word, known))
-
-
-def _literals(node: Any) -> Iterator[str]:
-    match node:
-        case {"Value": str(word)}:
-            yield word
-        case {"Set": list(parts)}:  # pyright: ignore[reportUnknownVariableType]
-            for part in parts:  # pyright: ignore[reportUnknownVariableType]
-                yield from _literals(part)
-        case _:
-            return
+            yield word, f"{word!r} is never one of these", nearest_name_remedy(word, known)
 
 
 _PIECE = re.compile(r'//[^\r\n]*|"(?:\\.|[^"\\])*"|;|\s+|[^\s;"/]+|.', re.DOTALL)
@@ -182,16 +165,11 @@ def nesting_depth(text: str) -> int:
         elif token not in _CLOSING:
             open_groups[-1].add(token)
         elif len(open_groups) > 1:
-            _close_group(open_groups)
+            open_groups[-2].add_group(open_groups.pop())
     while len(open_groups) > 1:
-        _close_group(open_groups)
+        open_groups[-2].add_group(open_groups.pop())
     open_groups[0].end_item()
     return open_groups[0].depth
-
-
-def _close_group(open_groups: list[_BracketGroup]) -> None:
-    inner = open_groups.pop()
-    open_groups[-1].add_group(inner)
 
 
 def split_statements(text: str, file: str) -> Iterator[PolicyStatement]:
@@ -228,57 +206,47 @@ class Annotations:
     is_inactive: bool = False
 
 
-class BadAnnotation(ValueError):
-    """An annotation that orga cannot use. `name` is the annotation's name."""
-
-    def __init__(self, name: str, problem: str, remedy: str) -> None:
-        super().__init__(problem)
-        self.name = name
-        self.remedy = remedy
-
-
-def parse_annotations(given: Mapping[str, str | None], effect: str, action: str) -> Annotations:
-    """Return the meaning of the annotations of a policy that permits or forbids only `action` ("" if it has several).
-
-    Raise BadAnnotation if one is unknown or not allowed here. A misspelled `@approval` would allow the call.
-    """
+def _parsed_annotations(statement: PolicyStatement, node: Node) -> Annotations:
+    """Raise BrokenPolicies if one is unknown or not allowed here. A misspelled `@approval` would allow the call."""
+    given: Mapping[str, str | None] = node.get("annotations", {})
+    bad = partial(_bad_annotation, statement)
     for name in given:
         if name not in KNOWN_ANNOTATIONS:
-            raise BadAnnotation(name, f"there is no annotation @{name}", nearest_name_remedy(name, KNOWN_ANNOTATIONS))
-    if "tools" in given and (effect, action) != ("permit", "delegate"):
-        raise BadAnnotation(
-            "tools",
-            "@tools narrows delegations only",
-            'put it on permit(principal, action == Action::"delegate", resource)',
-        )
+            raise bad(name, f"there is no annotation @{name}", nearest_name_remedy(name, KNOWN_ANNOTATIONS))
+    is_delegation = node["action"]["op"] == "==" and node["action"]["entity"]["id"] == "delegate"
+    if "tools" in given and not (is_delegation and node["effect"] == "permit"):
+        remedy = 'put it on permit(principal, action == Action::"delegate", resource)'
+        raise bad("tools", "@tools narrows delegations only", remedy)
     if given.get("inactive"):
-        raise BadAnnotation(
-            "inactive", "@inactive takes no text: it switches off, whatever it says", "remove one of both"
-        )
+        raise bad("inactive", "@inactive takes no text: it switches off, whatever it says", "remove one of both")
     return Annotations(
         policy_id=given.get("id") or "",
         reason=given.get("reason") or "",
-        approval=_approval_terms(given),
+        approval=_approval_terms(statement, given),
         tools=_listed_names(given["tools"] or "") if "tools" in given else None,
         is_inactive="inactive" in given,
     )
 
 
-def _approval_terms(given: Mapping[str, str | None]) -> ApprovalTerms | None:
+def _bad_annotation(statement: PolicyStatement, name: str, problem: str, remedy: str) -> BrokenPolicies:
+    return BrokenPolicies([FileProblem(statement.place_of_text(f"@{name}"), problem, remedy)])
+
+
+def _approval_terms(statement: PolicyStatement, given: Mapping[str, str | None]) -> ApprovalTerms | None:
+    bad = partial(_bad_annotation, statement)
     if "approval" not in given:
         if "expires" in given:
-            raise BadAnnotation("expires", "@expires without @approval", 'add @approval("") or the approvers\' names')
+            raise bad("expires", "@expires without @approval", 'add @approval("") or the approvers\' names')
         return None
     approvers = _listed_names(given["approval"] or "")
     if given["approval"] and not approvers:
-        raise BadAnnotation("approval", f"{given['approval']!r} names nobody", 'write names, or "" for anyone')
+        raise bad("approval", f"{given['approval']!r} names nobody", 'write names, or "" for anyone')
     if "expires" not in given:
         return ApprovalTerms(approvers=approvers)
     found = _DURATION.fullmatch(given["expires"] or "")
     if found is None or int(found[1]) == 0:
-        raise BadAnnotation(
-            "expires", f"{given['expires']!r} is no time", 'write a number and a unit: "30m", "24h", "7d"'
-        )
+        remedy = 'write a number and a unit: "30m", "24h", "7d"'
+        raise bad("expires", f"{given['expires']!r} is no time", remedy)
     return ApprovalTerms(approvers=approvers, expires_s=float(int(found[1]) * _UNITS[found[2]]))
 
 
@@ -295,8 +263,6 @@ MAX_DEPTH = 50
 
 @dataclass(frozen=True)
 class CedarPolicy:
-    """A valid policy."""
-
     policy_id: str
     """The policy's `@id`, or else `file:line`."""
     statement: PolicyStatement
@@ -312,11 +278,7 @@ def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
     if problem := _size_problem(statement):
         raise BrokenPolicies([problem])
     node = _policy_node(statement)
-    try:
-        annotations = parse_annotations(node.get("annotations", {}), node["effect"], _only_action(node))
-    except BadAnnotation as error:
-        place = statement.place_of_text(f"@{error.name}")
-        raise BrokenPolicies([FileProblem(place, str(error), error.remedy)]) from None
+    annotations = _parsed_annotations(statement, node)
     if annotations.is_inactive:
         return None
     types = inferred_types(node)
@@ -366,13 +328,6 @@ def _error_line(statement: PolicyStatement) -> int:
 
 
 def _policy_problems(statement: PolicyStatement, node: Node, types: Types) -> Iterator[FileProblem]:
-    for condition in node["conditions"]:
-        for found in _node_findings(condition["body"]):
-            yield FileProblem(statement.place_of_text(found.words), found.problem, found.remedy)
-    for words, problem, remedy in schema_problems(statement.text, types):
+    findings = (found for condition in node["conditions"] for found in _node_findings(condition["body"]))
+    for words, problem, remedy in chain(findings, schema_problems(statement.text, types)):
         yield FileProblem(statement.place_of_text(words), problem, remedy)
-
-
-def _only_action(node: Node) -> str:
-    scope = node["action"]
-    return scope["entity"]["id"] if scope["op"] == "==" else ""

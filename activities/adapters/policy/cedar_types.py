@@ -60,6 +60,17 @@ def operands(node: Any) -> tuple[str, list[Any]]:
     return operator, [fields[name] for name in ("if", "then", "else", "left", "right", "arg", "in") if name in fields]
 
 
+def string_literals(node: Any) -> list[str]:
+    """Return the strings of a literal or of a set of literals."""
+    match node:
+        case {"Value": str(word)}:
+            return [word]
+        case {"Set": list(parts)}:  # pyright: ignore[reportUnknownVariableType]
+            return [word for part in cast("list[Any]", parts) for word in string_literals(part)]
+        case _:
+            return []
+
+
 Types = dict[Path, str]
 """Types by path below the context, `("arguments", "path")`. "" means that policies only test if it exists."""
 
@@ -96,19 +107,16 @@ def inferred_types(policy: Node) -> Types:
     return found
 
 
-def record_type(types: Mapping[Path, str], root: str) -> str:
-    """Return the Cedar type of one of `OPEN_ATTRIBUTES`: a record with optional attributes only."""
-    return _nested_record_type({path[1:]: kind for path, kind in types.items() if path[0] == root and path[1:]})
-
-
-def _nested_record_type(types: Mapping[Path, str]) -> str:
+def _record_type(types: Mapping[Path, str]) -> str:
+    """Return the Cedar type of a record with optional attributes only."""
     names = dict.fromkeys(path[0] for path in types)
-    return "{" + ", ".join(f"{_quoted_attribute(name)}?: {_attribute_type(types, name)}" for name in names) + "}"
+    below = {name: _types_below(types, name) for name in names}
+    kinds = {name: _record_type(below[name]) if below[name] else types[(name,)] or "String" for name in names}
+    return "{" + ", ".join(f"{_quoted_attribute(name)}?: {kind}" for name, kind in kinds.items()) + "}"
 
 
-def _attribute_type(types: Mapping[Path, str], name: str) -> str:
-    below = {path[1:]: kind for path, kind in types.items() if path[0] == name and path[1:]}
-    return _nested_record_type(below) if below else types[(name,)] or "String"
+def _types_below(types: Mapping[Path, str], name: str) -> Types:
+    return {path[1:]: kind for path, kind in types.items() if path[0] == name and path[1:]}
 
 
 def _quoted_attribute(name: str) -> str:
@@ -136,7 +144,8 @@ def _operand_types(operator: str, inner: list[Any], wanted: str) -> list[str]:
         case "==" | "!=":
             return kinds[::-1]
         case "contains":
-            return [f"Set<{kinds[1] or 'String'}>", _element_type(kinds[0])]
+            element = kinds[0].removeprefix("Set<").removesuffix(">") if kinds[0].startswith("Set<") else ""
+            return [f"Set<{kinds[1] or 'String'}>", element]
         case "containsAll" | "containsAny":
             return [kind or "Set<String>" for kind in kinds[::-1]]
         case "if-then-else":
@@ -155,18 +164,13 @@ def _expression_type(node: Any) -> str:
     operator, inner = operands(node)
     match operator:
         case "Value":
-            return _literal_type(node["Value"])
+            value: object = node["Value"]
+            return {bool: "Bool", int: "Long", str: "String"}.get(type(value), "")
         case "Set":
             return f"Set<{next((kind for part in inner if (kind := _expression_type(part))), 'String')}>"
         case "Record":
-            parts: Node = node["Record"]
-            return (
-                "{"
-                + ", ".join(
-                    f"{_quoted_attribute(name)}: {_expression_type(part) or 'String'}" for name, part in parts.items()
-                )
-                + "}"
-            )
+            kinds = {name: _expression_type(part) or "String" for name, part in cast("Node", node["Record"]).items()}
+            return "{" + ", ".join(f"{_quoted_attribute(name)}: {kind}" for name, kind in kinds.items()) + "}"
         case "decimal" | "datetime" | "duration":
             return operator
         case "." | "Var":
@@ -174,16 +178,6 @@ def _expression_type(node: Any) -> str:
             return _KNOWN_TYPES.get(path[1:], "Long" if path[1:2] == ("left",) else "")
         case _:
             return "Long" if operator in _SUM_OPERATORS else "Bool" if operator in _BOOLEAN_OPERATORS else ""
-
-
-def _literal_type(value: object) -> str:
-    if isinstance(value, bool):
-        return "Bool"
-    return "Long" if isinstance(value, int) else "String" if isinstance(value, str) else ""
-
-
-def _element_type(kind: str) -> str:
-    return kind.removeprefix("Set<").removesuffix(">") if kind.startswith("Set<") else ""
 
 
 SCHEMA = File(__file__).with_name("orga.cedarschema").read_text(encoding="utf-8")
@@ -198,7 +192,7 @@ def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[st
     """Yield each misfit with the schema: a word that locates it, the problem, the remedy."""
     schema = SCHEMA
     for name, kind in OPEN_ATTRIBUTES.items():
-        schema = schema.replace(f"type {kind} = {{}};", f"type {kind} = {record_type(types, name)};")
+        schema = schema.replace(f"type {kind} = {{}};", f"type {kind} = {_record_type(_types_below(types, name))};")
     found = cedarpy.validate_policies(policy, _parsed_schema(schema))  # pyright: ignore[reportUnknownMemberType]
     problems = sorted({_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors})
     for problem in problems:

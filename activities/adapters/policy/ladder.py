@@ -75,7 +75,10 @@ def policy_engine(settings: PolicySettings) -> PolicyEngine:
     """Create the engine. Raise ValueError with the reason if it cannot be created: no other engine replaces it."""
     match engine_name(settings):
         case "cedar":
-            return _cedar_engine(settings)
+            if settings.folder is None:
+                needs = 'engine = "cedar" needs a folder with *.cedar files'
+                raise ValueError(f"policy.dir: {needs}; orga policy check explains")
+            return CedarPolicies(settings.folder, settings.surface)
         case "opa":
             return _opa_engine(settings)
         case "code":
@@ -94,12 +97,6 @@ def gate_execution(engine: PolicyEngine) -> Literal["local", "activity"]:
 def policy_version(engine: PolicyEngine) -> str:
     """Return the version of the current rules, or "" if the engine has none, or a server has them."""
     return str(getattr(engine, "version", ""))
-
-
-def _cedar_engine(settings: PolicySettings) -> CedarPolicies:
-    if settings.folder is None:
-        raise ValueError('policy.dir: engine = "cedar" needs a folder with *.cedar files; orga policy check explains')
-    return CedarPolicies(settings.folder, settings.surface)
 
 
 def _opa_engine(settings: PolicySettings) -> PolicyEngine:

@@ -20,7 +20,7 @@ from orga.activities.adapters.tools.guarded_http import bounded_body
 from orga.activities.calls.activity import error_text
 from orga.activities.ports import ToolError
 from orga.activities.text.secrets import KnownSecrets
-from orga.workflows.types.json_text import unique_keys_object
+from orga.workflows.types.json_text import as_object, as_text, unique_keys_object
 from orga.workflows.types.record import CheckedInput, validation_problems
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Decision, GateRequest, Verdict
@@ -85,26 +85,24 @@ def parse_opa_result(result: Any, version: str) -> Verdict:
     try:
         answer = OpaAnswer.model_validate(result, extra="forbid")
     except ValidationError as error:
-        problems = "; ".join(validation_problems(error))
-        return _denial(f"OPA gave an invalid answer: {problems}", version)
+        return _denial(f"OPA gave an invalid answer: {'; '.join(validation_problems(error))}", version)
     if stray := _stray_fields(answer):
-        reason = f"OPA allows the call and gives {stray}, which says otherwise"
-        return _denial(reason, version)
+        return _denial(f"OPA allows the call and gives {stray}, which says otherwise", version)
     if answer.decision == "modify" and answer.arguments is None:
         return _denial("OPA wants to modify the call and gave no arguments", version)
+    terms = ApprovalTerms(approvers=answer.approvers, expires_s=answer.expires_s)
     return Verdict(
         decision=_DECISIONS[answer.decision],
         reason=answer.reason or ("denied by OPA" if answer.decision == "deny" else ""),
         tools=answer.tools,
         arguments=answer.arguments if answer.decision == "modify" else None,
-        approval=_approval_terms(answer) if answer.decision == "require_approval" else None,
+        approval=terms if answer.decision == "require_approval" else None,
         policies=answer.policies,
         version=answer.version or version,
     )
 
 
-def undefined_denial(path: str, version: str) -> Verdict:
-    """Return the denial for a missing answer."""
+def _undefined_denial(path: str, version: str) -> Verdict:
     return _denial(f"OPA has no decision at {path} for this", version)
 
 
@@ -115,10 +113,6 @@ def _stray_fields(answer: OpaAnswer) -> str:
     if answer.decision not in {"allow", "modify"}:
         return ""
     return "approvers" if answer.approvers else "expires_s" if "expires_s" in answer.model_fields_set else ""
-
-
-def _approval_terms(answer: OpaAnswer) -> ApprovalTerms:
-    return ApprovalTerms(approvers=answer.approvers, expires_s=answer.expires_s)
 
 
 ATTEMPTS = 3
@@ -176,7 +170,7 @@ class OpaServer:
         found = cast("dict[str, Any]", answer)
         version = _bundle_revisions(found)
         return (
-            parse_opa_result(found["result"], version) if "result" in found else undefined_denial(self._path, version)
+            parse_opa_result(found["result"], version) if "result" in found else _undefined_denial(self._path, version)
         )
 
     async def close(self) -> None:
@@ -223,20 +217,8 @@ def _denial(reason: str, version: str = "") -> Verdict:
 
 def _bundle_revisions(answer: dict[str, Any]) -> str:
     """Return the revisions of the server's bundles that have one."""
-    match answer.get("provenance"):
-        case {"bundles": dict(bundles)}:  # pyright: ignore[reportUnknownVariableType]
-            found = [_bundle_revision(bundle) for bundle in cast("dict[str, Any]", bundles).values()]
-            return ",".join(filter(None, found))
-        case _:
-            return ""
-
-
-def _bundle_revision(bundle: Any) -> str:
-    match bundle:
-        case {"revision": str(revision)}:
-            return revision
-        case _:
-            return ""
+    bundles = as_object(as_object(answer.get("provenance")).get("bundles"))
+    return ",".join(filter(None, (as_text(as_object(bundle).get("revision")) for bundle in bundles.values())))
 
 
 EVALUATION_S = 2.0
@@ -269,9 +251,8 @@ class OpaWasm:
         from opapywasm import UNDEFINED
 
         found = await self._threads.run(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)
-        return (
-            undefined_denial(self._path, self.version) if found is UNDEFINED else parse_opa_result(found, self.version)
-        )
+        is_missing = found is UNDEFINED
+        return _undefined_denial(self._path, self.version) if is_missing else parse_opa_result(found, self.version)
 
 
 def _read_content(file: Path) -> bytes:
