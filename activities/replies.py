@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import isfinite
-from typing import Any, TypeGuard, get_args
+from typing import Any, get_args
 
 from pydantic_core import from_json, to_json
 
-from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, parsed_answer_json
+from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, is_list, is_object, parsed_answer_json
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import (
     OpaquePart,
@@ -85,8 +85,11 @@ def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_C
         else:
             fresh += islice(calls if isinstance(part, ToolCall) else rest, 1)
     left_out = max(len(reply.calls) - MAX_CALLS, 0) or reply.left_out
-    tools = _omitted_tools(reply.calls[MAX_CALLS:]) or reply.left_out_tools
-    return _with_sane_metadata(reply).with_differences(parts=tuple(fresh), left_out=left_out, left_out_tools=tools)
+    counts = Counter(call.name[:MAX_OMITTED_NAME_CHARS] for call in reply.calls[MAX_CALLS:])
+    tools = {_bounded_name(name, "unnamed"): count for name, count in counts.most_common(MAX_OMITTED_TOOLS)}
+    return _with_sane_metadata(reply).with_differences(
+        parts=tuple(fresh), left_out=left_out, left_out_tools=tools or reply.left_out_tools
+    )
 
 
 def text_only_reply(reply: Reply, text: str) -> Reply:
@@ -111,31 +114,20 @@ def _normalised_calls(calls: Iterable[ToolCall], earlier: Iterable[Message], roo
     """Yield the calls, each with its own id and within the room that the calls before it leave."""
     taken = {call.call_id for message in earlier for call in message.calls}
     for call in calls:
-        fresh = call.with_differences(
-            call_id=_unique_call_id(call.call_id, taken), name=_bounded_name(call.name, "unnamed")
-        )
-        taken.add(fresh.call_id)
-        fresh = _bounded_call(fresh, max(room, MIN_CALL_BYTES))
+        call_id, name = _unique_call_id(call.call_id, taken), _bounded_name(call.name, "unnamed")
+        taken.add(call_id)
+        fresh = _bounded_call(call.with_differences(call_id=call_id, name=name), max(room, MIN_CALL_BYTES))
         room -= len(to_json(fresh.arguments)) + len(to_json(fresh.malformed or ""))
         yield fresh
-
-
-def _omitted_tools(calls: Sequence[ToolCall]) -> dict[str, int]:
-    counts = Counter(call.name[:MAX_OMITTED_NAME_CHARS] for call in calls)
-    return {_bounded_name(name, "unnamed"): count for name, count in counts.most_common(MAX_OMITTED_TOOLS)}
 
 
 def _with_sane_metadata(reply: Reply) -> Reply:
     """Return the reply with sane counts and costs, whatever an adapter reports. The use of a budget must only grow."""
     used, cost = reply.usage, reply.cost_usd
+    kinds = ("input_tokens", "output_tokens", "cached_input_tokens", "thinking_tokens")
     return reply.with_differences(
         finish=reply.finish if reply.finish in get_args(FinishReason) else "stop",
-        usage=used.with_differences(
-            input_tokens=min(max(used.input_tokens, 0), MAX_COUNT),
-            output_tokens=min(max(used.output_tokens, 0), MAX_COUNT),
-            cached_input_tokens=min(max(used.cached_input_tokens, 0), MAX_COUNT),
-            thinking_tokens=min(max(used.thinking_tokens, 0), MAX_COUNT),
-        ),
+        usage=used.with_differences(**{kind: min(max(getattr(used, kind), 0), MAX_COUNT) for kind in kinds}),
         cost_usd=cost if cost is not None and isfinite(cost) and cost >= 0 else None,
         model=None if reply.model is None else _bounded_name(reply.model, "unnamed"),
     )
@@ -239,11 +231,12 @@ class _ArgumentFitter:
         given: Any = call.arguments
         if call.malformed is not None:
             given = _parsed_arguments(call.malformed)
-        if not _is_object(given):
+        if not is_object(given):
             return call
         try:
             fitted = self._fitted_arguments(schema, given)
-            fitted = self._fitted_plan(fitted) if loop_tool(call.name).is_plan else fitted
+            if loop_tool(call.name).is_plan and is_list(steps := fitted.get("steps")):
+                fitted = {**fitted, "steps": [self._fitted_step(step) for step in steps]}
         except RecursionError:  # JSON texts nested in JSON texts
             return call
         return call if is_deeper(fitted, MAX_DEPTH) else call.with_differences(arguments=fitted, malformed=None)
@@ -251,19 +244,14 @@ class _ArgumentFitter:
     def _fitted_arguments(self, schema: Json, arguments: Json) -> Json:
         self._root = schema
         fitted = self._fitted_value(arguments, schema)
-        return fitted if _is_object(fitted) else arguments
-
-    def _fitted_plan(self, arguments: Json) -> Json:
-        """Return a plan whose own calls have fitted arguments, too."""
-        steps = arguments.get("steps")
-        return arguments | {"steps": [self._fitted_step(step) for step in steps]} if _is_list(steps) else arguments
+        return fitted if is_object(fitted) else arguments
 
     def _fitted_step(self, step: Any) -> Any:
-        if not _is_object(step):
+        if not is_object(step):
             return step
         changed = {"compensation": self._fitted_step(step["compensation"])} if "compensation" in step else {}
         schema, given = self._schemas.get(str(step.get("tool"))), step.get("arguments")
-        if schema is not None and _is_object(given):
+        if schema is not None and is_object(given):
             changed["arguments"] = self._fitted_arguments(schema, given)
         return step | changed
 
@@ -272,10 +260,11 @@ class _ArgumentFitter:
         if isinstance(value, str):
             read = _parsed_value(value, forms)
             return value if read is value else self._fitted_value(read, schema)
-        if _is_object(value):
+        if is_object(value):
             return self._fitted_object(value, [form for form in forms if _accepts_type(form, {"object"})])
-        if _is_list(value):
-            return self._fitted_list(value, [form for form in forms if _accepts_type(form, {"array"})])
+        lists = [form for form in forms if _accepts_type(form, {"array"})]
+        if is_list(value) and len(lists) == 1 and "prefixItems" not in lists[0]:
+            return [self._fitted_value(item, lists[0].get("items")) for item in value]
         return value
 
     def _fitted_object(self, value: Json, forms: list[Json]) -> Json:
@@ -283,18 +272,13 @@ class _ArgumentFitter:
             return value
         (form,) = forms
         properties, required, other = form.get("properties"), form.get("required", ()), form.get("additionalProperties")
-        known: Json = properties if _is_object(properties) else {}
+        known: Json = properties if is_object(properties) else {}
         kept = {
             key: item
             for key, item in value.items()
             if item is not None or key not in known or key in required or self._may_be_null(known[key])
         }
         return {key: self._fitted_value(item, known.get(key, other)) for key, item in kept.items()}
-
-    def _fitted_list(self, value: list[Any], forms: list[Json]) -> list[Any]:
-        if len(forms) != 1 or "prefixItems" in forms[0]:
-            return value
-        return [self._fitted_value(item, forms[0].get("items")) for item in value]
 
     def _may_be_null(self, schema: Any) -> bool:
         forms = self._alternatives(schema)
@@ -307,7 +291,7 @@ class _ArgumentFitter:
         while waiting:
             self._looks -= 1
             each = waiting.pop()
-            if self._looks < 0 or not _is_object(each):
+            if self._looks < 0 or not is_object(each):
                 return []
             ref, several = each.get("$ref"), each.get("anyOf", each.get("oneOf", each.get("allOf")))
             if "type" in each or "enum" in each or "const" in each:
@@ -315,7 +299,7 @@ class _ArgumentFitter:
             elif isinstance(ref, str) and ref not in referred:
                 referred.add(ref)
                 waiting.append(self._resolve_ref(ref))
-            elif _is_list(several) and ("allOf" not in each or len(several) == 1):
+            elif is_list(several) and ("allOf" not in each or len(several) == 1):
                 waiting += several
             else:
                 return []
@@ -324,7 +308,7 @@ class _ArgumentFitter:
     def _resolve_ref(self, ref: str) -> Any:
         here: Any = self._root
         for name in ref.removeprefix("#").split("/")[1:]:
-            here = here.get(name.replace("~1", "/").replace("~0", "~")) if _is_object(here) else None
+            here = here.get(name.replace("~1", "/").replace("~0", "~")) if is_object(here) else None
         return here if ref.startswith("#") else None
 
 
@@ -355,8 +339,8 @@ def _accepts_type(form: Json, kinds: set[str]) -> bool:
     types = form.get("type")
     if "type" not in form:
         listed = form["enum"] if "enum" in form else [form["const"]]
-        types = [kind for value in listed for kind in _json_types(value)] if _is_list(listed) else sorted(kinds)
-    return bool(kinds & ({types} if isinstance(types, str) else set(types) if _is_list(types) else kinds))
+        types = [kind for value in listed for kind in _json_types(value)] if is_list(listed) else sorted(kinds)
+    return bool(kinds & ({types} if isinstance(types, str) else set(types) if is_list(types) else kinds))
 
 
 def _json_types(value: Any) -> set[str]:
@@ -366,11 +350,3 @@ def _json_types(value: Any) -> set[str]:
         return {"integer", "number"}
     named = {"str": "string", "float": "number", "dict": "object", "list": "array", "NoneType": "null"}
     return {named.get(type(value).__name__, "")}
-
-
-def _is_object(value: Any) -> TypeGuard[Json]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)

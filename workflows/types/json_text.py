@@ -279,6 +279,14 @@ def _json_error_text(body: str, error: ValueError) -> str:
     return re.sub(r" at line \d+ column \d+$", "", str(error))
 
 
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
 def as_object(value: object) -> dict[str, Any]:
     """Return `value` if it is an object, or else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

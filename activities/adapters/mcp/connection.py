@@ -25,12 +25,9 @@ from mcp_types import (
     EmbeddedResource,
     GetPromptResult,
     InputRequiredResult,
-    ListPromptsResult,
-    ListResourcesResult,
     PaginatedRequestParams,
     Prompt,
     ReadResourceResult,
-    Resource,
     TextContent,
     Tool,
     ToolAnnotations,
@@ -189,17 +186,15 @@ class McpConnection:
         listed, faulty = await list_server_tools(session)
         reading = _reading_tools(self.settings.server, {*faulty, *(tool.name for tool in listed)})
         self._reading, listed = frozenset(tool.name for tool in reading), [*listed, *reading]
-        before = self.known
+        before = self.known or ToolDefinitions({}, {})
         self.known = await asyncio.to_thread(usable_definitions, self.settings, listed, self._taken, faulty)
         self._listed_at = asked_at if changes == self._changes else -math.inf
-        self._log_changes(before or ToolDefinitions({}, {}), self.known)
-        return self.known
-
-    def _log_changes(self, before: ToolDefinitions, after: ToolDefinitions) -> None:
+        after = self.known
         if before.offered.keys() != after.offered.keys():
             _logger.info("MCP server %s: %d tools", self.settings.name, len(after.offered))
         for name in after.left_out.keys() - before.left_out.keys():
             _logger.warning("MCP server %s: %s is left out: %s", self.settings.name, name, after.left_out[name])
+        return after
 
     async def _handle_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -269,9 +264,14 @@ async def _read_from_server(session: ClientSession, name: str, arguments: dict[s
     """Return the result of one of `_reading_tools`, or None if the server asks for input."""
     page = PaginatedRequestParams(cursor=as_text(arguments["cursor"])) if arguments.get("cursor") else None
     if name == "list_resources":
-        return _listed_resources(await session.list_resources(params=page))
+        listed = await session.list_resources(params=page)
+        all_of_page = listed.resources
+        lines = [_line(each.uri, each.title or each.name, each.mime_type, each.description) for each in all_of_page]
+        return _page(lines, listed.next_cursor)
     if name == "list_prompts":
-        return _listed_prompts(await session.list_prompts(params=page))
+        prompts = await session.list_prompts(params=page)
+        lines = [_line(f"{each.name}({_parameters(each)})", each.title, each.description) for each in prompts.prompts]
+        return _page(lines, prompts.next_cursor)
     found: ReadResourceResult | GetPromptResult | InputRequiredResult
     if name == "read_resource":
         found = await session.read_resource(as_text(arguments.get("uri")), allow_input_required=True)
@@ -282,26 +282,15 @@ async def _read_from_server(session: ClientSession, name: str, arguments: dict[s
         return None
     if isinstance(found, ReadResourceResult):
         return CallToolResult(content=[EmbeddedResource(resource=each) for each in found.contents])
-    lines = [each for message in found.messages for each in (TextContent(text=f"{message.role}:"), message.content)]
-    return CallToolResult(content=lines)
+    blocks = [each for message in found.messages for each in (TextContent(text=f"{message.role}:"), message.content)]
+    return CallToolResult(content=blocks)
 
 
-def _listed_resources(page: ListResourcesResult) -> CallToolResult:
-    def line(each: Resource) -> str:
-        return _joined(each.uri, each.title or each.name, each.mime_type, each.description)
-
-    return _page(map(line, page.resources), page.next_cursor)
+def _parameters(prompt: Prompt) -> str:
+    return ", ".join(f"{each.name}{'' if each.required else '?'}" for each in prompt.arguments or ())
 
 
-def _listed_prompts(page: ListPromptsResult) -> CallToolResult:
-    def line(each: Prompt) -> str:
-        names = ", ".join(f"{one.name}{'' if one.required else '?'}" for one in each.arguments or ())
-        return _joined(f"{each.name}({names})", each.title, each.description)
-
-    return _page(map(line, page.prompts), page.next_cursor)
-
-
-def _joined(*parts: str | None) -> str:
+def _line(*parts: str | None) -> str:
     return " | ".join(filter(None, parts))
 
 

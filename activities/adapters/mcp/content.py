@@ -4,7 +4,7 @@ import json
 import unicodedata
 from base64 import b64decode
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from mcp_types import (
     AudioContent,
@@ -21,6 +21,7 @@ from pydantic_core import to_json
 from orga.activities.media import MAX_DOCUMENT_BYTES, Media, loaded_media
 from orga.activities.ports import LoadedMedia
 from orga.activities.text.characters import without_invisible, without_sequences
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import clean_text, clip
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
@@ -88,15 +89,11 @@ def _block_text(block: ContentBlock) -> str:
             about = f": {block.description}" if block.description else ""
             return f"[link to {block.uri} ({block.title or block.name}){about}]"
         case EmbeddedResource():
-            return _resource_text(block)
-
-
-def _resource_text(block: EmbeddedResource) -> str:
-    resource = block.resource
-    kind = resource.mime_type or "unknown type"
-    if isinstance(resource, BlobResourceContents):
-        return f"[{resource.uri}, {kind}, {_decoded_size(resource.blob)} bytes; it cannot be shown here]"
-    return f"[{resource.uri}, {kind}]\n{resource.text}"
+            resource = block.resource
+            what = f"{resource.uri}, {resource.mime_type or 'unknown type'}"
+            if isinstance(resource, BlobResourceContents):
+                return f"[{what}, {_decoded_size(resource.blob)} bytes; it cannot be shown here]"
+            return f"[{what}]\n{resource.text}"
 
 
 def _decoded_size(base64: str) -> int:
@@ -107,14 +104,9 @@ def _repeats_structured(structured: Any, blocks: Sequence[ContentBlock]) -> bool
     """Return whether text blocks repeat the structured content, as servers do for clients that only know text."""
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     parsed = [_parsed_json(text) for text in texts]
-    values = [structured, *_wrapped_values(structured)]
+    fields = list(as_object(structured).values())
+    values = [structured, *(fields if len(fields) == 1 else ())]  # `{"result": "text"}` wraps a plain value
     return any(value in texts or value in parsed or value == parsed for value in values)
-
-
-def _wrapped_values(structured: Any) -> list[Any]:
-    """Return the plain value that a server wrapped in an object: `{"result": "text"}`."""
-    values = list(cast("dict[str, Any]", structured).values()) if isinstance(structured, dict) else []
-    return values if len(values) == 1 else []
 
 
 def _parsed_json(text: str) -> Any:

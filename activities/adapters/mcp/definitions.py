@@ -66,15 +66,12 @@ def _nesting_depth(value: Any) -> int:
     return depth
 
 
-def _with_plain_prose(value: Any) -> Any:
+def _with_plain_prose(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {key: _plain_prose(item) if key in _PROSE_KEYWORDS else _with_plain_prose(item) for key, item in items}
-    return [_with_plain_prose(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
-
-
-def _plain_prose(value: Any) -> Any:
-    return sanitized_prose(value, MAX_TEXT_BYTES) if isinstance(value, str) else _with_plain_prose(value)
+        return {name: _with_plain_prose(item, name) for name, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_with_plain_prose(item) for item in cast("list[Any]", value)]
+    return sanitized_prose(value, MAX_TEXT_BYTES) if key in _PROSE_KEYWORDS and isinstance(value, str) else value
 
 
 def schema_remark(schema: dict[str, Any]) -> str:

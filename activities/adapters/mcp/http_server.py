@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import httpx2
@@ -125,7 +125,8 @@ class _BoundedClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method == "GET":
             await self._pause()
-        if _is_notification(request):
+        message = _request_message(request)
+        if message and "id" not in message:  # a notification, which has no answer
             request.extensions["timeout"] = httpx2.Timeout(NOTICE_S).as_dict()
         try:
             response = await _bounded_response(request, await super().send(request, **options), self)
@@ -135,13 +136,10 @@ class _BoundedClient(httpx2.AsyncClient):
             return _error_response(request, NOT_SENT, f"no connection: {error}")
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             return _error_response(request, CONNECTION_CLOSED, f"{type(error).__name__}: {error}")
-        if response.status_code == 404 and _SESSION_HEADER in request.headers and not _is_unknown_method(response):
+        is_over = response.status_code == 404 and _SESSION_HEADER in request.headers
+        if is_over and _error_object(response).get("code") != METHOD_NOT_FOUND:  # an unknown method ends no session
             return _error_response(request, NOT_SENT, "its session is over", 404)
-        return (
-            _answer_by_status(request, response)
-            if _request_message(request).get("method") == "tools/call"
-            else response
-        )
+        return _answer_by_status(request, response) if message.get("method") == "tools/call" else response
 
     async def _pause(self) -> None:
         wait_s = max(self._opened_at + STREAM_PAUSE_S - time.monotonic(), 0)
@@ -196,7 +194,8 @@ async def _bounded_response(
     if response.is_error and response.status_code != 404 and not kind.startswith("application/json"):
         return _error_response(request, INTERNAL_ERROR, _status_text(response), response.status_code)
     if kind.startswith("application/json"):
-        body = await _readable_body(body)
+        with suppress(RecursionError):  # the SDK reports this as an error of the request
+            _, body = await asyncio.to_thread(parse_message, body)
     headers = {name: value for name, value in response.headers.items() if name not in _WIRE_HEADERS}
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
@@ -231,14 +230,6 @@ def _split_events(held: bytes, piece: bytes) -> list[bytes]:
         events.append(data[begins : end.end()])
         begins = end.end()
     return [*events, data[begins:]]
-
-
-async def _readable_body(body: bytes) -> bytes:
-    try:
-        _, body = await asyncio.to_thread(parse_message, body)
-    except RecursionError:
-        return body  # the SDK reports this as an error of the request
-    return body
 
 
 async def _event_stream(request: httpx2.Request, response: httpx2.Response, client: _BoundedClient) -> httpx2.Response:
@@ -299,27 +290,13 @@ def _error_response(request: httpx2.Request, code: int, why: str, status: int = 
     return httpx2.Response(status, json=error, request=request)
 
 
-def _is_unknown_method(response: httpx2.Response) -> bool:
-    """Return whether a 404 means an unknown method in a session that continues."""
-    return _error_object(response).get("code") == METHOD_NOT_FOUND
-
-
 def _error_object(response: httpx2.Response) -> dict[str, Any]:
     try:
         body: Any = json.loads(response.content)
     except (ValueError, RecursionError):
         return {}
-    match body:
-        case {"error": {"code": _} as error}:
-            return cast("dict[str, Any]", error)
-        case _:
-            return {}
-
-
-def _is_notification(request: httpx2.Request) -> bool:
-    """Return whether a request is a notification, which has no answer."""
-    message = _request_message(request)
-    return bool(message) and "id" not in message
+    error = as_object(as_object(body).get("error"))
+    return error if "code" in error else {}
 
 
 def _request_message(request: httpx2.Request) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -109,7 +109,8 @@ class SessionKeeper:
         self._settled = asyncio.Event()
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._is_lost = self._is_in_doubt = False
+        self.is_lost = self._is_in_doubt = False
+        """`is_lost` is True if the session has become useless. `why` is the reason."""
         self._in_flight = 0
 
     def start(self) -> None:
@@ -128,15 +129,13 @@ class SessionKeeper:
 
     async def wait_until_settled(self, within_s: float) -> None:
         """Wait until a new connection is ready or has failed."""
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), within_s)
-        except TimeoutError:
-            return
 
     async def ready_session(self) -> ClientSession:
         """Raise ToolError if there is none."""
         await self.wait_until_settled(WAIT_S)
-        if self._session is None or self._is_lost:
+        if self._session is None or self.is_lost:
             raise unavailable_error(self._settings.name, self.why)
         return self._session
 
@@ -158,18 +157,13 @@ class SessionKeeper:
     @property
     def is_open(self) -> bool:
         """True if there is a session that works, as far as is known."""
-        return self._session is not None and not self._is_lost
-
-    @property
-    def is_lost(self) -> bool:
-        """True if the session has become useless. `why` is the reason."""
-        return self._is_lost
+        return self._session is not None and not self.is_lost
 
     def give_up(self, why: str) -> None:
         """Mark the session as useless. The first reason counts."""
-        if self._is_lost:
+        if self.is_lost:
             return
-        self._is_lost = True
+        self.is_lost = True
         self.why = self._settings.secrets.redact(why)
         if not self._stopping.is_set():
             self._settled.clear()  # a call waits for the next connection
@@ -180,7 +174,7 @@ class SessionKeeper:
         while not self._stopping.is_set():
             began = time.monotonic()
             self._settled.clear()
-            self._is_lost = self._is_in_doubt = self.has_served = False
+            self.is_lost = self._is_in_doubt = self.has_served = False
             was_open = await self._connect_once()
             is_fine = self.has_served or (was_open and time.monotonic() - began > STABLE_S)
             failures = 0 if is_fine else failures + 1
@@ -193,10 +187,8 @@ class SessionKeeper:
         _logger.warning("MCP server %s: %s; again in %g s", self._settings.name, self.why, seconds)
         if seconds >= LONG_PAUSE_S:
             self._settled.set()  # nobody waits for it
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
 
     async def _connect_once(self) -> bool:
         """Connect, and keep the session until it ends. `why` has the reason. Return whether there was a session."""
@@ -216,13 +208,16 @@ class SessionKeeper:
                     make_lenient(client.session)
                     await self._check(client.session)
                     self._scope.deadline = math.inf
-                    was_open = self._open(client)
+                    self._session, was_open, version = client.session, True, client.protocol_version
+                    self.asks_during_calls = version not in MODERN_PROTOCOL_VERSIONS
+                    self._settled.set()
+                    _logger.info("MCP server %s: connected, protocol %s", self._settings.name, version)
                     await self._wait_until_over(client.session)
                     self._session = None
                     self._scope.deadline = anyio.current_time() + CLOSE_S
             except Exception as error:
                 self.give_up(connection_error_text(error))
-        if self._scope.cancelled_caught and not self._is_lost:
+        if self._scope.cancelled_caught and not self.is_lost:
             self.give_up(f"it was not ready within {limit_s:g} s")
         self._session = self._scope = None
         return was_open
@@ -232,15 +227,8 @@ class SessionKeeper:
             return http_streams(self._settings, self.give_up)
         return StdioServer(self._settings, self.give_up).streams()
 
-    def _open(self, client: Client) -> bool:
-        self._session = client.session
-        self.asks_during_calls = client.protocol_version not in MODERN_PROTOCOL_VERSIONS
-        self._settled.set()
-        _logger.info("MCP server %s: connected, protocol %s", self._settings.name, client.protocol_version)
-        return True
-
     async def _wait_until_over(self, session: ClientSession) -> None:
-        while not (self._stopping.is_set() or self._is_lost):
+        while not (self._stopping.is_set() or self.is_lost):
             await self._wake.wait()
             self._wake.clear()
             if self._is_in_doubt and not self._in_flight:

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from mcp import ClientSession
 from mcp.shared.dispatcher import Dispatcher
@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.activities.adapters.mcp.content import MAX_BLOCKS, plain_line
-from orga.workflows.types.json_text import has_more_parts
+from orga.workflows.types.json_text import as_object, has_more_parts, is_list, is_object
 from orga.workflows.types.text import clean_json
 
 ANSWER_BYTES = 17_000_000
@@ -110,7 +110,6 @@ class _LenientDispatcher:
         return getattr(self._inner, name)
 
     async def send_raw_request(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> Json:
-        """Send a request and return its repaired result."""
         result = await self._inner.send_raw_request(method, params, opts)
         if method not in _RESULT_MODELS:
             return result
@@ -127,7 +126,7 @@ def repaired_result(method: str, version: str, result: Json) -> Json:
 
 def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
     """Return the reasons for tools that were left out of a list, by name."""
-    return cast("dict[str, str]", (listed.meta or {})[OMITTED_META]) if OMITTED_META in (listed.meta or {}) else {}
+    return as_object((listed.meta or {}).get(OMITTED_META))
 
 
 def _first_problem(method: str, version: str, result: Json) -> tuple[tuple[int | str, ...], str] | None:
@@ -145,18 +144,18 @@ def _first_problem(method: str, version: str, result: Json) -> tuple[tuple[int |
 
 def _with_usable_tools(version: str, result: Json) -> Json:
     listed = result.get("tools", ())
-    tools: list[Any] = listed if _is_list(listed) else []
-    given = result.get("_meta")
-    meta: Json = given if _is_object(given) else {}
+    tools: list[Any] = listed if is_list(listed) else []
+    meta = as_object(result.get("_meta"))
     result = result | {"tools": tools if listed is None else listed, "_meta": meta | {OMITTED_META: {}}}
-    if all(map(_has_schema, tools)) and _first_problem("tools/list", version, result) is None:
+    schemas = [tool.get("inputSchema") if is_object(tool) else None for tool in tools]
+    if schemas == [*map(_arguments_schema, schemas)] and _first_problem("tools/list", version, result) is None:
         return result
     kept: list[Json] = []
     left_out: dict[str, str] = {}
     for tool in tools[:MAX_TOOLS]:
         found = _usable_tool(version, result, tool)
         if isinstance(found, str):
-            name = tool.get("name") if _is_object(tool) else None
+            name = tool.get("name") if is_object(tool) else None
             left_out[plain_line(str(name or "a tool without a name"), MAX_NAME_BYTES)] = found
         else:
             kept.append(found)
@@ -165,7 +164,7 @@ def _with_usable_tools(version: str, result: Json) -> Json:
 
 def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
     """Return a tool without unreadable optional fields, or the reason why it cannot be offered."""
-    if not _is_object(tool):
+    if not is_object(tool):
         return "its definition is no object"
     tool = tool | {"inputSchema": _arguments_schema(tool.get("inputSchema"))}
     for _ in range(len(tool)):
@@ -182,15 +181,11 @@ def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
     return plain_line(f"its definition breaks the protocol: {'.'.join(map(str, place[2:]))}: {why}", MAX_REASON_BYTES)
 
 
-def _has_schema(tool: Any) -> bool:
-    return _is_object(tool) and _arguments_schema(tool.get("inputSchema")) == tool.get("inputSchema")
-
-
 def _arguments_schema(given: Any) -> Any:
     """Return the schema of arguments. A missing one, or `null` as servers in Go send, becomes an empty object."""
     if given is None:
         return {"type": "object"}
-    if not _is_object(given):
+    if not is_object(given):
         return given
     known = {key: value for key, value in given.items() if value is not None or key not in ("properties", "required")}
     return known if known.get("type") is not None else {**known, "type": "object"}
@@ -198,7 +193,7 @@ def _arguments_schema(given: Any) -> Any:
 
 def _with_usable_blocks(version: str, result: Json) -> Json:
     content = result.get("content")
-    blocks: list[Any] = content if _is_list(content) else [content] if content and not isinstance(content, int) else []
+    blocks: list[Any] = content if is_list(content) else [content] if content and not isinstance(content, int) else []
     if not blocks and result.get("structuredContent") is None:
         return result
     empty: Json = {key: value for key, value in result.items() if key not in ("structuredContent", "isError", "_meta")}
@@ -215,12 +210,12 @@ def _with_usable_blocks(version: str, result: Json) -> Json:
 
 def _usable_block(version: str, result: Json, block: Any) -> Json:
     """Return a block, or its text, or a note for an unknown kind."""
-    if _is_object(block) and _first_problem("tools/call", version, result | {"content": [block]}) is None:
+    if is_object(block) and _first_problem("tools/call", version, result | {"content": [block]}) is None:
         return block
-    if not _is_object(block):
+    if not is_object(block):
         return _text_block(block if isinstance(block, str) else to_json(block).decode())
     inner = block.get("resource")
-    texts = [block.get("text"), inner.get("text") if _is_object(inner) else None]
+    texts = [block.get("text"), inner.get("text") if is_object(inner) else None]
     kind = plain_line(str(block.get("type") or "unnamed"), MAX_NAME_BYTES)
     named = f"[a block of type {kind}; it cannot be shown here]"
     return _text_block(next((each for each in texts if isinstance(each, str)), named))
@@ -228,14 +223,6 @@ def _usable_block(version: str, result: Json, block: Any) -> Json:
 
 def _text_block(text: str) -> Json:
     return {"type": "text", "text": text}
-
-
-def _is_object(value: Any) -> TypeGuard[Json]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
 
 
 MAX_REPAIRED_BYTES = 1_000_000

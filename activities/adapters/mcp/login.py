@@ -340,18 +340,6 @@ class _FixedScope(OAuthClientMetadata):
 class _NewLogin(_LoginProvider):
     """Lets a person log in, and stores the login."""
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        redirect_uri: str,
-        show: Callable[[str], Awaitable[None]],
-        answer: Callable[[], Awaitable[AuthorizationCodeResult]],
-    ) -> None:
-        scope = settings.server.oauth and settings.server.oauth.scope
-        kind = _FixedScope if scope else OAuthClientMetadata
-        client = kind(redirect_uris=[AnyUrl(redirect_uri)], client_name="orga", scope=scope)
-        super().__init__(settings, client, show, answer)
-
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.known_client()
 
@@ -391,14 +379,17 @@ async def log_in(
         show: Shows the person the address at which to log in.
         answer: Waits for what the authorization server sends to `redirect_uri`.
     """
-    url, provider = settings.server.url or "", _NewLogin(settings, redirect_uri, show, answer)
+    url, scope = settings.server.url or "", settings.server.oauth and settings.server.oauth.scope
+    kind = _FixedScope if scope else OAuthClientMetadata
+    client = kind(redirect_uris=[AnyUrl(redirect_uri)], client_name="orga", scope=scope)
+    provider = _NewLogin(settings, client, show, answer)
     headers = {**settings.headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}
     headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     auth = EncryptedOnly(provider, settings)
     async with (
-        httpx2.AsyncClient(auth=auth, timeout=REQUEST_S, trust_env=not is_loopback(url)) as client,
-        client.stream("POST", url, json=ping, headers=headers) as response,
+        httpx2.AsyncClient(auth=auth, timeout=REQUEST_S, trust_env=not is_loopback(url)) as connection,
+        connection.stream("POST", url, json=ping, headers=headers) as response,
     ):
         status = response.status_code
     if provider.login is None:

@@ -86,8 +86,6 @@ def _with_tokens(known: KnownSecrets, tokens: tuple[str, ...]) -> KnownSecrets:
 
 
 class CallerHeader(NamedTuple):
-    """A header with a secret by caller."""
-
     secret: CallerSecret
     prefix: str = ""
 
@@ -101,7 +99,7 @@ def server_settings(
     """
     return [
         replace(
-            _one_server_settings(name, server, _options_of_server(name, options), env),
+            _one_server_settings(name, server, options, env),
             login_file=logins / f"{name}-{sha256((server.url or '').encode()).hexdigest()[:16]}.json",
         )
         for name, server in servers.items()
@@ -122,9 +120,10 @@ def unready_servers(servers: Iterable[ServerSettings]) -> Iterator[FileProblem]:
 
 
 def _one_server_settings(
-    name: str, server: McpServer, tool_options: Mapping[str, ToolOptions], env: Mapping[str, str]
+    name: str, server: McpServer, options_by_tool: Mapping[str, ToolOptions], env: Mapping[str, str]
 ) -> ServerSettings:
     section = f"mcp.servers.{name}"
+    tool_options = {tool: each for tool, each in options_by_tool.items() if meant_server(tool, (name,))}
     _check_options(f"{section}.options", server.options)
     for tool, options in tool_options.items():
         _check_options(f"tools.options.{tool}", options)
@@ -198,10 +197,6 @@ def _caller_secret(key: str, reference: str, env: Mapping[str, str]) -> CallerSe
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from None
     return secret
-
-
-def _options_of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[str, ToolOptions]:
-    return {tool: each for tool, each in options.items() if meant_server(tool, (name,))}
 
 
 def _required_value(key: str, variable: str, env: Mapping[str, str]) -> str:

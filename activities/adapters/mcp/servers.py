@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -37,13 +38,13 @@ MAX_IDLE = 50
 """Idle connections of one server, one for each caller. With more, the one that is idle longest is closed."""
 
 
+@dataclass
 class _CallerConnection:
-    """A connection with one caller's secrets, and the calls that use it."""
+    """A connection with one caller's secrets, and the number of calls that use it."""
 
-    def __init__(self, connection: McpConnection) -> None:
-        self.connection = connection
-        self.calls = 0
-        self.closing: asyncio.TimerHandle | None = None
+    connection: McpConnection
+    calls: int = 0
+    closing: asyncio.TimerHandle | None = None
 
 
 class McpServerConnections:
@@ -83,7 +84,6 @@ class McpServerConnections:
                 self._keep_idle(key, used)
 
     async def stop(self) -> None:
-        """Close all connections."""
         for key in [*self._by_caller]:
             self._close(key)
         await asyncio.gather(self.own.keeper.stop(), *self._ending)
@@ -113,10 +113,9 @@ class McpTool:
 
     def __init__(self, server: McpServerConnections, name: str, digest: str) -> None:
         self._server = server
-        self._settings = server.own.settings
         self._name = name
         self._digest = digest
-        self.spec = ToolSpec(name=self._name, options=self._settings.options(self._name), digest=self._digest)
+        self.spec = ToolSpec(name=name, options=server.own.settings.options(name), digest=digest)
         """The definition, without its server's part until the first call."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
@@ -214,7 +213,6 @@ class McpServers:
         return {name: offered.spec for each in known for name, offered in each.offered.items()}
 
     def absent_tool(self, name: str) -> AbsentTool | None:
-        """Return why a tool is absent, or None if no server would have it."""
         server = meant_server(name, self._connections)
         if server is None:
             return None
@@ -226,12 +224,10 @@ class McpServers:
         )
 
     def tool(self, name: str, digest: str) -> Tool | None:
-        """Return the tool that a run was offered with this digest, or None if no server would have it."""
         server = meant_server(name, self._connections)
         return McpTool(self._servers[server], name, digest) if server else None
 
     def options(self, name: str) -> ToolOptions | None:
-        """Return the options of the tool's calls on this worker."""
         server = meant_server(name, self._connections)
         return self._connections[server].settings.options(name) if server else None
 

@@ -70,7 +70,9 @@ class StdioServer:
             self._is_closing = True
             with anyio.CancelScope(shield=True):
                 await _end_process(process)
-                await _cancel_tasks(transfers)
+                for task in transfers:
+                    task.cancel()
+                await asyncio.gather(*transfers, return_exceptions=True)
                 for stream in (received, incoming, outgoing, sent):
                     stream.close()
 
@@ -113,7 +115,9 @@ class StdioServer:
             why = f"its output failed: {type(error).__name__}"
         await asyncio.wait((errors,), timeout=_STDERR_WAIT_S)
         if not self._is_closing:
-            self._on_end(": ".join(filter(None, (why, self._stderr_tail()))))
+            line = next((line for line in reversed(self._stderr_lines) if line.strip()), "")
+            shown = plain_line(self._settings.secrets.redact(line), _MAX_STDERR_BYTES)
+            self._on_end(": ".join(filter(None, (why, shown))))
 
     async def _checked_message(self, line: bytes) -> JSONRPCMessage | None:
         """Return the message. If it exceeds a budget, report the end first, so that waiting callers see the reason."""
@@ -146,10 +150,6 @@ class StdioServer:
         while data := await process.stderr.read(4096):
             self._stderr_lines.extend(data.decode("utf-8", "replace").splitlines())
 
-    def _stderr_tail(self) -> str:
-        line = next((line for line in reversed(self._stderr_lines) if line.strip()), "")
-        return plain_line(self._settings.secrets.redact(line), _MAX_STDERR_BYTES)
-
 
 async def _end_process(process: Process) -> None:
     """End the server as the protocol requires: close its input, then SIGTERM, then SIGKILL, to the whole group."""
@@ -170,9 +170,3 @@ async def _has_exited(process: Process, within_s: float) -> bool:
     while process.returncode is None and anyio.current_time() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)
     return process.returncode is not None
-
-
-async def _cancel_tasks(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
