@@ -96,7 +96,11 @@ class OwnThreads(Generic[T]):
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return its result. Cancelling ends the wait, never the thread. Raise ToolError if too many threads run on."""
-        self._refuse_too_many()
+        self._abandoned = [outcome for outcome in self._abandoned if not outcome.done()]
+        if len(self._abandoned) >= MAX_ABANDONED_THREADS:
+            text = f"{len(self._abandoned)} earlier calls of {self._name} still block their threads"
+            remedy = "declare it blocking: @tool(blocking=True)"
+            raise ToolError(f"{text}; {remedy}", kind="ThreadsLeftBehind", retryable=True, acted="no")
         outcome: Future[T] = Future()
         outcome.set_running_or_notify_cancel()
         context = copy_context()
@@ -109,14 +113,6 @@ class OwnThreads(Generic[T]):
                 self._abandoned.append(outcome)
                 _log.warning(_ABANDONED_WARNING, self._name, self._name)
             raise
-
-    def _refuse_too_many(self) -> None:
-        self._abandoned = [outcome for outcome in self._abandoned if not outcome.done()]
-        if len(self._abandoned) >= MAX_ABANDONED_THREADS:
-            text = f"{len(self._abandoned)} earlier calls of {self._name} still block their threads; "
-            raise ToolError(
-                f"{text}declare it blocking: @tool(blocking=True)", kind="ThreadsLeftBehind", retryable=True, acted="no"
-            )
 
 
 def _resolve_future(outcome: Future[T], work: Callable[[], T]) -> None:

@@ -38,12 +38,6 @@ def bubblewrap_argv(
     return [_bubblewrap_path(), *_ISOLATION_FLAGS, *files, *online, *place, "--", *argv]
 
 
-def check_writable(writable: Path) -> None:
-    """Raise ValueError for the root of the file system, because its folders cannot be searched for rules."""
-    if writable == Path(writable.root):
-        raise ValueError(f"{writable} cannot be isolated; choose a folder in it as the root")
-
-
 def _writable_mounts(folder: Path, kept: Sequence[Path]) -> list[str]:
     """Return mounts of the writable folder and its read-only parts, and of folders between, so none can be moved."""
     if any(folder.is_relative_to(path) for path in kept):

@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from orga.activities.adapters.process_streams import ProcessStreams, process_channel
 from orga.activities.adapters.rules import NO_RULES, Rules, is_generated
-from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, bubblewrap_argv, check_writable
+from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, bubblewrap_argv
 from orga.activities.adapters.sandbox.removal import remove_folder
 from orga.activities.adapters.sandbox.supervisor import LENGTH_BYTES
 from orga.activities.ports import ToolError
@@ -69,8 +69,6 @@ _SUPERVISOR = "orga.activities.adapters.sandbox.supervisor"
 
 @dataclass(frozen=True)
 class SupervisorReport:
-    """The supervisor's report about the end of a command."""
-
     came: str
     """The cause: its own `end`, an `order`, or too many `processes`."""
     code: int | None
@@ -110,15 +108,11 @@ async def _start(
             start_new_session=True,
         )
     if stdin:
-        _feed(process, stdin)
+        pipe = process.get_pipe_transport(0)
+        assert isinstance(pipe, asyncio.WriteTransport)
+        pipe.write(stdin)
+        pipe.write_eof()
     return process
-
-
-def _feed(process: asyncio.SubprocessTransport, stdin: bytes) -> None:
-    pipe = process.get_pipe_transport(0)
-    assert isinstance(pipe, asyncio.WriteTransport)
-    pipe.write(stdin)
-    pipe.write_eof()
 
 
 async def _read_report(reader: asyncio.StreamReader) -> SupervisorReport | None:
@@ -149,12 +143,12 @@ _LIMIT_MESSAGES = {
     "file_bytes": (b"File too large",),
 }
 """Messages by limit. The kernel only refuses these resources, so a program may report it and continue."""
-_SHELL_SIGNAL_BASE = 128
-"""A shell's exit code is this plus the signal that ended its last command."""
-_SHELL_CODES = {_SHELL_SIGNAL_BASE + 24: "SIGXCPU", _SHELL_SIGNAL_BASE + 25: "SIGXFSZ"}
+_SIGNAL_BASE = 128
+"""The exit code of a shell or of bubblewrap is this plus the signal that ended its command."""
+_SHELL_CODES = {_SIGNAL_BASE + 24: "SIGXCPU", _SIGNAL_BASE + 25: "SIGXFSZ"}
 
 
-def limit_reached(
+def _limit_reached(
     exit_code: int | None, signal: str | None, cpu_s: float, output: bytes, limits: SandboxLimits
 ) -> str | None:
     """Return the field of `limits` that was reached. `cpu_s` is the used processor time, `output` the error output."""
@@ -180,8 +174,6 @@ _GIT_ENVIRONMENT = {
 """Settings against fake repositories. Git takes any folder with `HEAD`, `config`, `objects` and `refs` for a
 repository, and runs programs of its config, so a file tool could write one. With these settings only `.git`, which no
 tool writes, and the folder of `--git-dir` count."""
-_BWRAP_SIGNAL_BASE = 128
-"""Bubblewrap's exit code is this plus the signal that ended its command."""
 _DEFAULT_LIMITS = SandboxLimits()
 _LOOKED_THROUGH_WITHIN_S = 30.0
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -286,7 +278,8 @@ class _ProtectedFolder:
         if the changes cannot be found or undone.
         """
         try:
-            changed = sorted(path for path, leads in self.before.items() if leads and not _leads_to(path, leads))
+            links = {path: leads for path, leads in self.before.items() if leads}
+            changed = sorted(path for path in links if not path.is_symlink() or path.readlink() != links[path])
             done = [self._rename(path) for path in changed]
             done += [self._put_back(path) for path in changed]
             now = self.rules.present_in(self.folder, time.monotonic() + _LOOKED_THROUGH_WITHIN_S)
@@ -336,15 +329,14 @@ _start_lock = threading.Lock()
 """While the rules before a command are read, no other command begins or counts as ended."""
 
 
-def _leads_to(link: Path, target: Path) -> bool:
-    return link.is_symlink() and link.readlink() == target
-
-
 def _protect_folder(folder: Path, rules: Rules) -> _ProtectedFolder:
     folder = folder.resolve()
+    if folder == Path(folder.root):  # its folders cannot be searched for rules
+        raise ToolError(f"{folder} cannot be isolated; choose a folder in it as the root", kind="CommandRefused")
     try:
-        check_writable(folder)
-        _make_missing(rules, folder)
+        for each in (path.resolve() for path in (*rules.folders, *rules.installed)):
+            if folder in each.parents:  # only existing folders can be made read-only
+                each.mkdir(parents=True, exist_ok=True)
         with _start_lock:
             return _begin_protection(folder, rules)
     except ValueError as error:
@@ -380,13 +372,6 @@ def _open_subfolder(folder: Path, place: Path) -> Generator[int]:
         os.close(current)
 
 
-def _make_missing(rules: Rules, writable: Path) -> None:
-    """Create missing folders of rules, because only existing ones can be made read-only."""
-    for folder in (path.resolve() for path in (*rules.folders, *rules.installed)):
-        if writable in folder.parents:
-            folder.mkdir(parents=True, exist_ok=True)
-
-
 def _encoded_order(
     command: Sequence[str], environment: Mapping[str, str], limits: SandboxLimits, *, is_wrapped: bool
 ) -> bytes:
@@ -414,15 +399,15 @@ def _command_result(
     code, number = report.code, 0
     if code is not None and code < 0:
         code, number = None, -code
-    elif code is not None and is_wrapped and code - _BWRAP_SIGNAL_BASE in signal.valid_signals():
-        code, number = None, code - _BWRAP_SIGNAL_BASE
+    elif code is not None and is_wrapped and code - _SIGNAL_BASE in signal.valid_signals():
+        code, number = None, code - _SIGNAL_BASE
     name = _signal_name(number) if number else None
     out, err = streams.stdout, streams.stderr
     output = (out if streams.merged else err).data()
     timed_out = report.came == "order"
     limit = "processes" if report.came == "processes" else None
     if not limit and not timed_out:
-        limit = limit_reached(code, name, report.cpu_s, output, limits)
+        limit = _limit_reached(code, name, report.cpu_s, output, limits)
     return CommandResult(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out, undone)
 
 

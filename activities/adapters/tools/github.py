@@ -116,23 +116,21 @@ class GitHubApi:
             raise ToolError(why, kind="ConnectionFailed", retryable=True) from error
 
     async def _get_one(self, client: AsyncClient, path: str) -> Any:
+        def moved_url(url: URL, location: str) -> URL:
+            """Return the new address of a moved repository. The token is sent to no other server."""
+            moved = url.join(location)
+            if not is_same_server(moved, self._base):
+                raise ToolError(f"{path}: redirected to another server, {moved.host}; not followed", kind="BadRedirect")
+            return moved
+
         async with final_response(
             URL(f"{self._base}{path}"),
             lambda url: client.stream("GET", url, headers=self._headers),
-            lambda url, location: self._moved_url(url.join(location), path),
+            moved_url,
         ) as response:
-            return await self._read_json(response, path)
-
-    def _moved_url(self, url: URL, path: str) -> URL:
-        """Return the new address of a moved repository. The token is sent to no other server."""
-        if not is_same_server(url, self._base):
-            raise ToolError(f"{path}: redirected to another server, {url.host}; not followed", kind="BadRedirect")
-        return url
-
-    async def _read_json(self, response: Response, path: str) -> Any:
-        if not response.is_success:
-            raise self._refusal(response, path)
-        body, is_cut = await bounded_body(response, _MAX_BYTES)
+            if not response.is_success:
+                raise self._refusal(response, path)
+            body, is_cut = await bounded_body(response, _MAX_BYTES)
         if is_cut:
             raise ToolError(f"{path}: the answer is larger than {_MAX_BYTES:,} bytes", kind="TooLarge")
         try:
@@ -173,11 +171,6 @@ COMMENTS_PER_PAGE = 30
 
 
 Json = dict[str, Any]
-
-
-def _issue_lines(item: NumberedItem, issue: Json) -> list[str]:
-    note = ["It is a pull request: read_pull_request shows its files."] if issue.get("pull_request") else []
-    return [*_heading_lines("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body_text(issue)]
 
 
 def _pull_request_lines(item: NumberedItem, pull: Json, files: list[Json]) -> list[str]:
@@ -327,7 +320,9 @@ class ReadIssue:
         path, page = f"{item.path}/issues/{item.number}", parameters.page
         issue, comments = await self._api.get(path, _comments_path(item, page))
         issue = _checked_object(item, issue)
-        return _bounded_output([*_issue_lines(item, issue), *_comment_lines(issue, comments, page)])
+        note = ["It is a pull request: read_pull_request shows its files."] if issue.get("pull_request") else []
+        lines = [*_heading_lines("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body_text(issue)]
+        return _bounded_output([*lines, *_comment_lines(issue, comments, page)])
 
 
 class _PullRequestParameters(_ReferenceParameters):

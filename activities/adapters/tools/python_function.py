@@ -241,8 +241,7 @@ class FunctionParameters:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Read the signature. Raise ValueError, with the remedy, for a parameter that cannot be offered to a model."""
         hints = _type_hints(function)
-        # A model must not change what the application has decided.
-        preset = function.keywords if isinstance(function, partial) else ()
+        preset = _preset_names(function)
         self._all = [p for p in inspect.signature(function).parameters.values() if p.name not in preset]
         for parameter in self._all:
             _refuse_unusable(parameter, hints)
@@ -283,6 +282,11 @@ def function_layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]
         yield function
     if not (inspect.isroutine(function) or inspect.isclass(function)):
         yield type(function).__call__
+
+
+def _preset_names(function: Any) -> Collection[str]:
+    """Return the names that a `partial` has set. A model must not change what the application has decided."""
+    return function.keywords if isinstance(function, partial) else ()
 
 
 def docstrings(function: Callable[..., Any]) -> list[str]:
@@ -431,24 +435,18 @@ class PythonFunction:
             result = self._function(*args, **kwargs)
             return result if is_async_result(result) else as_output(self.spec.name, result)
 
-    async def _await_function(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        args, kwargs = self._parameters.bind(arguments, context)
-        with raising_tool_errors(self.spec.name):
-            return await awaited_output(self.spec.name, self._function(*args, **kwargs))
-
     def _select_runner(self, place: Isolation | None, name: str, *, is_chosen: bool) -> FunctionRunner:
         if place == "process":
             return FunctionProcess(name, self._path or import_path_of(self._function)).run
-        if place is None:
-            return self._await_function
         threads = OwnThreads[Any](name)
         if is_chosen:
             return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-            """Await the result of a plain wrapper of an `async` function in the loop that its other users have."""
+            """Await the result of an `async` function, or of its plain wrapper, in the loop of its other users."""
+            call = partial(self._call_function, arguments, context)
             with raising_tool_errors(name):
-                return await awaited_output(name, await threads.run(partial(self._call_function, arguments, context)))
+                return await awaited_output(name, call() if place is None else await threads.run(call))
 
         return run
 

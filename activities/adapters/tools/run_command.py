@@ -128,15 +128,12 @@ def _output_text(parameters: _CommandParameters, ended: CommandResult) -> str:
     if ended.timed_out:
         why = f"{name} was stopped after {parameters.timeout_s:g} s; raise timeout_s or ask for less"
         raise ToolError(_with_tail(f"{ended.warning}{why}", output), kind="CommandTimedOut", acted="maybe")
-    why = f"{name} {_ending_text(ended)}" + (f"; it reached its limit {ended.limit}" if ended.limit else "")
+    why = f"{name} exited with code {ended.exit_code}"
+    if ended.signal is not None:
+        number = signal.Signals.__members__.get(ended.signal)
+        why = f"{name} was killed by {ended.signal}" + (f" ({signal.strsignal(number)})" if number else "")
+    why += f"; it reached its limit {ended.limit}" if ended.limit else ""
     raise ToolError(_with_tail(f"{ended.warning}{why}", output), kind="CommandFailed", acted="maybe")
-
-
-def _ending_text(ended: CommandResult) -> str:
-    if ended.signal is None:
-        return f"exited with code {ended.exit_code}"
-    number = signal.Signals[ended.signal] if ended.signal in signal.Signals.__members__ else None
-    return f"was killed by {ended.signal}" + (f" ({signal.strsignal(number)})" if number else "")
 
 
 def _with_tail(why: str, output: str) -> str:

@@ -192,7 +192,6 @@ def test_another_system_reports_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.IS_LINUX", False)
     with pytest.raises(ValueError, match="bubblewrap needs Linux"):
         check_isolation("bubblewrap")
     check_isolation("none")
