@@ -252,9 +252,8 @@ class EmailDelivery:
         stop = StopSignal()  # the thread cannot be ended in any other way
         try:
             async with asyncio.timeout(ATTEMPT_S), self._slots:
-                refused = await asyncio.to_thread(
-                    _send_message, self._settings, _mail_message(request, run, self._settings), stop
-                )
+                message = _mail_message(request, run, self._settings)
+                refused = await asyncio.to_thread(_send_message, self._settings, message, stop)
         except TimeoutError:
             raise _unreachable_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=stop.stop()) from None
         except smtplib.SMTPRecipientsRefused as error:
@@ -314,7 +313,8 @@ def _send_message(settings: MailSettings, message: EmailMessage, stop: StopSigna
 def _mail_message(request: DeliveryRequest, run: RunKey, settings: MailSettings) -> EmailMessage:
     """Return the message. No text of the model or the starter can begin a header."""
     message = EmailMessage()
-    message["Subject"] = _subject_line(request)
+    # `EmailMessage` decodes encoded words (RFC 2047), line breaks included, so the subject has none.
+    message["Subject"] = one_line(f"{request.reason}: {request.goal}", _SUBJECT_CHARS).replace("=?", "= ?")
     message["From"] = settings.sender
     message["To"] = ", ".join(settings.to)
     message["Date"] = formatdate()
@@ -324,18 +324,11 @@ def _mail_message(request: DeliveryRequest, run: RunKey, settings: MailSettings)
     return message
 
 
-def _subject_line(request: DeliveryRequest) -> str:
-    """Return the subject without encoded words (RFC 2047): `EmailMessage` decodes them, line breaks included."""
-    return one_line(f"{request.reason}: {request.goal}", _SUBJECT_CHARS).replace("=?", "= ?")
-
-
 def _refusal_error(code: int, what: str) -> NotifyError:
-    return NotifyError(
-        f"{_SERVER_TEXT} answered {code} to {what}", kind="ReceiverRefused", retryable=not 500 <= code < 600
-    )
+    text = f"{_SERVER_TEXT} answered {code} to {what}"
+    return NotifyError(text, kind="ReceiverRefused", retryable=not 500 <= code < 600)
 
 
 def _unreachable_error(why: str, *, may_have_arrived: bool) -> NotifyError:
-    return NotifyError(
-        f"{_SERVER_TEXT}: {why}", kind="ReceiverUnreachable", retryable=True, may_have_arrived=may_have_arrived
-    )
+    text = f"{_SERVER_TEXT}: {why}"
+    return NotifyError(text, kind="ReceiverUnreachable", retryable=True, may_have_arrived=may_have_arrived)

@@ -125,11 +125,6 @@ def checked_text(value: str, argument: Argument) -> str:
     return value
 
 
-def checked_integer(value: float) -> int:
-    """Return an integer. JSON also writes 2 as 2.0."""
-    return int(value)
-
-
 def checked_number(value: float) -> float:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("is no number")
@@ -162,16 +157,12 @@ def is_like_flag(value: str) -> bool:
     one, because some systems map U+00AD or U+2212 to it (CVE-2024-4577).
     """
     for character in value:
-        if _is_dash(character):
+        kind, folded = unicodedata.category(character), unicodedata.normalize("NFKC", character)
+        if kind == "Pd" or character in "\u00ad\u2212\u02d7\u2043" or folded[:1] == "-":
             return True
-        if not (character.isspace() or unicodedata.category(character) in {"Cf", "Cc", "Mn", "Me"}):
+        if not (character.isspace() or kind in {"Cf", "Cc", "Mn", "Me"}):
             return False
     return False
-
-
-def _is_dash(character: str) -> bool:
-    folded = unicodedata.normalize("NFKC", character)
-    return unicodedata.category(character) == "Pd" or character in "\u00ad\u2212\u02d7\u2043" or folded[:1] == "-"
 
 
 Value = str | int | float | bool | tuple[str | int | float | bool, ...]
@@ -247,17 +238,13 @@ _MAX_INTEGER = 2**63 - 1
 
 RULES_OF_TYPE: Mapping[str, TypeRules] = {
     "string": TypeRules(_text_schema, lambda v, a, g: checked_text(v, a), _TEXT_KEYS | {"min", "max", "multiline"}),
-    "integer": TypeRules(
-        _number_schema("integer", -_MAX_INTEGER, _MAX_INTEGER), lambda v, a, g: checked_integer(v), _NUMBER_KEYS
-    ),
+    # JSON also writes the integer 2 as 2.0.
+    "integer": TypeRules(_number_schema("integer", -_MAX_INTEGER, _MAX_INTEGER), lambda v, a, g: int(v), _NUMBER_KEYS),
     "number": TypeRules(_number_schema("number"), lambda v, a, g: checked_number(v), _NUMBER_KEYS),
     "boolean": TypeRules(lambda a: {"type": "boolean"}, lambda v, a, g: bool(v), frozenset()),
     "enum": TypeRules(lambda a: {"type": "string"}, lambda v, a, g: checked_text(v, a), _LIST_KEYS),
     "port": TypeRules(
-        _number_schema("integer", 1, 65_535),
-        lambda v, a, g: checked_integer(v),
-        _NUMBER_KEYS - {"allow_dash"},
-        "a port",
+        _number_schema("integer", 1, 65_535), lambda v, a, g: int(v), _NUMBER_KEYS - {"allow_dash"}, "a port"
     ),
     "url": TypeRules(
         _short_text_schema(4_000),
@@ -336,15 +323,13 @@ Values = Mapping[str, Value]
 
 def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], ground: PathContext) -> Values:
     """Return the checked values. Raise ToolError (InvalidArguments, or PathRefused for a path) with all problems."""
-    checked_integer: dict[str, Any] = {
-        name: each.default for name, each in declared.items() if each.default is not None
-    }
-    checked_integer |= given
-    problems = argument_errors(parameters_schema(declared), checked_integer)
+    defaults = {name: each.default for name, each in declared.items() if each.default is not None}
+    all_given = {**defaults, **given}
+    problems = argument_errors(parameters_schema(declared), all_given)
     if problems:
         raise invalid_argument_error("; ".join(problems))
     values: dict[str, Value] = {}
-    for name, value in checked_integer.items():
+    for name, value in all_given.items():
         try:
             values[name] = RULES_OF_TYPE[declared[name].type].read(value, declared[name], ground)
         except ValueError as error:
@@ -368,5 +353,4 @@ def value_texts(value: Value | None) -> list[str]:
 
 
 def invalid_argument_error(problem: str) -> ToolError:
-    """Return the error that shows the model what to correct."""
     return ToolError(f"invalid arguments: {problem}", kind="InvalidArguments")

@@ -270,7 +270,9 @@ def _code_texts(rest: Sequence[str], code: CodeInputs, name: str) -> tuple[list[
         elif element == "--":
             is_over = True
         elif not element.startswith("--"):
-            letters = _cluster_flags(element, code)
+            with_value = code.flags + code.files + code.valued
+            end = next((place for place, letter in enumerate(element[1:], 2) if letter in with_value), len(element))
+            letters = element[1:end]  # up to the one that takes the rest as its value
             value, last = element[1 + len(letters) :], letters[-1:]
             is_fed = is_fed or any(letter in code.fed_by for letter in letters)
             is_ready = is_ready or any(letter in code.only_with for letter in letters)
@@ -297,14 +299,6 @@ def _code_operands(operands: Sequence[str], code: CodeInputs) -> list[str]:
     if code.operands[-1:] == (ALL_OPERANDS,):
         return list(operands[code.operands[0] :])
     return [operands[place] for place in code.operands if place < len(operands)]
-
-
-def _cluster_flags(element: str, code: CodeInputs) -> str:
-    """Return the flags of a cluster, up to the one that takes the rest as its value."""
-    for place, letter in enumerate(element[1:], 1):
-        if letter in code.flags + code.files + code.valued:
-            return element[1 : place + 1]
-    return element[1:]
 
 
 def _nested_program(rest: Sequence[str], own: int, valued: str) -> str:

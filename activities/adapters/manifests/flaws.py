@@ -176,9 +176,8 @@ def _header_flaws(http: Http) -> Iterator[Flaw]:
     for name, source in http.headers.items():
         if name.lower() in _OWN_HEADERS:
             yield Flaw(("http", "headers", name), f"{name} is set by the client", "remove it")
-        if any(
-            isinstance(part, str) and not (part.isascii() and part.isprintable()) for part in parse_template(source)
-        ):
+        texts = [part for part in parse_template(source) if isinstance(part, str)]
+        if not all(text.isascii() and text.isprintable() for text in texts):
             yield Flaw(("http", "headers", name), "a header holds printable ASCII only", "remove the rest")
 
 
@@ -216,9 +215,8 @@ def _contradiction_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[F
         yield Flaw((*key, "default"), "a required argument needs no default", "remove required or default")
     if argument.min is not None and argument.max is not None and argument.min > argument.max:
         yield Flaw((*key, "min"), "min is above max", "swap them")
-    if argument.type in ("string", "array") and any(
-        limit is not None and (limit < 0 or limit != int(limit)) for limit in (argument.min, argument.max)
-    ):
+    limits = [limit for limit in (argument.min, argument.max) if limit is not None]
+    if argument.type in ("string", "array") and any(limit < 0 or limit != int(limit) for limit in limits):
         yield Flaw((*key, "min"), "a length is a whole number from 0", "correct min and max")
 
 
@@ -233,12 +231,12 @@ def _pattern_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
             checked_scope_entry(entry)
         except ValueError as error:
             yield Flaw((*key, "scope"), f"{entry!r} {error}", "write a network, a host, or *.host")
-    if problem := schema_problem(argument_schema(argument.without_default())):
+    if problem := schema_problem(argument_schema(argument.without("default"))):
         yield Flaw(key, problem, "correct pattern, allowed, min or max")
 
 
 def _value_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
-    bare = argument.without_values()
+    bare = argument.without("default", "allowed")
     for value in argument.allowed or ():
         if problem := _value_problem(bare, value):
             yield Flaw((*key, "allowed"), f"{value!r} is no {argument.type}: {problem}", "correct the value")
@@ -251,7 +249,7 @@ def _value_problem(argument: Argument, value: object) -> str:
     try:
         if errors := argument_errors(argument_schema(argument), value):
             return "; ".join(errors)
-        RULES_OF_TYPE[argument.type].read(value, argument.without_existence(), PathContext(FileRoot(Path.cwd())))
+        RULES_OF_TYPE[argument.type].read(value, argument.without("must_exist"), PathContext(FileRoot(Path.cwd())))
     except (ValueError, TypeError, ToolError) as error:
         return str(error)
     return ""
@@ -309,16 +307,14 @@ def _output_flaws(output: Output) -> Iterator[Flaw]:
             yield Flaw(("output", "pattern"), str(error), "write one of RE2")
     if output.strict and output.json_schema is None:
         yield Flaw(("output", "strict"), "there is no schema to be strict about", "add [output.schema]")
-    if output.json_schema is not None and (problem := _schema_problem(output)):
-        yield Flaw(("output", "schema"), problem, "write a JSON Schema (2020-12)")
-
-
-def _schema_problem(output: Output) -> str:
-    try:
-        json.dumps(output.json_schema)
-    except (TypeError, ValueError) as error:
-        return f"is no JSON: {error}"
-    return schema_problem(output.json_schema or {})
+    if output.json_schema is not None:
+        try:
+            json.dumps(output.json_schema)
+            problem = schema_problem(output.json_schema)
+        except (TypeError, ValueError) as error:
+            problem = f"is no JSON: {error}"
+        if problem:
+            yield Flaw(("output", "schema"), problem, "write a JSON Schema (2020-12)")
 
 
 def _option_flaws(manifest: Manifest) -> Iterator[Flaw]:

@@ -51,16 +51,8 @@ class Argument(CheckedInput):
     """Allow a dash at the start. The author has to make sure that the program does not take it for a flag."""
     items: "Argument | None" = Field(default=None)
 
-    def without_default(self) -> Self:
-        return replace_fields(self, {"default": None})
-
-    def without_values(self) -> Self:
-        """Return the argument without a default and with all values of its type allowed."""
-        return replace_fields(self, {"allowed": None, "default": None})
-
-    def without_existence(self) -> Self:
-        """Return the argument with a path that need not exist."""
-        return replace_fields(self, {"must_exist": False})
+    def without(self, *fields: Literal["default", "allowed", "must_exist"]) -> Self:
+        return replace_fields(self, {name: type(self).model_fields[name].default for name in fields})
 
     @property
     def is_required(self) -> bool:
@@ -152,8 +144,6 @@ class Output(CheckedInput):
 
 
 class Manifest(CheckedInput):
-    """A manifest file."""
-
     name: str = Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_-]{0,63}$")
     description: str = Field(min_length=1, max_length=4_000)
     effect: Effect = "irreversible"

@@ -531,12 +531,10 @@ def _number_bounds(schema: Place, kind: str) -> Table:
 def _toml(value: Any) -> str:
     """Return a value as TOML on one line."""
     if isinstance(value, dict):
-        inside = ", ".join(f"{_toml_key(key)} = {_toml(each)}" for key, each in cast("Table", value).items())
+        items = cast("Table", value).items()
+        named = ((key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key), each) for key, each in items)
+        inside = ", ".join(f"{key} = {_toml(each)}" for key, each in named)
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list):
         return f"[{', '.join(_toml(each) for each in cast('list[Any]', value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)

@@ -220,7 +220,6 @@ class _CommandTool:
         return folder
 
     def _output_or_failure(self, program: str, finished: CommandResult) -> str:
-        """Return the output, or raise the program's failure."""
         stdout = self._decoded_output(finished.stdout, is_cut=finished.truncated)
         stderr = self._decoded_output(finished.stderr, is_cut=finished.truncated)
         if finished.exit_code != 0 or finished.timed_out or finished.limit:
@@ -388,8 +387,8 @@ def _request_body(http: Http, values: Values) -> tuple[str, bytes]:
     return "", b""
 
 
-class _MissingValue:
-    """Marks a value that was not given."""
+_MISSING = object()
+"""Marks a value that was not given."""
 
 
 def _filled_json(part: Any, values: Values) -> Any:
@@ -398,15 +397,17 @@ def _filled_json(part: Any, values: Values) -> Any:
         template = parse_template(part)
         only = only_placeholder(template)
         if only:
-            value = values.get(only.name, _MissingValue())
+            if only.name not in values:
+                return _MISSING
+            value = values[only.name]
             return list(value) if isinstance(value, tuple) else value
         return _filled_text(template, values)
     if isinstance(part, list):
         items = [_filled_json(item, values) for item in cast("list[Any]", part)]
-        return [item for item in items if not isinstance(item, _MissingValue)]
+        return [item for item in items if item is not _MISSING]
     if isinstance(part, dict):
         found = {key: _filled_json(item, values) for key, item in cast("dict[str, Any]", part).items()}
-        return {key: item for key, item in found.items() if not isinstance(item, _MissingValue)}
+        return {key: item for key, item in found.items() if item is not _MISSING}
     return part
 
 
@@ -450,12 +451,14 @@ class _HttpTool:
             raise
         except (TimeoutError, TimeoutException):
             if not way.has_begun:
-                raise _connect_error(f"{host}: no connection within {limit_s:g} s", "no") from None
+                why = f"{host}: no connection within {limit_s:g} s"
+                raise ToolError(why, kind="ConnectionFailed", retryable=True, acted="no") from None
             why = f"{host}: no full answer within {limit_s:g} s{way.last_words}"
             raise ToolError(why, kind=TIME_LIMIT, retryable=True) from None
         except HTTPError as error:
             why = f"{host}: {str(error) or type(error).__name__}"
-            raise _connect_error(why, "maybe" if way.has_begun else "no") from None
+            acted = "maybe" if way.has_begun else "no"
+            raise ToolError(why, kind="ConnectionFailed", retryable=True, acted=acted) from None
 
     async def _read(
         self, client: AsyncClient, request: _HttpRequest, context: ToolContext, way: "_RequestProgress"
@@ -492,7 +495,7 @@ class _HttpTool:
         return headers | {name.lower(): value for name, value in own.items()}
 
     async def _read_text(self, response: Response, known_secrets: KnownSecrets) -> str:
-        acted = _acted_by_status(response)
+        acted = "yes" if response.is_success else "no" if response.status_code in REFUSAL_STATUSES else "maybe"
         try:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)
         except ToolError as error:
@@ -530,17 +533,7 @@ class _RequestProgress:
         self.has_begun = self.has_begun or event.endswith(".send_request_headers.started")
 
 
-def _connect_error(why: str, acted: Acted) -> ToolError:
-    return ToolError(why, kind="ConnectionFailed", retryable=True, acted=acted)
-
-
 def _status_error(response: Response, acted: Acted, detail: str) -> ToolError:
     status = response.status_code
     why = f"{response.url.host} answered {status} {response.reason_phrase}{detail}"
     return ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT_STATUSES, acted=acted)
-
-
-def _acted_by_status(response: Response) -> Acted:
-    if response.is_success:
-        return "yes"
-    return "no" if response.status_code in REFUSAL_STATUSES else "maybe"

@@ -66,9 +66,8 @@ class WebhookPost:
             raise self._unanswered_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=True) from None
         except (http.HTTPError, http.InvalidURL) as error:  # its text, which is not shown, names the address
             is_sure = isinstance(error, (http.ConnectError, http.InvalidURL, http.UnsupportedProtocol))
-            raise self._unanswered_error(
-                f"no connection ({type(error).__name__})", may_have_arrived=not is_sure
-            ) from None
+            why = f"no connection ({type(error).__name__})"
+            raise self._unanswered_error(why, may_have_arrived=not is_sure) from None
 
     def raise_for_status(self, answer: ReceiverAnswer) -> None:
         """Raise NotifyError if the status is not 2xx."""
@@ -90,21 +89,15 @@ class WebhookPost:
         await self._client.aclose()
 
     async def _post(self, content: bytes, headers: dict[str, str]) -> ReceiverAnswer:
-        async with self._client.stream(
-            "POST", self._url, content=content, headers=headers, follow_redirects=False
-        ) as response:
-            wish_s = retry_after_s(
-                response.headers, datetime.now(UTC), rate_limited=response.status_code == TOO_MANY_REQUESTS
-            )
+        exchange = self._client.stream("POST", self._url, content=content, headers=headers, follow_redirects=False)
+        async with exchange as response:
+            is_limited = response.status_code == TOO_MANY_REQUESTS
+            wish_s = retry_after_s(response.headers, datetime.now(UTC), rate_limited=is_limited)
             return ReceiverAnswer(response.status_code, await _answer_text(response), wish_s)
 
     def _unanswered_error(self, why: str, *, may_have_arrived: bool) -> NotifyError:
-        return NotifyError(
-            f"{self._receiver}: {why}",
-            kind="ReceiverUnreachable",
-            retryable=True,
-            may_have_arrived=may_have_arrived,
-        )
+        text = f"{self._receiver}: {why}"
+        return NotifyError(text, kind="ReceiverUnreachable", retryable=True, may_have_arrived=may_have_arrived)
 
 
 async def _answer_text(response: http.Response) -> str:
@@ -142,7 +135,11 @@ class SigningKey:
     @classmethod
     def from_secret(cls, secret: str) -> "SigningKey":
         """Read `whsec_` and base64, or else the text itself. Raise ValueError, without it, if it is too short."""
-        key = _decoded_base64(secret.removeprefix(PREFIX)) if secret.startswith(PREFIX) else secret.encode()
+        try:
+            is_base64 = secret.startswith(PREFIX)
+            key = b64decode(secret.removeprefix(PREFIX), validate=True) if is_base64 else secret.encode()
+        except Error:
+            raise ValueError(f"is not base64 after {PREFIX}") from None
         if len(key) < MIN_KEY_BYTES:
             raise ValueError(f"has fewer than {MIN_KEY_BYTES} bytes")
         return cls(key)
@@ -151,18 +148,7 @@ class SigningKey:
         """Return the headers of a body that is sent at this second since the epoch."""
         signed = b".".join((message_id.encode(), str(at).encode(), body))
         signature = b64encode(hmac.new(self.key, signed, sha256).digest()).decode()
-        return {
-            "webhook-id": message_id,
-            "webhook-timestamp": str(at),
-            "webhook-signature": f"v1,{signature}",
-        }
-
-
-def _decoded_base64(text: str) -> bytes:
-    try:
-        return b64decode(text, validate=True)
-    except Error:
-        raise ValueError(f"is not base64 after {PREFIX}") from None
+        return {"webhook-id": message_id, "webhook-timestamp": str(at), "webhook-signature": f"v1,{signature}"}
 
 
 WebhookFormat = Literal["json", "slack"]
@@ -228,7 +214,6 @@ def without_markup(text: str) -> str:
 
 
 def without_mentions(text: str) -> str:
-    """Return the text without `@` mentions."""
     return _MENTION.sub("\N{FULLWIDTH COMMERCIAL AT}", text)
 
 
@@ -279,9 +264,8 @@ class WebhookNotifier:
     async def send(self, notification: Notification, run: RunKey) -> ReceiverAnswer:
         """Send the notification, and return the receiver's answer. Raise NotifyError if it did not answer."""
         content = webhook_body(notification, run, self._link(run.workflow_id), self._settings.form)
-        return await self._post.send(
-            content, self._settings.key.headers(notification.message_id, int(time.time()), content)
-        )
+        headers = self._settings.key.headers(notification.message_id, int(time.time()), content)
+        return await self._post.send(content, headers)
 
     async def close(self) -> None:
         await self._post.close()
