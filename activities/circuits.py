@@ -153,7 +153,6 @@ class ToolCircuits(Interceptor):
         self._source = source
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Return our interceptor, or `next` if there is nothing to guard."""
         is_needed = self._source is not None or any(map(_is_guarded, self._options.values()))
         return _CircuitInbound(next, self._breakers, self._tool_options) if is_needed else next
 
@@ -180,7 +179,9 @@ class _CircuitInbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         tool = activity.info().activity_type
         options = self._options_of(tool)
-        if options is None or _is_end_of_deferred_call(input):
+        request = input.args[0] if input.args else None
+        is_only_recorded = isinstance(request, ToolRequest) and request.completion is not None  # it has run elsewhere
+        if options is None or is_only_recorded:
             return await super().execute_activity(input)
         try:
             with self._breakers.guard(tool, options.breaker, lambda error: _is_infrastructure_failure(error, options)):
@@ -188,12 +189,6 @@ class _CircuitInbound(ActivityInboundInterceptor):
         except CircuitOpenError as turned_away:
             text = describe_to_model(str(turned_away), is_again=activity.info().attempt > 1)
             raise attempt_failure(text, CIRCUIT_OPEN, retryable=False, acted="no") from None
-
-
-def _is_end_of_deferred_call(given: ExecuteActivityInput) -> bool:
-    """Return whether the tool is not called, but only the end of one of its calls is recorded."""
-    request = given.args[0] if given.args else None
-    return isinstance(request, ToolRequest) and request.completion is not None
 
 
 def _is_infrastructure_failure(error: BaseException, options: ToolOptions) -> bool:
@@ -226,28 +221,22 @@ class GuardedModels:
         return _GuardedProvider(provider, circuit, self._breakers, self._options), model
 
 
+@dataclass(frozen=True)
 class _GuardedProvider:
-    def __init__(
-        self, provider: ModelProvider, circuit: str, breakers: WorkerBreakers, options: CircuitOptions
-    ) -> None:
-        self._provider = provider
-        self._circuit = circuit
-        self._breakers = breakers
-        self._options = options
+    provider: ModelProvider
+    circuit: str
+    breakers: WorkerBreakers
+    options: CircuitOptions
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         try:
-            with self._breakers.guard(self._circuit, self._options, _counts_as_failure):
-                return await self._provider.complete(request, on_text)
+            with self.breakers.guard(self.circuit, self.options, _is_failure_of_provider):
+                return await self.provider.complete(request, on_text)
         except CircuitOpenError as turned_away:
-            raise _circuit_open_error(turned_away) from None
+            text = f"{turned_away}; wait, or choose another model"
+            wait_s = turned_away.wait_s or None  # if others are trying it, the usual delay holds
+            raise ModelError(CIRCUIT_OPEN, text, retryable=True, retry_after_s=wait_s) from None
 
 
-def _circuit_open_error(turned_away: CircuitOpenError) -> ModelError:
-    """Return an error that asks for a retry when the circuit may be tried. If others try it, the usual delay holds."""
-    text = f"{turned_away}; wait, or choose another model"
-    return ModelError(CIRCUIT_OPEN, text, retryable=True, retry_after_s=turned_away.wait_s or None)
-
-
-def _counts_as_failure(error: BaseException) -> bool:
+def _is_failure_of_provider(error: BaseException) -> bool:
     return isinstance(error, ModelError) and error.kind in COUNTED_ERROR_KINDS

@@ -19,7 +19,6 @@ from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
 from orga.workflows.types.conversation import is_dropped_last, latest_turn
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited_text
 
@@ -61,10 +60,14 @@ class CritiqueActivities:
         """Return the verdict as the text of a reply, with its cost. The run parses it."""
         began = time.monotonic()
         _, context = await model_context(self._conversations, request)
-        critic = _find_critic(context.setup, request.critic)
+        critic = next((each for each in context.setup.critics if each.name == request.critic), None)
+        if critic is None:
+            text = f"the run has no critic {request.critic!r}"
+            raise ApplicationError(text, type="UnknownCritic", non_retryable=True)
         if (own := self._in_code.get(critic.model or "")) is not None:
             return await self._reviewed_in_code(own, critic, context, request)
-        models = _critic_models(context.setup, critic)
+        own_model = _own_model(context.setup, critic)
+        models = (own_model,) if own_model else context.setup.models_for(critic.tier_key)  # in fallback order
         reply = await self._calls.complete(context.setup, _model_request(context, critic, request), began, models)
         reply = normalised_reply(reply, ())
         return text_only_reply(reply, clip(reply.text.strip(), MAX_VERDICT_BYTES))
@@ -80,33 +83,20 @@ class CritiqueActivities:
         return self._secrets.redact_record(Reply.of(clip(verdict, MAX_VERDICT_BYTES), cost_usd=0.0))
 
 
-def _find_critic(setup: Setup, name: str) -> Critic:
-    for critic in setup.critics:
-        if critic.name == name:
-            return critic
-    raise ApplicationError(f"the run has no critic {name!r}", type="UnknownCritic", non_retryable=True)
-
-
-def _critic_models(setup: Setup, critic: Critic) -> tuple[str, ...]:
-    """Return the critic's own models in fallback order, or else the run's."""
-    key = critic.tier_key
-    return (critic.model,) if critic.model and key not in setup.tiers else setup.models_for(key)
-
-
-def _critic_settings(setup: Setup, critic: Critic) -> ModelSettings:
-    """Return the critic's own settings, and else those of its tier or of the run."""
-    has_own_model = critic.model is not None and critic.tier_key not in setup.tiers
-    return critic.or_else(setup.config if has_own_model else setup.settings_for(critic.tier_key))
+def _own_model(setup: Setup, critic: Critic) -> str | None:
+    """Return the critic's model, unless it is that of a tier or of the run."""
+    return critic.model if critic.tier_key not in setup.tiers else None
 
 
 def _model_request(context: ModelContext, critic: Critic, request: CritiqueRequest) -> ModelRequest:
     setup = context.setup
+    has_own_model = _own_model(setup, critic) is not None
     return ModelRequest(
         model=critic.model or setup.model,
         system=tuple(filter(None, (_instructions(critic, request.tool), critic.instructions))),
         messages=(Message.of("user", _review_prompt(context, critic, request)),),
         tool_choice="none",
-        settings=_critic_settings(setup, critic),
+        settings=critic.or_else(setup.config if has_own_model else setup.settings_for(critic.tier_key)),
         max_output_tokens=request.max_output_tokens or critic.max_output_tokens,
         output_schema=verdict_schema(critic),
     )

@@ -86,20 +86,11 @@ def _unsure_delivery_error(why: str) -> NotifyError:
 
 
 def _delivery_failure(error: NotifyError) -> ApplicationError:
-    attempt = activity.info().attempt
-    return ApplicationError(
-        str(error),
-        attempt,
-        type=error.kind,
-        non_retryable=not error.retryable,
-        next_retry_delay=timedelta(seconds=_retry_delay_s(error, attempt)),
-    )
-
-
-def _retry_delay_s(error: NotifyError, attempt: int) -> float:
-    if error.retry_after_s is not None:
-        return min(error.retry_after_s, MAX_RETRY_AFTER_S)
-    return RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S)) - 1]
+    attempt, wish_s = activity.info().attempt, error.retry_after_s
+    usual_s = RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S)) - 1]
+    delay = timedelta(seconds=usual_s if wish_s is None else min(wish_s, MAX_RETRY_AFTER_S))
+    is_final = not error.retryable
+    return ApplicationError(str(error), attempt, type=error.kind, non_retryable=is_final, next_retry_delay=delay)
 
 
 LONGEST_NOTIFICATION_WAIT_S = 300.0
@@ -120,10 +111,7 @@ class NotifyActivities:
                 async with heartbeats(lambda: None):
                     await self._notifier.deliver(self._secrets.redact_record(notification), current_run_key())
         except NotifyError as error:
-            raise _notify_failure(error) from None
-
-
-def _notify_failure(error: NotifyError) -> ApplicationError:
-    wish_s = error.retry_after_s
-    delay = None if wish_s is None else timedelta(seconds=min(wish_s, LONGEST_NOTIFICATION_WAIT_S))
-    return ApplicationError(str(error), type=error.kind, non_retryable=not error.retryable, next_retry_delay=delay)
+            wish_s, is_final = error.retry_after_s, not error.retryable
+            delay = None if wish_s is None else timedelta(seconds=min(wish_s, LONGEST_NOTIFICATION_WAIT_S))
+            failure = ApplicationError(str(error), type=error.kind, non_retryable=is_final, next_retry_delay=delay)
+            raise failure from None

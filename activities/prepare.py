@@ -27,9 +27,6 @@ MAX_SETUP_BYTES = 500_000
 MAX_PARTS_NAMED = 5
 """The number of parts that the error for a too large setup names with their sizes."""
 
-STARTER_ERROR = ApplicationErrorCategory.BENIGN
-"""The starter reads the error, so the SDK need not log a traceback."""
-
 OTHER_PLACE_DELAY = timedelta(seconds=1)
 
 
@@ -44,18 +41,19 @@ class PrepareActivities:
         try:
             setup = await self._agents.setup(request, is_goal=activity.info().workflow_type == GOAL_WORKFLOW)
         except InvalidInput as error:
-            raise ApplicationError(
-                str(error), type="InvalidInput", non_retryable=True, category=STARTER_ERROR
-            ) from None
+            raise _starter_error(str(error)) from None
         except OtherPlace as error:  # retried, because a worker of that place may be running too
             raise ApplicationError(str(error), type="OtherPlace", next_retry_delay=OTHER_PLACE_DELAY) from None
         size = len(setup.model_dump_json(exclude_unset=True).encode())
         if size > MAX_SETUP_BYTES:
-            raise ApplicationError(
-                _size_problem(setup, size), type="InvalidInput", non_retryable=True, category=STARTER_ERROR
-            )
+            raise _starter_error(_size_problem(setup, size))
         self._conversations.keep_setup(setup)
         return setup
+
+
+def _starter_error(text: str) -> ApplicationError:
+    """Return a final error. The starter reads it, so the SDK need not log a traceback."""
+    return ApplicationError(text, type="InvalidInput", non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
 
 def _size_problem(setup: Setup, size: int) -> str:

@@ -35,9 +35,8 @@ def _message_parts(message: Message, salt: str) -> list[str]:
     parts: list[str] = []
     for part in media_in_words(message.parts):
         if isinstance(part, ToolCall):
-            parts.append(
-                _delimited_part(f"call of {part.name} by the assistant", to_json(part.arguments).decode(), salt)
-            )
+            arguments = to_json(part.arguments).decode()
+            parts.append(_delimited_part(f"call of {part.name} by the assistant", arguments, salt))
         elif isinstance(part, (TextPart, ResultPart)) and part.text:
             parts.append(_delimited_part(_speaker_name(message), part.text, salt))
     return parts
@@ -98,7 +97,9 @@ class SummariseActivities:
                 )
             reply = self._secrets.redact_record(Reply.of(text, cost_usd=0.0))
         reply = normalised_reply(reply, ())
-        reply = text_only_reply(reply, _summary_text(reply, limit))
+        text = "" if reply.finish in {"refusal", "content_filter"} else sanitized_text(reply.text.strip())
+        room = limit * BYTES_PER_TOKEN  # as the context reserves it
+        reply = text_only_reply(reply, clip(text, room, "a summary has no more room"))
         self._conversations.keep_result(run, activity.info().activity_id, reply.text)
         return reply
 
@@ -120,13 +121,6 @@ def _model_request(context: ModelContext, request: SummariseRequest, limit: int)
 
 def _task_text(context: ModelContext) -> str:
     return clip(context.messages[0].text, MAX_TASK_BYTES) if context.messages else ""
-
-
-def _summary_text(reply: Reply, limit: int) -> str:
-    """Return the summary, cut to the room that was reserved for it."""
-    if reply.finish in {"refusal", "content_filter"}:
-        return ""
-    return clip(sanitized_text(reply.text.strip()), limit * BYTES_PER_TOKEN, "a summary has no more room")
 
 
 class ReasonActivities:

@@ -1,9 +1,9 @@
 """Helpers for every activity: its run, heartbeats, log context, earlier attempts, the next delay, and error texts."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from temporalio import activity
@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from orga.activities.ports import Acted, RunKey
 from orga.workflows.types.input import OUT_OF_TIME
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.tool_calls.elicitation import INPUT_REQUIRED
 from orga.workflows.types.tool_calls.tools import (
     DONE,
@@ -106,12 +107,7 @@ def error_text(error: BaseException) -> str:
 
 
 _FAILED_KEY = "failed"
-_EFFECT_DETAILS: dict[Acted | None, tuple[str, ...]] = {
-    None: (),
-    "no": (NOT_DONE,),
-    "maybe": (MAYBE_DONE,),
-    "yes": (DONE,),
-}
+_EFFECT_DETAILS: dict[Acted | None, tuple[str, ...]] = {"no": (NOT_DONE,), "maybe": (MAYBE_DONE,), "yes": (DONE,)}
 
 
 def attempt_failure(
@@ -140,7 +136,7 @@ def attempt_failure(
         note_plain_failure()
     is_out_of_time = retryable and is_last
     facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
-    details = (*_EFFECT_DETAILS[acted], *(fact for fact, holds in facts.items() if holds), *more)
+    details = (*_EFFECT_DETAILS.get(acted, ()), *(fact for fact, holds in facts.items() if holds), *more)
     # a server that asks for input has not failed, so no log and no metric counts it
     category = ApplicationErrorCategory.BENIGN if kind == INPUT_REQUIRED else ApplicationErrorCategory.UNSPECIFIED
     final = not retryable or is_out_of_time
@@ -155,13 +151,8 @@ def note_plain_failure() -> None:
 def attempt_may_have_acted() -> bool:
     """Return whether an earlier attempt may have had its effect: not all are known to have failed without one."""
     info = activity.info()
-    return info.attempt > 1 and _failed_attempt(info.heartbeat_details) != info.attempt - 1
-
-
-def _failed_attempt(heartbeats: Any) -> Any:
-    """Return the number of the attempt that wrote the last heartbeat, if it wrote it after its failure."""
-    last = heartbeats[-1] if heartbeats else None
-    return cast(Mapping[str, Any], last).get(_FAILED_KEY) if isinstance(last, Mapping) else None
+    last = as_object(info.heartbeat_details[-1]) if info.heartbeat_details else {}
+    return info.attempt > 1 and last.get(_FAILED_KEY) != info.attempt - 1
 
 
 def retry_backoff_s() -> float:

@@ -64,7 +64,9 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
 
     `is_awaited` lets a cancelled call use all of its time to end, because it must not act after its report.
     """
-    limit_s = _limit_s()
+    waits = activity.info().start_to_close_timeout
+    # The call's own limit: the server waits longer, so that the call can report.
+    limit_s = max(waits.total_seconds() - REPORT_S, 0.0) if waits else float("inf")
     began, outer = time.monotonic(), asyncio.current_task()
     call = asyncio.create_task(_contain_exit(work), name=outer.get_name() if outer else None)
     try:
@@ -77,10 +79,11 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
         return call.result()
     if not done:
         has_ended = await _cancel_call(call, spec.name, REPORT_S / 2)
-        is_stopped = has_ended and spec.options.isolation != "thread"
-        raise (ToolError if is_stopped else AbandonedCall)(
-            _time_limit_text(spec, limit_s), kind=TIME_LIMIT, retryable=True
-        )
+        is_thread, text = spec.options.isolation == "thread", f"{spec.name} took longer than its {limit_s:g} s"
+        if is_thread:
+            text += " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
+        kind = ToolError if has_ended and not is_thread else AbandonedCall
+        raise kind(text, kind=TIME_LIMIT, retryable=True)
     return call.result()
 
 
@@ -90,12 +93,6 @@ async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:
         raise ToolError(f"{type(error).__name__}: {error}", kind=type(error).__name__, acted="maybe") from None
-
-
-def _limit_s() -> float:
-    """Return the call's own limit. The server waits longer, so that the call can report."""
-    waits = activity.info().start_to_close_timeout
-    return max(waits.total_seconds() - REPORT_S, 0.0) if waits else float("inf")
 
 
 async def _cancel_and_wait(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> None:
@@ -125,13 +122,6 @@ def _release_call(call: asyncio.Task[Any]) -> None:
     _abandoned_calls.discard(call)
     if not call.cancelled():
         call.exception()  # mark it as retrieved, or asyncio logs a complaint
-
-
-def _time_limit_text(spec: ToolSpec, limit_s: float) -> str:
-    text = f"{spec.name} took longer than its {limit_s:g} s"
-    if spec.options.isolation == "thread":
-        return f"{text} and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
-    return text
 
 
 MAX_ERROR_BYTES = 4_000
@@ -214,18 +204,16 @@ async def _execute_call(tool: Tool, request: ToolRequest, services: CallServices
         async with heartbeats(progress.details):
             output = await _guarded_call(work, tool.spec, request, secrets, began)
             output = await with_stored_media(output, services.blobs, has_value=tool.spec.output_schema is not None)
-    content = clip(await _model_safe_text(output.content, secrets), tool.spec.max_result_bytes)
+    if len(output.content) <= MAX_INLINE_SANITIZE_CHARS:
+        text = _without_secrets(output.content, secrets)
+    else:
+        text = await asyncio.to_thread(_without_secrets, output.content, secrets)
+    content = clip(text, tool.spec.max_result_bytes)
     output = output.with_content(content)
     if output.media:
         output = output.with_media(tuple(part.with_name(secrets.redact(part.name)) for part in output.media))
     services.conversations.keep_result(current_run_key(), info.activity_id, output if output.media else content)
     return output
-
-
-async def _model_safe_text(content: str, secrets: KnownSecrets) -> str:
-    if len(content) <= MAX_INLINE_SANITIZE_CHARS:
-        return _without_secrets(content, secrets)
-    return await asyncio.to_thread(_without_secrets, content, secrets)
 
 
 def _without_secrets(content: str, secrets: KnownSecrets) -> str:

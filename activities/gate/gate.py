@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -60,10 +61,6 @@ def _recorded_size(verdict: Verdict) -> int | None:
         return None
 
 
-def target_delegate(call: ToolCall, delegates: Sequence[DelegateSpec]) -> DelegateSpec | None:
-    return next((delegate for delegate in delegates if delegate.agent == call.arguments.get("agent")), None)
-
-
 def narrowed_tools(target: DelegateSpec, given: Verdict) -> tuple[str, ...] | None:
     """Return the most tools that the other agent may use. None leaves it all of its own."""
     if given.tools is None or target.tools is None:
@@ -95,28 +92,23 @@ NamedJudge = tuple[str, JudgeFunction]
 """The name of what is judged, and the function that judges it."""
 
 
+@dataclass(frozen=True)
 class GateActivities:
     """Verdicts from an injected policy engine. Whatever it raises is a denial."""
 
-    def __init__(
-        self,
-        engine: PolicyEngine,
-        argument_errors: ArgumentErrors,
-        secrets: KnownSecrets = NO_SECRETS,
-        engine_name: str = "",
-        permits: PermitKeys | None = None,
-    ) -> None:
-        self._engine = engine
-        self._argument_errors = argument_errors
-        self._secrets = secrets
-        self._engine_name = engine_name
-        self._permits = permits
+    engine: PolicyEngine
+    argument_errors: ArgumentErrors
+    secrets: KnownSecrets = NO_SECRETS
+    engine_name: str = ""
+    permits: PermitKeys | None = None
 
     @activity.defn(name="gate")
     async def gate(self, request: GateRequest) -> Verdicts:
         log_iteration(request.iteration)
-        if is_weaker_engine(self._engine_name, request.engine):
-            verdicts = (self._weaker_engine_denial(request.engine),) * (len(request.calls) or 1)
+        if is_weaker_engine(self.engine_name, request.engine):
+            why = f"this run began under the policy engine {request.engine}, and its worker has {self.engine_name}"
+            remedy = f"Ask the operator for a worker with {request.engine}"
+            verdicts = (_denial(f"{why}, which checks less. {remedy}"),) * (len(request.calls) or 1)
         elif request.calls:
             judged = [(call.name, partial(self._judge_call, request, call)) for call in request.calls]
             verdicts = await self._judge_all(judged)
@@ -126,14 +118,14 @@ class GateActivities:
             verdicts = await self._judge_all([("the answer", partial(self._judge_answer, request))])
         verdicts = recordable_verdicts(verdicts)
         count_verdicts(request.calls, verdicts, {spec.name for spec in request.specs})
-        given = self._secrets.redact_record(Verdicts(verdicts=verdicts))
+        given = self.secrets.redact_record(Verdicts(verdicts=verdicts))
         if len(request.places) > 1:
             given = Verdicts(verdicts=given.verdicts, places=request.places)
         return self._with_permits(request, given)
 
     def _with_permits(self, request: GateRequest, given: Verdicts) -> Verdicts:
         """Sign the allowed calls exactly as recorded. The loop's own tools have no activity, and need no permit."""
-        keys = self._permits
+        keys = self.permits
         if keys is None or len(request.places) != len(request.calls):
             return given
 
@@ -149,12 +141,8 @@ class GateActivities:
         judged = zip(given.verdicts, request.calls, request.places, strict=False)
         return given.with_verdicts(tuple(starmap(with_permit, judged))) if request.calls else given
 
-    def _weaker_engine_denial(self, wanted: str) -> Verdict:
-        why = f"this run began under the policy engine {wanted}, and its worker has {self._engine_name}"
-        return _denial(f"{why}, which checks less. Ask the operator for a worker with {wanted}")
-
     async def _judge_all(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
-        if self._engine.is_embedded:
+        if self.engine.is_embedded:
             return tuple([await judge() for _, judge in judged])
         return await self._judge_concurrently(judged)
 
@@ -174,7 +162,15 @@ class GateActivities:
             return tuple(await asyncio.gather(*(verdict(name, judge) for name, judge in judged)))
 
     async def _judge_answer(self, request: GateRequest) -> Verdict:
-        if problem := await self._answer_problem(request):
+        errors: list[str] = []
+        if request.output_schema is not None:
+            try:
+                value = parsed_answer_json(request.answer or "")
+                errors = await self.argument_errors(request.output_schema, value)
+            except ValueError as error:
+                errors = [str(error)]
+        if errors:
+            problem = "the final answer does not fit the schema: " + "; ".join(errors)
             return Verdict(decision="invalid", reason=clean_text(problem)[:MAX_REASON_CHARS])
         return await self._judge_unmodified(request, "final answer")
 
@@ -184,32 +180,22 @@ class GateActivities:
             return _denial(f"the policy wants to change a {what}; it can only allow or deny one")
         return _recorded_verdict(request, given)
 
-    async def _answer_problem(self, request: GateRequest) -> str:
-        if request.output_schema is None:
-            return ""
-        try:
-            value = parsed_answer_json(request.answer or "")
-            errors = await self._argument_errors(request.output_schema, value)
-        except ValueError as error:
-            errors = [str(error)]
-        return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
-
     async def _judge_call(self, request: GateRequest, call: ToolCall) -> Verdict:
         spec, proposed = request.spec(call.name), call.arguments
         by: dict[str, Any] = {}
         for _ in range(MAX_MODIFICATIONS + 1):
-            problem = (
-                _unknown_tool_text(call, request.offered) if spec is None else await self._argument_problem(call, spec)
-            )
-            if problem or spec is None:
+            if spec is None:
+                problem = f"there is no tool {call.name!r}; the tools are: {', '.join(request.offered) or 'none'}"
+            else:
+                problem = await self._argument_problem(call, spec)
+            if problem:
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **by)
             proposal = request.with_calls((call,))
-            given = _with_earlier_policies(by, await self._engine_verdict(proposal))
-            if (
-                given.decision not in _ALLOWING
-                or given.arguments is None
-                or _is_same_json(given.arguments, call.arguments)
-            ):
+            given = await self._engine_verdict(proposal)
+            # policies that changed the call before it decided too
+            given = given.with_policies(tuple(dict.fromkeys([*by.get("policies", ()), *given.policies])))
+            is_changed = given.arguments is not None and not _is_same_json(given.arguments, call.arguments)
+            if given.decision not in _ALLOWING or given.arguments is None or not is_changed:
                 verdict = _recorded_verdict(proposal, given)
                 return verdict if _is_same_json(call.arguments, proposed) else verdict.with_arguments(call.arguments)
             call, by = call.with_arguments(given.arguments), _deciding_fields(given)
@@ -219,18 +205,19 @@ class GateActivities:
         if call.malformed is not None:
             return f"the arguments of {call.name} are not a JSON object with each key once: {call.malformed[:200]}"
         try:
-            errors = await self._argument_errors(spec.parameters, call.arguments)
+            errors = await self.argument_errors(spec.parameters, call.arguments)
         except ValueError as error:
             return f"{call.name} cannot be called: {error}"
         return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""
 
     async def _engine_verdict(self, proposal: GateRequest) -> Verdict:
         try:
-            return await self._engine.judge(proposal)
+            return await self.engine.judge(proposal)
         except Exception as error:
             activity.logger.exception("the policy engine failed; denied")
-            reason = f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
-            return Verdict(decision="deny", reason=reason)
+            return Verdict(
+                decision="deny", reason=f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
+            )
 
 
 def _caller(request: GateRequest, tool: str) -> Caller | None:
@@ -263,21 +250,16 @@ def _recorded_verdict(proposal: GateRequest, given: Verdict) -> Verdict:
         return Verdict(decision="approval", reason=reason, approval=terms, **by)
     if proposal.call is None or loop_tool(proposal.call.name).action != "delegate":
         return Verdict(decision="allow", **by)
-    target = target_delegate(proposal.call, proposal.delegates)
+    agent = proposal.call.arguments.get("agent")
+    target = next((delegate for delegate in proposal.delegates if delegate.agent == agent), None)
     if target is None:  # the tools that its config allows are unknown
-        return _denial(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to", **by)
+        return _denial(f"{agent!r} is no agent to delegate to", **by)
     tools = narrowed_tools(target, given)
     return Verdict(decision="allow", **by) if tools is None else Verdict(decision="allow", tools=tools, **by)
 
 
 def _deciding_fields(given: Verdict) -> dict[str, Any]:
     return {name: value for name in ("policies", "version") if (value := getattr(given, name))}
-
-
-def _with_earlier_policies(earlier: dict[str, Any], given: Verdict) -> Verdict:
-    """Add the policies that changed the call before it, because they decided too."""
-    policies = dict.fromkeys([*earlier.get("policies", ()), *given.policies])
-    return given.with_policies(tuple(policies))
 
 
 def _is_approved(proposal: GateRequest, terms: ApprovalTerms, version: str) -> bool:
@@ -288,8 +270,3 @@ def _is_approved(proposal: GateRequest, terms: ApprovalTerms, version: str) -> b
 
 def _denial(reason: str, **by: Any) -> Verdict:
     return Verdict(decision="deny", reason=clean_text(reason)[:MAX_REASON_CHARS], **by)
-
-
-def _unknown_tool_text(call: ToolCall, offered: tuple[str, ...]) -> str:
-    names = ", ".join(offered) or "none"
-    return f"there is no tool {call.name!r}; the tools are: {names}"

@@ -80,19 +80,14 @@ def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
     call = SignedCall(info.activity_type, request.arguments, request.caller)
     if keys is None or keys.is_valid(request.permit, identity, call):
         return
-    raise ApplicationError(
-        "[Denied] this call has no valid permit of the gate; nothing was run",
-        NOT_DONE,
-        type=NOT_PERMITTED,
-        non_retryable=True,
-    )
+    text = "[Denied] this call has no valid permit of the gate; nothing was run"
+    raise ApplicationError(text, NOT_DONE, type=NOT_PERMITTED, non_retryable=True)
 
 
 def current_activity_identity(activity_id: str) -> ActivityIdentity:
     info = activity.info()
-    return ActivityIdentity(
-        info.namespace, info.workflow_id or "", info.workflow_run_id or "", call_activity_id(activity_id)
-    )
+    run = info.workflow_id or "", info.workflow_run_id or ""
+    return ActivityIdentity(info.namespace, *run, call_activity_id(activity_id))
 
 
 def _signature(key: bytes, identity: ActivityIdentity, call: SignedCall, terms: str) -> str:
