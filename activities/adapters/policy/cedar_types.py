@@ -99,6 +99,9 @@ _KNOWN_TYPES: dict[Path, str] = {
 """Types in the schema of the context's own attributes that arguments can be compared with."""
 
 
+_LITERAL_TYPES: dict[type, str] = {bool: "Bool", int: "Long", str: "String"}
+
+
 def inferred_types(policy: Node) -> Types:
     """Return the attributes of arguments, trusted facts and values that a policy names, with their types."""
     found: Types = {}
@@ -165,7 +168,7 @@ def _expression_type(node: Any) -> str:
     match operator:
         case "Value":
             value: object = node["Value"]
-            return {bool: "Bool", int: "Long", str: "String"}.get(type(value), "")
+            return _LITERAL_TYPES.get(type(value), "")
         case "Set":
             return f"Set<{next((kind for part in inner if (kind := _expression_type(part))), 'String')}>"
         case "Record":

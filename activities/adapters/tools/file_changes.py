@@ -18,7 +18,6 @@ from threading import Lock
 from typing import Any
 
 from pydantic import Field
-from rapidfuzz import fuzz, process
 
 from orga.activities.adapters.threads import StopSignal, run_stoppable
 from orga.activities.adapters.tools.parameters import Parameters
@@ -421,6 +420,8 @@ def _checked_places(path: str, text: _NormalisedText, edit: _TextEdit) -> list[i
 
 def _nearest_lines(data: bytes, old: bytes) -> str:
     """Return the lines that are most like the longest line of a missing text, or nothing if none is."""
+    from rapidfuzz import fuzz, process  # a worker without these tools loads this file for deliveries, too
+
     wanted = old.decode(errors="replace").split("\n")
     index = max(range(len(wanted)), key=lambda number: len(wanted[number].strip()))
     lines = data.decode(errors="replace").split("\n")
