@@ -10,8 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.calls.activity import own_part
 from orga.activities.models.conversations import Conversations
-from orga.activities.models.model_calls import ModelCalls, Models
-from orga.activities.models.model_context import model_context
+from orga.activities.models.model_calls import ModelCalls, Models, model_context
 from orga.activities.ports import CodeCritic, ModelContext, ModelRequest, ReviewedWork
 from orga.activities.reason import transcript
 from orga.activities.replies import normalised_reply, text_only_reply

@@ -9,8 +9,7 @@ from temporalio import activity
 
 from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.models.conversations import Conversations
-from orga.activities.models.model_calls import ModelCalls, Models
-from orga.activities.models.model_context import model_context, model_request
+from orga.activities.models.model_calls import ModelCalls, Models, model_context, model_request
 from orga.activities.replies import (
     MAX_CALLS_BYTES,
     calls_byte_limit,

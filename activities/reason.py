@@ -7,8 +7,7 @@ from temporalio import activity
 
 from orga.activities.calls.activity import own_part
 from orga.activities.models.conversations import Conversations
-from orga.activities.models.model_calls import ModelCalls, Models
-from orga.activities.models.model_context import model_context, model_request
+from orga.activities.models.model_calls import ModelCalls, Models, model_context, model_request
 from orga.activities.ports import ModelContext, ModelRequest, Summarizer
 from orga.activities.replies import calls_byte_limit, normalised_reply, text_only_reply, with_fitted_arguments
 from orga.activities.text.sanitize import sanitized_text

@@ -12,7 +12,7 @@ from bench.sides.ours import ReadFile, our_input
 from bench.sides.rig import Rig
 from bench.sides.script import MODEL, TOOL, Script
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.adapters.policy.ladder import ListedTools

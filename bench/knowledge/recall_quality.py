@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from bench.figures import Figure
 from bench.sides.rig import Rig
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.ports import Embedder
 from orga.activities.knowledge.vectors import cosine

@@ -11,7 +11,7 @@ from time import perf_counter, process_time
 from bench.figures import Figure
 from bench.knowledge.recall_quality import questions
 from bench.sides.rig import Rig
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.exchange import import_items
 from orga.activities.knowledge.recall import RECALL_TIMEOUT_S

@@ -16,7 +16,6 @@ from pydantic import (
     model_validator,
 )
 
-from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING, checked_embedder_name
 from orga.own_code import set_aside
 from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig
@@ -26,7 +25,13 @@ from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName, PromptTemplates
 from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.endpoints import EndpointSettings, endpoint_problem, own_endpoints
-from orga.workflows.types.models.providers import PROVIDERS, model_form_problem, model_name_problem
+from orga.workflows.types.models.providers import (
+    HASHING,
+    PROVIDERS,
+    checked_embedder_name,
+    model_form_problem,
+    model_name_problem,
+)
 from orga.workflows.types.models.tiers import GoalTiers, ModelTiers, TierName, tier_in_model_name
 from orga.workflows.types.models.usage import ModelPrice
 from orga.workflows.types.questions import NotifyEvent

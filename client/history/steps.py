@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.activities.models.model_context import model_request
+from orga.activities.models.model_calls import model_request
 from orga.activities.ports import ModelContext, ModelRequest
 from orga.client.errors import OrgaError
 from orga.client.history.chain import RunChain, history_error, run_chain

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING, WORDLLAMA, checked_embedder_name
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder, WordLlamaEmbedder
-from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder, ProviderEmbedder, WordLlamaEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.adapters.problem import extra_remedy
@@ -16,6 +14,7 @@ from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.server.home import server_home
 from orga.client.user_path import user_path
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT
+from orga.workflows.types.models.providers import HASHING, WORDLLAMA, checked_embedder_name
 
 _MISSING_EXTRA = f"the embedder wordllama needs the extra: {extra_remedy('embeddings')}"
 

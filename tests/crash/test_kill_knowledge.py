@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.exchange import import_items
 from orga.workflows.types.knowledge import Recall

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.testing import FakeTool
 from tests.support.crash.stage import Case, Outcomes, dying_at, outcome_of, play_all

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.client.errors import NoAnswer
 from orga.client.runs.sessions import SessionHandle, start_session

@@ -1,19 +1,21 @@
 """Finds errors between agents, their delegates, reviews, models and a worker's tools before any run."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from orga.activities.adapters.agents.named_tools import acting_lookup_faults, config_tools, option_tools
 from orga.activities.adapters.agents.tiers import ChosenModels
-from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING
 from orga.activities.adapters.problem import FileProblem
+from orga.activities.ports import AbsentTool
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY, Channel
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.models.providers import HASHING
 from orga.workflows.types.models.tiers import LOCAL_TIER, TIER_PREFIX
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.text import known_names_hint, similar_name_hint
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, tool_needing
+from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolSpec, matches_any_glob
 
 
@@ -34,7 +36,7 @@ def agent_problems(
             yield from _tool_problems(name, agent, tools, is_elsewhere)
         yield from agent_own_problems(name, agent, agents)
     if tools is not None:
-        for named in option_tools(tools.values()):
+        for named in _option_tools(tools.values()):
             if named.tool not in tools and not is_elsewhere(named.tool):
                 yield FileProblem(named.key, f"no such tool: {named.tool}", known_names_hint(named.tool, tools))
 
@@ -174,3 +176,56 @@ def embedder_refusal(chosen: ChosenModels, config: LoopConfig, channels: tuple[C
         f"embedder = {HASHING!r}, or one of a"
         f" provider of that tier ({', '.join(chosen.local)})"
     )
+
+
+@dataclass(frozen=True)
+class _NamedTool:
+    key: str
+    tool: str
+
+
+def unknown_tool_lines(
+    config: LoopConfig,
+    offered: Iterable[ToolSpec],
+    known: Mapping[str, ToolSpec],
+    absent: Callable[[str], AbsentTool | None],
+) -> Iterator[str]:
+    """Yield a line for each key that names no tool of the worker. A tool that is absent for now is accepted."""
+    named = [*config_tools(config), *_option_tools(offered)]
+    for each in named:
+        missing = absent(each.tool)
+        if each.tool not in known and not (missing and missing.for_now):
+            yield f"{each.key}: this worker has no tool {each.tool!r}; {known_names_hint(each.tool, known)}"
+
+
+def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
+    """Yield the key and the error of each lookup tool that does more than read.
+
+    Nobody reviews a lookup, and the text of a task decides what is looked up.
+    """
+    for each in _resolver_tools(config):
+        spec = known.get(each.tool)
+        if spec is not None and spec.effect != "read_only":
+            yield each.key, f"{each.tool} is {spec.effect}; only a read_only tool looks references up"
+
+
+def config_tools(config: LoopConfig) -> Iterator[_NamedTool]:
+    yield from _alternative_tools("config.recovery", config.recovery)
+    yield from _resolver_tools(config)
+
+
+def _option_tools(tools: Iterable[ToolSpec]) -> Iterator[_NamedTool]:
+    for spec in tools:
+        if spec.options.recovery is not None:
+            yield from _alternative_tools(f"tools.options.{spec.name}.recovery", spec.options.recovery)
+
+
+def _resolver_tools(config: LoopConfig) -> Iterator[_NamedTool]:
+    if config.pre_hydration is not None:
+        for kind, tool in config.pre_hydration.resolution_tools.items():
+            yield _NamedTool(f"config.pre_hydration.resolution_tools.{kind}", tool)
+
+
+def _alternative_tools(section: str, recovery: Recovery) -> Iterator[_NamedTool]:
+    for index, tool in enumerate(recovery.alternatives):
+        yield _NamedTool(f"{section}.alternatives.{index}", tool)

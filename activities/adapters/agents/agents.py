@@ -11,16 +11,17 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.activities.adapters.agents.agent_problems import (
+    acting_lookup_faults,
     agent_own_problems,
+    config_tools,
     cost_refusal,
     embedder_refusal,
     model_refusal,
     thinking_refusal,
+    unknown_tool_lines,
 )
-from orga.activities.adapters.agents.named_tools import acting_lookup_faults, config_tools, unknown_tool_lines
 from orga.activities.adapters.agents.offered_tools import OfferedTools, offered_tools
 from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS, NO_TIER_SETTINGS, NO_TIERS, ModelChoice
-from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING
 from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 from orga.activities.adapters.problem import FileProblem
 from orga.activities.adapters.schemas.arguments import schema_problem
@@ -32,6 +33,7 @@ from orga.workflows.types.goals.requests import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.models.call_settings import ModelSettings
+from orga.workflows.types.models.providers import HASHING
 from orga.workflows.types.models.tiers import LOCAL_TIER, GoalTiers, ModelTiers, TierName
 from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.setup import PrepareRequest, Setup

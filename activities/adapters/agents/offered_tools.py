@@ -11,7 +11,6 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.agents.agent_problems import delegate_tool_names
-from orga.activities.adapters.agents.named_tools import IsServerTool, is_tool_listed
 from orga.activities.ports import AbsentTool
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
@@ -315,6 +314,20 @@ def offered_tools(
     decisions = agent.decisions if "decisions" in keys else {}
     _check_decisions(agent, decisions)
     return OfferedTools(tools, delegates if "delegates" in keys else (), decisions)
+
+
+IsServerTool = Callable[[str], bool]
+"""Returns whether a name or glob begins like the tools of an MCP server."""
+
+
+def is_tool_listed(tool: str, listed: Sequence[str], is_of_server: IsServerTool, *, is_own: bool) -> bool:
+    """Return whether a list includes the tool. `is_own` means that the tool belongs to the worker or the loop.
+
+    The worker's own `fetch_url` matches `fetch_*`, but a glob for the tools of a server `fetch` must not include it.
+    """
+    return any(
+        matches_any_glob(tool, [each]) and not (is_own and is_glob(each) and is_of_server(each)) for each in listed
+    )
 
 
 def _matching_tools(listed: str, worker: Mapping[str, ToolSpec], is_of_server: IsServerTool) -> list[str]:

@@ -5,8 +5,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from orga.activities.adapters.knowledge.rows import UNTAINTED, MissingVectorsNotice, epoch_micros, row_item
-from orga.activities.adapters.knowledge.transactions import SELECTED_COLUMNS, E, KnowledgeTransaction
+from orga.activities.adapters.knowledge.transactions import (
+    SELECTED_COLUMNS,
+    UNTAINTED,
+    E,
+    KnowledgeTransaction,
+    MissingVectorsNotice,
+    epoch_micros,
+    row_item,
+)
 from orga.activities.adapters.threads import Threads
 from orga.activities.knowledge.arrival import arrival_change, arriving_item, checked_item
 from orga.activities.knowledge.identity import require_named, tainted_claims, visible_places

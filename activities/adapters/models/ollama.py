@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, request_bytes
+from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, LessonFile, request_bytes
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.streaming import WINDOW_TIMEOUT_S, LastingValues, StreamingProvider
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import BlobStore, ModelError, ModelRequest

@@ -7,11 +7,10 @@ from typing import cast
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic.messages_api import AnthropicMessages
-from orga.activities.adapters.models.dialect import Dialect, dialect_at
+from orga.activities.adapters.models.dialect import Dialect, LessonFile, dialect_at
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.adapters.models.extra.providers import LibraryProvider, LibraryWire
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.media import TextOnlyProvider
 from orga.activities.adapters.models.model_settings import (
     EMBEDDED_MODEL,

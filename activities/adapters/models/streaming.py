@@ -15,16 +15,18 @@ from pydantic_core import to_json
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.dialect import (
+    LESSON_S,
     MAX_LESSONS,
     Dialect,
+    LessonFile,
     dialect_at,
     learned_dialect,
+    lesson_key,
     passing_changes,
 )
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.adapters.models.kept_fields import is_thinking
-from orga.activities.adapters.models.lessons import LESSON_S, LessonFile, lesson_key
 from orga.activities.adapters.models.media import with_loaded_media, with_readable_media, with_stored_media
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
 from orga.activities.adapters.models.text_calls import (

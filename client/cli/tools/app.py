@@ -87,7 +87,7 @@ async def call(
 def _tool_and_listed(name: str, agent: str, here: LocalTools) -> tuple[Tool, tuple[str, ...]]:
     """Return the tool, and the worker's tools that the agent's configuration lists."""
     from orga.activities.adapters.agents.agents import with_default_agent
-    from orga.activities.adapters.agents.named_tools import is_tool_listed
+    from orga.activities.adapters.agents.offered_tools import is_tool_listed
     from orga.workflows.types.tool_calls.mcp import is_server_tool
 
     tools = {each.tool.spec.name: each.tool for each in here.tools}

@@ -8,7 +8,7 @@ from glob import escape, has_magic
 from pathlib import Path
 
 from orga.activities.adapters.agents.agents import with_default_agent
-from orga.activities.adapters.agents.named_tools import is_tool_listed
+from orga.activities.adapters.agents.offered_tools import is_tool_listed
 from orga.activities.adapters.rules import Rules, TooManyFolders
 from orga.client.config.manifests import configured_manifests, manifest_paths, read_manifests
 from orga.client.config.policy_folder import FOLDER

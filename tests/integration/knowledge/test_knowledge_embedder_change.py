@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.local import WordLlamaEmbedder
+from orga.activities.adapters.knowledge.embedders import WordLlamaEmbedder
 from tests.support.knowledge.items import Clock, a_text, query_for, texts
 from tests.support.knowledge.stores import OpenStore, opens
 

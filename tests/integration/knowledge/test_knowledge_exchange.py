@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.exchange import (
     MAX_LINE_CHARS,

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from temporalio.client import Client, WorkflowHandle
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool

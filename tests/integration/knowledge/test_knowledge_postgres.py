@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.postgres_store import NEAREST, PostgresConnections, PostgresStore
 from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, code_bits, parse_address
 from orga.activities.knowledge.ports import KnowledgeError

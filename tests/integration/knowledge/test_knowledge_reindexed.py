@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from tests.support.knowledge.items import Clock, a_text, query_for
 from tests.support.knowledge.stores import OpenStore, clock, opens, store
 

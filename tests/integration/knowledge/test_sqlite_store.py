@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite import schema
 from orga.activities.adapters.knowledge.sqlite import sqlite_store as connections
 from orga.activities.adapters.knowledge.sqlite.schema import knowledge_error
-from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
-from orga.activities.adapters.knowledge.sqlite.transaction import SqliteTransaction, VectorCodes, run_without_waiting
+from orga.activities.adapters.knowledge.sqlite.sqlite_store import (
+    SqliteStore,
+    SqliteTransaction,
+    VectorCodes,
+    run_without_waiting,
+)
 from orga.activities.adapters.knowledge.store import KnowledgeSearch
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure

@@ -15,7 +15,7 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.adapters.schemas.arguments import find_argument_errors

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.postgres_store import PostgresStore
 from orga.activities.adapters.knowledge.postgres.schema import parse_address
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.ports import ModelRequest
 from orga.testing import calls

@@ -7,7 +7,7 @@ import pytest
 from orga.activities.adapters import http
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.models.model_context import REPLY_SCHEMAS
+from orga.activities.models.model_calls import REPLY_SCHEMAS
 from orga.workflows.decisions.goals.plans import parsed_plan
 from orga.workflows.decisions.goals.replies import parsed_evaluations, parsed_goal_decision
 from orga.workflows.types.tool_calls.tools import ToolSpec

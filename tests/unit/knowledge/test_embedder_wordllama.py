@@ -5,7 +5,7 @@ from math import isclose
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder, WordLlamaEmbedder
+from orga.activities.adapters.knowledge.embedders import HashingEmbedder, WordLlamaEmbedder
 from orga.activities.knowledge.vectors import cosine
 
 

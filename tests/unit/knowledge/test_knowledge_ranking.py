@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.knowledge.embedders.local import hashed_vector
+from orga.activities.adapters.knowledge.embedders import hashed_vector
 from orga.activities.knowledge.arrival import arriving_item
 from orga.activities.knowledge.ranking import Candidate, keyword_scores, merged_score, ranked_items
 from orga.activities.knowledge.vectors import cosine

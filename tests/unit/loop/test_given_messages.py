@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from orga.activities.models.model_context import model_request
+from orga.activities.models.model_calls import model_request
 from orga.activities.ports import ModelContext
 from orga.workflows.decisions.begin import initial_state
 from orga.workflows.decisions.compaction import messages_to_drop

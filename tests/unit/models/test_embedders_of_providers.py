@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from orga.activities.adapters.knowledge.embedders import provider
-from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder, request_batches
+from orga.activities.adapters.knowledge import embedders as provider
+from orga.activities.adapters.knowledge.embedders import ProviderEmbedder, request_batches
 from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.client.config.sections import ModelsConfig

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models import lessons
+from orga.activities.adapters.models import dialect
+from orga.activities.adapters.models.dialect import LESSON_S, MAX_KEPT_LESSONS, LessonFile, lesson_key
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.activities.adapters.models.lessons import LESSON_S, MAX_KEPT_LESSONS, LessonFile, lesson_key
 from orga.activities.adapters.models.openai.chat_completions import OpenAIChat
 from orga.activities.adapters.models.openai.responses_api import OpenAIResponses
 from orga.activities.adapters.models.streaming import StreamingProvider
@@ -111,7 +111,7 @@ async def test_a_lesson_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     await sent_temperatures(file)
     now = time.time()
     for passed, learns_again in ((LESSON_S - 60, False), (LESSON_S + 60, True), (-LESSON_S, True)):
-        monkeypatch.setattr(lessons.time, "time", lambda at=now + passed: at)
+        monkeypatch.setattr(dialect.time, "time", lambda at=now + passed: at)
         kept = file.read_bytes()
         assert (await sent_temperatures(file) == [True, False]) is learns_again
         file.write_bytes(kept)

@@ -167,3 +167,25 @@ _MODEL_NAME = re.compile(r"(?!tier:)[a-z][a-z0-9_-]*:\s*\S.*", re.DOTALL)
 def model_form_problem(name: str) -> str:
     """Return why the name cannot be that of a model, whatever endpoints the configuration has, or ""."""
     return "" if _MODEL_NAME.fullmatch(name.strip()) else model_name_problem(name)
+
+
+HASHING = "hashing"
+WORDLLAMA = "wordllama"
+
+_EMBEDDING_PROVIDERS = tuple(name for name, provider in PROVIDERS.items() if provider.has_embeddings)
+
+
+def checked_embedder_name(name: str, endpoints: Collection[str] = ()) -> str:
+    """Return the normalised name. Raise ValueError, which lists the allowed ones, if it is unknown.
+
+    Args:
+        endpoints: The endpoints of the configuration that are no provider's.
+    """
+    provider, colon, model = name.strip().partition(":")
+    known = (*_EMBEDDING_PROVIDERS, *endpoints)
+    if name in (HASHING, WORDLLAMA) or (colon and provider in known and model.strip()):
+        return f"{provider}{colon}{model.strip()}"
+    raise ValueError(
+        f"{name[:60]!r} names no embedder; allowed: {HASHING}, {WORDLLAMA}, or provider:model with provider one of "
+        f"{', '.join(known)}"
+    )

@@ -23,9 +23,16 @@ from orga.activities.adapters.knowledge.postgres.schema import (
     raising_knowledge_errors,
     vector_text,
 )
-from orga.activities.adapters.knowledge.rows import COLUMNS, UNTAINTED, item_row
 from orga.activities.adapters.knowledge.store import DatabaseStore, Work, utc_now
-from orga.activities.adapters.knowledge.transactions import SELECTED_COLUMNS, KnowledgeTransaction, Rows, Values
+from orga.activities.adapters.knowledge.transactions import (
+    COLUMNS,
+    SELECTED_COLUMNS,
+    UNTAINTED,
+    KnowledgeTransaction,
+    Rows,
+    Values,
+    item_row,
+)
 from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS
 from orga.activities.knowledge.identity import scope_place
 from orga.activities.knowledge.ports import Embedder

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from orga.activities.adapters.knowledge.rows import DamagedItem
+from orga.activities.adapters.knowledge.transactions import DamagedItem
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import MAX_BITS

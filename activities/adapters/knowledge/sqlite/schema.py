@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.rows import DamagedItem
+from orga.activities.adapters.knowledge.transactions import DamagedItem
 from orga.activities.knowledge.ports import KnowledgeError
 
 

@@ -15,10 +15,9 @@ from http import HTTPStatus
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.dialect import Dialect, LessonFile
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, trace_headers
-from orga.activities.adapters.models.lessons import LessonFile
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reply import ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.streaming import StreamingProvider
