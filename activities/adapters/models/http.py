@@ -68,6 +68,9 @@ MAX_SILENT_LINES = 1_000_000
 """Lines without data, such as blank ones and comments. An endless number would keep a processor busy."""
 
 
+_BOM = b"\xef\xbb\xbf"
+
+
 class SseTooLarge(Exception):
     """A line, an event or the stream is larger than a model's reply can be."""
 
@@ -78,16 +81,7 @@ class SseDecoder:
     Whole lines are decoded, so a character that is split between chunks stays one character.
     """
 
-    def __init__(
-        self,
-        *,
-        max_event: int = MAX_EVENT_BYTES,
-        max_stream: int = MAX_STREAM_BYTES,
-        max_silent_lines: int = MAX_SILENT_LINES,
-    ) -> None:
-        self._max_event = max_event
-        self._max_stream = max_stream
-        self._max_silent_lines = max_silent_lines
+    def __init__(self) -> None:
         self._line = bytearray()
         self._data: list[bytes] = []
         self._event_bytes = 0
@@ -98,18 +92,18 @@ class SseDecoder:
     def feed(self, chunk: bytes) -> list[str]:
         """Return the data of the events that `chunk` completes. Raise SseTooLarge if a limit is exceeded."""
         self._stream_bytes += len(chunk)
-        if self._stream_bytes > self._max_stream:
-            raise SseTooLarge(f"more than {self._max_stream} bytes")
+        if self._stream_bytes > MAX_STREAM_BYTES:
+            raise SseTooLarge(f"more than {MAX_STREAM_BYTES} bytes")
         *ended, rest = self._lines(chunk)
         events: list[str] = []
         for line in ended:
             self._line += line
             events.extend(self._end_of_line())
         self._line += rest
-        if self._silent_lines > self._max_silent_lines:
-            raise SseTooLarge(f"more than {self._max_silent_lines} lines without data")
-        if len(self._line) + self._event_bytes > self._max_event:
-            raise SseTooLarge(f"an event of more than {self._max_event} bytes")
+        if self._silent_lines > MAX_SILENT_LINES:
+            raise SseTooLarge(f"more than {MAX_SILENT_LINES} lines without data")
+        if len(self._line) + self._event_bytes > MAX_EVENT_BYTES:
+            raise SseTooLarge(f"an event of more than {MAX_EVENT_BYTES} bytes")
         return events
 
     def finish(self) -> list[str]:
@@ -124,7 +118,7 @@ class SseDecoder:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
 
     def _end_of_line(self) -> list[str]:
-        line = bytes(self._line).removeprefix(b"\xef\xbb\xbf")
+        line = bytes(self._line).removeprefix(_BOM)
         self._line.clear()
         name, _, value = line.partition(b":")
         if name == b"data":
@@ -145,8 +139,6 @@ END_FRAME: Final[dict[str, Any]] = {"type": "end"}
 
 _LAST_EVENT_TYPES = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 """Types of a protocol's last frame."""
-
-_BOM = b"\xef\xbb\xbf"
 
 _MAX_ERROR_BYTES = 64_000
 _DRAIN_S = 0.2
@@ -170,15 +162,15 @@ class ProviderHttp:
         """Send `body` and yield each JSON frame of the answer, including the one that marks its end.
 
         The caller has to close the generator (`aclosing`), which closes the connection before the reply's end.
-
-        Args:
-            silence_s: Seconds without any byte, comments and pings included, after which the answer counts as failed.
-                None takes the endpoint's.
-
-        Raises:
-            ModelError: Any failure of the provider or the connection.
+        The answer fails after `silence_s`, or else the endpoint's seconds, without any byte, even of a comment.
         """
-        async with self._open(path, merged_fields(self._endpoint.settings.extra_body, body), silence_s) as response:
+        settings = self._endpoint.settings
+        sent = clean_json(merged_fields(settings.extra_body, body))
+        timeout = http.silence_timeout(settings.silence_s if silence_s is None else silence_s)
+        headers = trace_headers(self._endpoint.base_url)
+        async with self._answer("POST", self._endpoint.url(path), sent, headers=headers, timeout=timeout) as response:
+            if not response.is_success:
+                raise await self._read_refusal(response)
             with self._as_model_errors(reading=True):
                 async with aclosing(_event_data(response)) as documents:
                     async for data in documents:
@@ -190,49 +182,36 @@ class ProviderHttp:
 
     async def check_reachable(self, path: str) -> None:
         """Send a free request. Raise ModelError if there is no answer, a 5xx, or the key is refused."""
-        with self._as_model_errors(reading=False):
-            request = self._client.build_request("GET", self._endpoint.url(path))
-            response = await self._client.send(request, stream=True)
-        try:
+        async with self._answer("GET", self._endpoint.url(path)) as response:
             if response.status_code in {401, 403} or response.status_code >= 500:
                 raise await self._read_refusal(response)
-        finally:
-            await response.aclose()
 
-    async def read_object(self, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def read_object(
+        self, url: str, body: dict[str, Any] | None = None, *, limit: int = MAX_EVENT_BYTES
+    ) -> dict[str, Any]:
         """Return the JSON object that the server has at an address, or an empty one for any other answer.
 
-        Raises:
-            ModelError: It does not answer, or refuses.
+        Raise ModelError if it does not answer, refuses, or answers with more than `limit` bytes.
         """
-        with self._as_model_errors(reading=False):
-            request = self._client.build_request("GET" if body is None else "POST", url, json=body)
-            response = await self._client.send(request, stream=True)
-        try:
+        async with self._answer("GET" if body is None else "POST", url, body) as response:
             if not response.is_success:
                 raise await self._read_refusal(response)
             with self._as_model_errors(reading=True):
                 async with aclosing(decompressed_chunks(response)) as chunks:
-                    return as_object(json.loads(await _read_rest(chunks, MAX_EVENT_BYTES)))
+                    data = await _read_rest(chunks, limit)
+        try:
+            return as_object(json.loads(data))
         except (ValueError, RecursionError):
             return {}
-        finally:
-            await response.aclose()
 
     @asynccontextmanager
-    async def _open(self, path: str, body: dict[str, Any], silence_s: float | None) -> AsyncGenerator[http.Response]:
+    async def _answer(
+        self, method: str, url: str, body: dict[str, Any] | None = None, **options: Any
+    ) -> AsyncGenerator[http.Response]:
         with self._as_model_errors(reading=False):
-            request = self._client.build_request(
-                "POST",
-                self._endpoint.url(path),
-                json=clean_json(body),
-                headers=trace_headers(self._endpoint.base_url),
-                timeout=http.silence_timeout(self._endpoint.settings.silence_s if silence_s is None else silence_s),
-            )
+            request = self._client.build_request(method, url, json=body, **options)
             response = await self._client.send(request, stream=True)
         try:
-            if not response.is_success:
-                raise await self._read_refusal(response)
             yield response
         finally:
             await response.aclose()
@@ -313,7 +292,7 @@ async def _read_rest(chunks: AsyncIterator[bytes], limit: int, start: bytes = b"
     while len(body) <= limit and (chunk := await anext(chunks, None)) is not None:
         body += chunk
     if len(body) > limit and not cut:
-        raise SseTooLarge(f"more than {limit} bytes")
+        raise SseTooLarge(f"more than {limit:,} bytes")
     return bytes(body[:limit])
 
 

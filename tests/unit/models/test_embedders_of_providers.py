@@ -1,8 +1,10 @@
 """Embeddings of a provider: the request, the accepted responses, and errors without the key."""
 
 import asyncio
+import gzip
 import json
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import AsyncGenerator, Callable
 from math import isclose, sqrt
 from typing import Any
 
@@ -131,6 +133,23 @@ async def test_a_response_that_is_too_long_is_not_read_to_its_end(monkeypatch: p
     monkeypatch.setattr(provider, "MAX_ANSWER_BYTES", 1_000)
     with pytest.raises(KnowledgeError, match="more than 1,000 bytes"):
         await an_embedder(lambda _: httpx.Response(200, content=b" " * 5_000)).embed(["a"])
+
+
+async def test_a_compressed_response_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider, "MAX_ANSWER_BYTES", 1_000_000)
+    data = gzip.compress(b" " * 50_000_000)
+
+    async def body() -> AsyncGenerator[bytes]:
+        yield data
+
+    response = httpx.Response(200, headers={"content-encoding": "gzip"}, content=body())
+    tracemalloc.start()
+    try:
+        with pytest.raises(KnowledgeError, match="more than 1,000,000 bytes"):
+            await an_embedder(lambda _: response).embed(["a"])
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,8 +136,9 @@ async def test_a_compressed_stream_without_data_is_aborted(kind: str, line: byte
 
 
 @pytest.mark.parametrize("line", [b"\n", b":\n", b"x\n", b"event: a\n", b"id\r"])
-def test_lines_without_data_are_counted(line: bytes) -> None:
-    decoder = SseDecoder(max_silent_lines=100)
+def test_lines_without_data_are_counted(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orga.activities.adapters.models.http.MAX_SILENT_LINES", 100)
+    decoder = SseDecoder()
     decoder.feed(b"data: a\n\n" * 40)
     with pytest.raises(SseTooLarge, match="lines without data"):
         decoder.feed(line * 101)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orga.activities.adapters.models import http
 from orga.activities.adapters.models.http import SseDecoder, SseTooLarge
 
 
@@ -56,8 +57,10 @@ def test_any_text_survives_any_split(texts: list[str], data: st.DataObject, end:
         pytest.param([b": " + b"a" * 60 + b"\n\n"] * 8, id="a stream of comments"),
     ],
 )
-def test_long_lines_events_and_streams_are_refused(chunks: list[bytes]) -> None:
-    decoder = SseDecoder(max_event=100, max_stream=500)
+def test_long_lines_events_and_streams_are_refused(chunks: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr(http, "MAX_STREAM_BYTES", 500)
+    decoder = SseDecoder()
     for part in chunks[:-1]:
         decoder.feed(part)
     with pytest.raises(SseTooLarge):
