@@ -35,8 +35,7 @@ class ByteCache(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         """Return the value, or None. It becomes the most recently used one."""
-        entry = self._entries.get(key)
-        if entry is None:
+        if (entry := self._entries.get(key)) is None:
             return None
         self._entries.move_to_end(key)
         return entry[0]
@@ -109,7 +108,9 @@ class Conversations:
             rebuilt = await self._history.rebuild(run, request.iteration)
             known = _CachedConversation(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
-        self._drop_merged_parts(run, request)
+        summary = request.context.summary
+        for news in (*request.context.news, *([summary] if summary else [])):
+            self._parts.drop((run, _part_key(news)))  # these parts are messages now
         return ModelContext(known.setup, known.chain.messages, known.sent)
 
     def keep_setup(self, setup: Setup) -> None:
@@ -126,7 +127,9 @@ class Conversations:
     def _from_cache(self, run: RunKey, request: ReasonRequest) -> _CachedConversation:
         known = self._messages.get(run)
         if known is None:
-            known = self._new_conversation(request)
+            if (setup := self._setups.get(request.setup)) is None:
+                raise MissingPart("setup")
+            known = _CachedConversation(setup)
         elif request.setup and request.setup != short_digest(record_digest(known.setup)):
             raise MissingPart("setup")
         elif short_digest(known.chain.digest) == request.context.head:
@@ -135,18 +138,6 @@ class Conversations:
         return known.with_chain(
             request.context.apply_to(known.chain, lambda news: news.shown(self._message(run, news, setup)))
         )
-
-    def _new_conversation(self, request: ReasonRequest) -> _CachedConversation:
-        setup = self._setups.get(request.setup)
-        if setup is None:
-            raise MissingPart("setup")
-        return _CachedConversation(setup)
-
-    def _drop_merged_parts(self, run: RunKey, request: ReasonRequest) -> None:
-        """Forget the parts that are messages now. The cache needs only a run's latest conversation."""
-        summary = request.context.summary
-        for news in (*request.context.news, *([summary] if summary else [])):
-            self._parts.drop((run, _part_key(news)))
 
     def _message(self, run: RunKey, news: MessageRef, setup: Setup) -> Message:
         if news.message is not None:

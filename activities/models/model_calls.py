@@ -25,19 +25,10 @@ from orga.workflows.types.names import GOAL_PROMPTS
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import DELIMITER_MEANING, clean_text, one_line
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
+from orga.workflows.types.tool_calls.tools import object_schema
 
 _TEXT, _SCORE = {"type": "string"}, {"type": "number"}
-_MEMORY = {"type": ["string", "null"]}
-
-
-def _object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with exactly these properties, as strict modes require."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+_OPTIONAL_TEXT = {"type": ["string", "null"]}
 
 
 def _list_schema(items: dict[str, Any]) -> dict[str, Any]:
@@ -57,36 +48,35 @@ _STEP = {
 }
 """A step of a plan. Its arguments depend on the skill, so no strict mode accepts it."""
 
-_EVALUATION = _object_schema(
-    id=_TEXT,
-    relevance=_SCORE,
-    completeness=_SCORE,
-    usability=_SCORE,
-    goal_progress=_SCORE,
-    quality={"type": "string", "enum": ["good", "partial", "failed"]},
-    summary=_TEXT,
+_EVALUATION = object_schema(
+    {
+        "id": _TEXT,
+        **dict.fromkeys(("relevance", "completeness", "usability", "goal_progress"), _SCORE),
+        "quality": {"type": "string", "enum": ["good", "partial", "failed"]},
+        "summary": _TEXT,
+    }
 )
 
 REPLY_SCHEMAS: Mapping[str, dict[str, Any]] = {
     "goal_plan": {
         "type": "object",
-        "properties": {"steps": _list_schema(_STEP), "memory": _MEMORY, "error": {"type": ["string", "null"]}},
+        "properties": {"steps": _list_schema(_STEP), "memory": _OPTIONAL_TEXT, "error": _OPTIONAL_TEXT},
         "required": ["steps"],
     },
-    "goal_evaluate": _object_schema(steps=_list_schema(_EVALUATION), memory=_MEMORY),
+    "goal_evaluate": object_schema({"steps": _list_schema(_EVALUATION), "memory": _OPTIONAL_TEXT}),
     "goal_decide": {
         "type": "object",
         "properties": {
             "action": {"type": "string", "enum": ["continue", "adjust", "ask_user", "done", "stuck"]},
             "confidence": _SCORE,
             "reason": _TEXT,
-            "question": {"type": ["string", "null"]},
+            "question": _OPTIONAL_TEXT,
             "steps": _list_schema(_STEP),
-            "memory": _MEMORY,
+            "memory": _OPTIONAL_TEXT,
         },
         "required": ["action", "confidence", "reason"],
     },
-    "goal_compress": _object_schema(memory=_TEXT),
+    "goal_compress": object_schema({"memory": _TEXT}),
 }
 """JSON Schemas of replies, by goal prompt. The other prompts ask for calls or for text for people."""
 
@@ -94,8 +84,7 @@ REPLY_SCHEMAS: Mapping[str, dict[str, Any]] = {
 async def model_context(conversations: Conversations, request: ReasonRequest) -> tuple[RunKey, ModelContext]:
     """Return the current run's key and the context of the request.
 
-    Raises:
-        ApplicationError: `DigestMismatch`, not retryable. The history does not hold what the workflow asked for.
+    Raise ApplicationError (`DigestMismatch`, not retryable) if the history does not hold what the workflow asked for.
     """
     log_iteration(request.iteration)
     run = current_run_key()
@@ -163,13 +152,11 @@ async def first_reply(
 ) -> Reply:
     """Return the first reply. It names the model that answered and those that failed before it.
 
-    Args:
-        ask: Asks one of them.
-        hidden: Hides the secrets in a text.
-        gives_way: Whether the next model is asked after this failure.
+    Raise the last model's ModelError, whose text names each model that was asked.
 
-    Raises:
-        ModelError: The last model's failure. Its text names each model that was asked.
+    Args:
+        hidden: Hides the secrets in a text.
+        gives_way: Returns whether the next model is asked after this failure.
     """
     failures: ModelFailures = []
     for name in models:
@@ -194,18 +181,6 @@ def _with_failover(reply: Reply, name: str, failures: ModelFailures, hidden: Cal
     )
     provider, _, model = name.partition(":")
     return reply.with_differences(model=f"{provider}:{reply.model or model}", failed_over=failed_over)
-
-
-def _gives_way(error: ModelError, attempt: int, left_s: float | None) -> bool:
-    """Return whether another model should be asked in the same attempt.
-
-    Args:
-        attempt: The attempt of the activity. The first is 1.
-        left_s: Seconds left on the run's clock. None if there is no limit.
-    """
-    if error.kind in FAILOVER_KINDS or (error.kind in BUSY_KINDS and attempt > PATIENT_ATTEMPTS):
-        return True
-    return error.retryable and left_s is not None and (error.retry_after_s or 0) > left_s
 
 
 def _combined_failure(failures: ModelFailures, hidden: Callable[[str], str]) -> ModelError:
@@ -252,18 +227,19 @@ class ModelCalls:
     async def complete(self, setup: Setup, request: ModelRequest, began: float, models: Sequence[str]) -> Reply:
         """Return the reply of the first model that can be asked. Heartbeats carry partial text and thinking.
 
-        Args:
-            began: Start of the activity, by `time.monotonic()`.
-
-        Raises:
-            ApplicationError: The failure, with its kind. It is final, or it has the delay that the provider asked for.
+        Raise ApplicationError with the failure's kind. It is final, or it has the delay that the provider asked for.
+        `began` is the start of the activity, by `time.monotonic()`.
         """
 
         def left_s() -> float | None:
             return _seconds_left(time.monotonic() - began)
 
-        def gives_way(error: ModelError) -> bool:
-            return _gives_way(error, activity.info().attempt, left_s())
+        def gives_way(error: ModelError) -> bool:  # to another model, in the same attempt
+            is_busy = error.kind in BUSY_KINDS and activity.info().attempt > PATIENT_ATTEMPTS
+            if is_busy or error.kind in FAILOVER_KINDS:
+                return True
+            left = left_s()
+            return error.retryable and left is not None and (error.retry_after_s or 0) > left
 
         try:
             return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact, gives_way)
@@ -271,19 +247,16 @@ class ModelCalls:
             raise _activity_failure(error, self._secrets.redact(str(error)), left_s()) from None
 
     async def _ask_one(self, setup: Setup, request: ModelRequest, name: str) -> Reply:
-        provider, model = self._resolve_provider(name)
+        try:
+            provider, model = self._models.resolve(name)
+        except ValueError as error:
+            raise ModelError(NOT_CONFIGURED, str(error), retryable=False) from None
         messages = tuple(message.readable_by(name) for message in request.messages)
         asked, tails = replace(request, model=model, messages=messages), _ReplyTails(self._secrets)
         with model_span(setup.with_model(name), asked) as noted:
             async with heartbeats(tails.details):
                 reply = noted(self._secrets.redact_record(await provider.complete(asked, tails)))
         return reply.with_author(name) if setup.tiers else reply
-
-    def _resolve_provider(self, name: str) -> tuple[ModelProvider, str]:
-        try:
-            return self._models.resolve(name)
-        except ValueError as error:
-            raise ModelError(NOT_CONFIGURED, str(error), retryable=False) from None
 
 
 class _StreamTail:

@@ -10,6 +10,7 @@ from itertools import chain, count
 from typing import Any, cast
 
 from orga.workflows.types.json_text import as_object, as_objects, as_text, inner_values
+from orga.workflows.types.tool_calls.tools import object_schema
 
 _REFUSED_AT_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "if"})
 """Keywords that OpenAI, Anthropic or both refuse at the top, even together with `type: object`."""
@@ -45,7 +46,7 @@ _MAX_PLAIN_VALUES = 200
 MAX_PLAIN_CHARS = 1_000
 """Characters of a description. OpenAI accepts 1,024."""
 
-_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
+DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
 """Keywords whose value is no schema."""
 
 
@@ -59,7 +60,7 @@ def as_root(schema: dict[str, Any], name: str) -> dict[str, Any]:
     if fits_as_root(schema):
         return schema
     inner = with_moved_references(schema, f"#/properties/{name}")
-    return {"type": "object", "properties": {name: inner}, "required": [name], "additionalProperties": False}
+    return object_schema({name: inner})
 
 
 def with_moved_references(schema: Any, pointer: str) -> Any:
@@ -73,7 +74,7 @@ def with_moved_references(schema: Any, pointer: str) -> Any:
         if key == "$ref" and isinstance(value, str):
             found[key] = pointer + value[1:] if value == "#" or value.startswith("#/") else value
         else:
-            found[key] = value if key in _DATA_KEYWORDS else with_moved_references(value, pointer)
+            found[key] = value if key in DATA_KEYWORDS else with_moved_references(value, pointer)
     return found
 
 
@@ -149,11 +150,7 @@ def with_items(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, back: bool = False) -> Any:
-    """Return a value with renamed keys, wherever `schema` has a property of that name.
-
-    Args:
-        back: Rename from the new names to the tool's own.
-    """
+    """Return a value with renamed keys, wherever `schema` has a property of that name. `back` restores own names."""
     changes = {new: own for own, new in names.items()} if back else names
     return _with_keys(value, [schema], schema, changes, back=back)
 

@@ -8,20 +8,19 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
-from orga.activities.adapters.models.schema_shape import with_moved_references
+from orga.activities.adapters.models.schema_shape import DATA_KEYWORDS, with_moved_references
 from orga.activities.adapters.models.text_calls import written_call
 from orga.activities.adapters.offline import local_engine as engine
 from orga.activities.ports import ModelError, ModelRequest, ToolChoice
 from orga.workflows.types.json_text import as_object, as_text, has_unique_keys
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
-from orga.workflows.types.tool_calls.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec, object_schema
 
 STRING_LIMIT = 200
 """Characters of one string."""
 LIST_LIMIT = 10
 
-_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
 _BOUNDED_KEYWORDS = frozenset({"enum", "const", "pattern", "format", "maxLength"})
 _DATA_PLACE = "#/anyOf/0/properties/data"
 """The place of an answer's schema within the schema of actions."""
@@ -55,15 +54,18 @@ def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
         return {"type": "object"}
     properties = cast("dict[str, dict[str, Any]]", spec.parameters.get("properties", {}))
     names = [n for n in properties if n in spec.parameters.get("required", ()) or n == spec.main_argument]
-    return _object_schema({name: _bounded_keywords(properties[name]) for name in names})
+    return object_schema({name: _bounded_keywords(properties[name]) for name in names})
 
 
 def action_instructions(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None = None) -> str:
-    """Return the instructions that go with the schema."""
     finish = '{"action": "answer", "text": "..."}'
     if output_schema is not None:
         finish = '{"action": "answer", "data": DATA}, where DATA fits ' + to_json(output_schema).decode()
-    lines = [f"- {s.name}({', '.join(arguments_schema(s).get('properties', {}))}): {_tool_summary(s)}" for s in tools]
+    lines: list[str] = []
+    for spec in tools:
+        names = ", ".join(arguments_schema(spec).get("properties", {}))
+        summary = spec.description.strip().partition("\n")[0][:160]
+        lines.append(f"- {spec.name}({names}): {summary}")
     return "\n".join(
         [
             "Reply with one JSON object.",
@@ -82,7 +84,7 @@ def bounded_schema(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     known = cast("dict[str, Any]", schema)
-    inner = {key: value if key in _DATA_KEYWORDS else bounded_schema(value) for key, value in known.items()}
+    inner = {key: value if key in DATA_KEYWORDS else bounded_schema(value) for key, value in known.items()}
     kinds = known.get("type")
     if "string" in (kinds if isinstance(kinds, list) else [kinds]) and not _BOUNDED_KEYWORDS & known.keys():
         return {**inner, "maxLength": max(STRING_LIMIT, int(known.get("minLength", 0)))}
@@ -97,7 +99,6 @@ def partial_answer_text(raw: str) -> str:
 
 
 def answer_data(raw: str) -> str:
-    """Return an answer's data as JSON, or "" if there is none."""
     action = _parsed_action(raw)
     return to_json(action["data"]).decode() if action.get("action") == "answer" and "data" in action else ""
 
@@ -121,11 +122,7 @@ def _parsed_action(raw: str) -> dict[str, Any]:
 
 
 def _action_variant(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return _object_schema({"action": {"const": name}, **fields})
-
-
-def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return object_schema({"action": {"const": name}, **fields})
 
 
 def _bounded_keywords(schema: dict[str, Any]) -> dict[str, Any]:
@@ -133,10 +130,6 @@ def _bounded_keywords(schema: dict[str, Any]) -> dict[str, Any]:
     if bare.get("type") == "string" and "enum" not in bare:
         return {"maxLength": STRING_LIMIT, **bare}
     return bare
-
-
-def _tool_summary(spec: ToolSpec) -> str:
-    return spec.description.strip().partition("\n")[0][:160]
 
 
 _CHARS_PER_TOKEN = 3.0
@@ -180,11 +173,7 @@ class LocalProvider:
         self._cap = max_output_tokens
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the reply. Cancellation stops the model within a batch of tokens, about half a second.
-
-        Raises:
-            ModelError: ModelNotFound without the optional extra, ContextOverflow if even the cut text is too long.
-        """
+        """Return the reply. Cancellation stops the model within a batch of tokens, about half a second."""
         if (name := request.model or self._model) != "smollm2":
             raise ModelError("ModelNotFound", f"local: has only smollm2, not {name!r}", retryable=False)
         was_stopped = request.tool_choice == "auto" and bool(request.tools) and is_stuck(request.messages)
@@ -193,7 +182,14 @@ class LocalProvider:
         limit = min(self._cap, request.max_output_tokens)
         schema = action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
         form = bounded_schema(request.output_schema or request.reply_schema) if schema is None else schema
-        body = _options(request, limit) | (_SAMPLING_OPTIONS if form is None else _response_format(form))
+        body: dict[str, Any] = {"max_tokens": limit, "temperature": request.settings.temperature or 0.0, "seed": 0}
+        body["stream_options"] = {"include_usage": True}
+        if request.settings.stop:
+            body["stop"] = list(request.settings.stop)
+        if form is None:
+            body |= _SAMPLING_OPTIONS
+        else:
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": form}}
         lines = _lines(request, with_tools=schema is not None)
         is_answer = request.tool_choice == "auto" and request.reply_schema is None and request.output_schema is None
         room = engine.CONTEXT_TOKENS - limit - _MARGIN_TOKENS
@@ -222,33 +218,13 @@ async def _chunks(body: dict[str, Any], lines: tuple[ChatLine, ...]) -> AsyncGen
         raise ModelError("InvalidRequest", f"local:smollm2: {error}", retryable=False) from error
 
 
-def _options(request: ModelRequest, limit: int) -> dict[str, Any]:
-    temperature = request.settings.temperature or 0.0
-    stop = {"stop": list(request.settings.stop)} if request.settings.stop else {}
-    return {
-        "max_tokens": limit,
-        "temperature": temperature,
-        "seed": 0,
-        "stream_options": {"include_usage": True},
-    } | stop
-
-
-def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "action", "schema": schema}}}
-
-
 def _lines(request: ModelRequest, *, with_tools: bool) -> tuple[ChatLine, ...]:
-    protocol = (
-        (action_instructions(request.tools, request.output_schema),)
-        if with_tools
-        else _schema_lines(request.output_schema)
-    )
-    system = "\n\n".join([_SYSTEM_PROMPT, *request.system, *protocol])
-    return (ChatLine("system", system), *(_line(message) for message in request.messages))
-
-
-def _schema_lines(schema: dict[str, Any] | None) -> tuple[str, ...]:
-    return () if schema is None else (f"Reply with JSON that fits this schema: {to_json(schema).decode()}",)
+    system = [_SYSTEM_PROMPT, *request.system]
+    if with_tools:
+        system.append(action_instructions(request.tools, request.output_schema))
+    elif request.output_schema is not None:
+        system.append(f"Reply with JSON that fits this schema: {to_json(request.output_schema).decode()}")
+    return (ChatLine("system", "\n\n".join(system)), *(_line(message) for message in request.messages))
 
 
 def _line(message: Message) -> ChatLine:
@@ -266,38 +242,40 @@ class _StreamedReply:
         self._is_action = is_action
         self._raw = ""
         self._text = ""
-        self._cut = False
+        self.is_cut = False
+        """True if the reply stopped at its output limit."""
         self._usage = Usage()
         self.overflow: int | None = None
         """Tokens of the request, if it was refused as too long."""
 
     def add_chunk(self, chunk: engine.CompletionChunk) -> None:
         if error := chunk.get("error"):
-            self.overflow = _refused_tokens(error)
+            if error.get("type") != "exceed_context_size_error":
+                raise ModelError("ServerError", f"local:smollm2: {error.get('message', error)}", retryable=True)
+            self.overflow = int(error["n_prompt_tokens"])
         if usage := chunk.get("usage"):
-            self._usage = _counted_usage(usage)
+            self._usage = Usage(
+                input_tokens=usage["prompt_tokens"],
+                output_tokens=usage["completion_tokens"],
+                cached_input_tokens=usage.get("prompt_tokens_details", {}).get("cached_tokens", 0),
+            )
         for choice in chunk.get("choices", ()):
-            self._cut |= choice.get("finish_reason") == "length"
+            self.is_cut |= choice.get("finish_reason") == "length"
             self._add_text(choice["delta"].get("content") or "")
-
-    @property
-    def is_cut(self) -> bool:
-        """True if the reply stopped at its output limit."""
-        return self._cut
 
     def end_with(self, text: str) -> None:
         """Append a text of ours to an answer in plain text, which then counts as complete."""
         if self._text:
-            self._cut = False
+            self.is_cut = False
             self._text += text
             self._on_text(text)
 
     def reply(self, call_id: str) -> Reply:
         """Return the complete reply. Call it after the stream has ended."""
-        call = parsed_call(self._raw, call_id, complete=not self._cut) if self._is_action else None
-        finish = "length" if self._cut else "stop" if call is None else "tool_calls"
+        call = parsed_call(self._raw, call_id, complete=not self.is_cut) if self._is_action else None
+        finish = "length" if self.is_cut else "stop" if call is None else "tool_calls"
         calls = () if call is None else (call,)
-        text = self._text or (answer_data(self._raw) if self._is_action and not self._cut else "")
+        text = self._text or (answer_data(self._raw) if self._is_action and not self.is_cut else "")
         return Reply.of(
             text=text, calls=calls, finish=finish, usage=self._usage, model="SmolLM2-135M-Instruct", cost_usd=0.0
         )
@@ -310,44 +288,20 @@ class _StreamedReply:
             self._text = text
 
 
-def _counted_usage(counted: dict[str, Any]) -> Usage:
-    return Usage(
-        input_tokens=counted["prompt_tokens"],
-        output_tokens=counted["completion_tokens"],
-        cached_input_tokens=counted.get("prompt_tokens_details", {}).get("cached_tokens", 0),
-    )
-
-
-def _refused_tokens(error: dict[str, Any]) -> int:
-    if error.get("type") == "exceed_context_size_error":
-        return int(error["n_prompt_tokens"])
-    raise ModelError("ServerError", f"local:smollm2: {error.get('message', error)}", retryable=True)
-
-
 def fitted_lines(lines: tuple[ChatLine, ...], budget: int) -> tuple[ChatLine, ...]:
     """Return lines of at most `budget` characters, if the least lengths allow it. Each cut is marked in its place.
 
     Tool results are cut first, the oldest before newer ones, then other messages, then the instructions and the task.
     """
-    kept = list(_newest_lines(lines))
-    for index in _cutting_order(kept):
+    head = 1 + next((i for i, line in enumerate(lines) if line.role == "user"), -1)
+    kept = [*lines[:head], *lines[head:][-_MAX_MESSAGES:]]
+    results_first = sorted(range(head, len(kept)), key=lambda index: not kept[index].is_tool_result)
+    for index in (*results_first, *range(head)):
         excess = sum(len(line.content) for line in kept) - budget
         if excess <= 0:
             break
         kept[index] = _shortened_line(kept[index], excess)
     return tuple(kept)
-
-
-def _newest_lines(lines: tuple[ChatLine, ...]) -> tuple[ChatLine, ...]:
-    head = 1 + next((i for i, line in enumerate(lines) if line.role == "user"), -1)
-    return lines[:head] + lines[head:][-_MAX_MESSAGES:]
-
-
-def _cutting_order(lines: list[ChatLine]) -> list[int]:
-    head = 1 + next((i for i, line in enumerate(lines) if line.role == "user"), -1)
-    results = [i for i in range(head, len(lines)) if lines[i].is_tool_result]
-    others = [i for i in range(head, len(lines)) if not lines[i].is_tool_result]
-    return [*results, *others, *range(head)]
 
 
 def _shortened_line(line: ChatLine, excess: int) -> ChatLine:
@@ -383,7 +337,8 @@ def is_stuck(messages: Sequence[Message]) -> bool:
 
 def next_call_id(messages: Sequence[Message]) -> str:
     """Return an id that no call in the conversation has."""
-    numbers = (_call_number(call.call_id) for message in messages for call in message.calls)
+    known = (call.call_id.partition(_ID_PREFIX) for message in messages for call in message.calls)
+    numbers = (int(number) for before, _, number in known if not before and number.isdecimal())
     return f"{_ID_PREFIX}{1 + max(numbers, default=0)}"
 
 
@@ -405,8 +360,3 @@ def _signature(call: ToolCall) -> str:
 
 def _plain_value(value: object) -> object:
     return " ".join(value.casefold().split()).removeprefix("./").strip("/\"'.") if isinstance(value, str) else value
-
-
-def _call_number(call_id: str) -> int:
-    number = call_id.removeprefix(_ID_PREFIX)
-    return int(number) if call_id.startswith(_ID_PREFIX) and number.isdecimal() else 0
