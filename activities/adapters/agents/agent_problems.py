@@ -1,7 +1,6 @@
 """Finds errors between agents, their delegates, reviews, models and a worker's tools before any run."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from orga.activities.adapters.agents.tiers import ChosenModels
 from orga.activities.adapters.problem import FileProblem
@@ -27,7 +26,6 @@ def agent_problems(
     """Yield the problems of all agents. `agents` includes `default`.
 
     Args:
-        agents: Agents by name.
         tools: The worker's tools, or None if they are unknown.
         is_elsewhere: Returns whether a name or glob means tools that are known only when the worker runs.
     """
@@ -36,15 +34,16 @@ def agent_problems(
             yield from _tool_problems(name, agent, tools, is_elsewhere)
         yield from agent_own_problems(name, agent, agents)
     if tools is not None:
-        for named in _option_tools(tools.values()):
-            if named.tool not in tools and not is_elsewhere(named.tool):
-                yield FileProblem(named.key, f"no such tool: {named.tool}", known_names_hint(named.tool, tools))
+        for key, tool in _option_tools(tools.values()):
+            if tool not in tools and not is_elsewhere(tool):
+                yield FileProblem(key, f"no such tool: {tool}", known_names_hint(tool, tools))
 
 
 def _tool_problems(
     name: str, agent: AgentConfig, tools: Mapping[str, ToolSpec], is_elsewhere: Callable[[str], bool]
 ) -> Iterator[FileProblem]:
-    absent = [tool for tool in agent.tools if not _is_known_tool(tool, tools) and not is_elsewhere(tool)]
+    unknown = [each for each in agent.tools if each not in LOOP_TOOLS and not is_elsewhere(each)]
+    absent = [each for each in unknown if not any(matches_any_glob(tool, [each]) for tool in tools)]
     if absent:
         remedy = f"{similar_name_hint(absent[0], list(tools))}use {', '.join(tools)}"
         yield FileProblem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", remedy)
@@ -56,25 +55,15 @@ def _tool_problems(
     if not agent.config.uses_knowledge and (idle := [tool for tool in KNOWLEDGE_TOOLS if tool in agent.tools]):
         text = f"there is no knowledge for {', '.join(idle)}"
         yield FileProblem(f"agents.{name}.tools", text, f"set agents.{name}.config.knowledge")
-    for named in config_tools(agent.config):
-        if named.tool not in tools and not is_elsewhere(named.tool):
-            text = f"no such tool: {named.tool}"
-            yield FileProblem(f"agents.{name}.{named.key}", text, known_names_hint(named.tool, tools))
+    for key, tool in config_tools(agent.config):
+        if tool not in tools and not is_elsewhere(tool):
+            yield FileProblem(f"agents.{name}.{key}", f"no such tool: {tool}", known_names_hint(tool, tools))
     for key, fault in acting_lookup_faults(agent.config, tools):
         yield FileProblem(f"agents.{name}.{key}", fault, "name another tool, or state its effect in tools.options")
 
 
-def _is_known_tool(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
-    return listed in LOOP_TOOLS or any(matches_any_glob(tool, [listed]) for tool in tools)
-
-
 def agent_own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[FileProblem]:
-    """Yield the problems of one agent that do not depend on the worker's tools."""
-    yield from _delegate_problems(name, agent, agents)
-    yield from _review_problems(name, agent)
-
-
-def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[FileProblem]:
+    """Yield the problems of one agent that do not depend on the worker's tools: of its delegates and reviews."""
     for index, delegate in enumerate(agent.delegates):
         key = f"agents.{name}.delegates.{index}"
         if delegate.agent == name:
@@ -83,12 +72,8 @@ def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, Agent
             yield FileProblem(key, f"no such agent: {delegate.agent}", known_names_hint(delegate.agent, agents))
         else:
             yield from _idle_tool_problems(key, delegate, agents[delegate.agent])
-
-
-def _review_problems(name: str, agent: AgentConfig) -> Iterator[FileProblem]:
-    """Yield reviewed tools that the agent does not list. A typing error would leave the real tool without review."""
     listed = agent_tool_names(agent)
-    for key, tool in agent.reviewed_tools:
+    for key, tool in agent.reviewed_tools:  # a typing error would leave the real tool without review
         if not any(matches_any_glob(own, [tool]) or matches_any_glob(tool, [own]) for own in listed):
             text = f"the agent does not list the tool {tool}"
             yield FileProblem(f"agents.{name}.{key}", text, known_names_hint(tool, listed))
@@ -178,12 +163,6 @@ def embedder_refusal(chosen: ChosenModels, config: LoopConfig, channels: tuple[C
     )
 
 
-@dataclass(frozen=True)
-class _NamedTool:
-    key: str
-    tool: str
-
-
 def unknown_tool_lines(
     config: LoopConfig,
     offered: Iterable[ToolSpec],
@@ -191,11 +170,10 @@ def unknown_tool_lines(
     absent: Callable[[str], AbsentTool | None],
 ) -> Iterator[str]:
     """Yield a line for each key that names no tool of the worker. A tool that is absent for now is accepted."""
-    named = [*config_tools(config), *_option_tools(offered)]
-    for each in named:
-        missing = absent(each.tool)
-        if each.tool not in known and not (missing and missing.for_now):
-            yield f"{each.key}: this worker has no tool {each.tool!r}; {known_names_hint(each.tool, known)}"
+    for key, tool in (*config_tools(config), *_option_tools(offered)):
+        missing = absent(tool)
+        if tool not in known and not (missing and missing.for_now):
+            yield f"{key}: this worker has no tool {tool!r}; {known_names_hint(tool, known)}"
 
 
 def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
@@ -203,29 +181,30 @@ def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> I
 
     Nobody reviews a lookup, and the text of a task decides what is looked up.
     """
-    for each in _resolver_tools(config):
-        spec = known.get(each.tool)
+    for key, tool in _lookup_tools(config):
+        spec = known.get(tool)
         if spec is not None and spec.effect != "read_only":
-            yield each.key, f"{each.tool} is {spec.effect}; only a read_only tool looks references up"
+            yield key, f"{tool} is {spec.effect}; only a read_only tool looks references up"
 
 
-def config_tools(config: LoopConfig) -> Iterator[_NamedTool]:
+def config_tools(config: LoopConfig) -> Iterator[tuple[str, str]]:
+    """Yield each tool that a config names, after its key: fallbacks of failed tools, lookups for pre-hydration."""
     yield from _alternative_tools("config.recovery", config.recovery)
-    yield from _resolver_tools(config)
+    yield from _lookup_tools(config)
 
 
-def _option_tools(tools: Iterable[ToolSpec]) -> Iterator[_NamedTool]:
+def _option_tools(tools: Iterable[ToolSpec]) -> Iterator[tuple[str, str]]:
     for spec in tools:
         if spec.options.recovery is not None:
             yield from _alternative_tools(f"tools.options.{spec.name}.recovery", spec.options.recovery)
 
 
-def _resolver_tools(config: LoopConfig) -> Iterator[_NamedTool]:
+def _lookup_tools(config: LoopConfig) -> Iterator[tuple[str, str]]:
     if config.pre_hydration is not None:
         for kind, tool in config.pre_hydration.resolution_tools.items():
-            yield _NamedTool(f"config.pre_hydration.resolution_tools.{kind}", tool)
+            yield f"config.pre_hydration.resolution_tools.{kind}", tool
 
 
-def _alternative_tools(section: str, recovery: Recovery) -> Iterator[_NamedTool]:
+def _alternative_tools(section: str, recovery: Recovery) -> Iterator[tuple[str, str]]:
     for index, tool in enumerate(recovery.alternatives):
-        yield _NamedTool(f"{section}.alternatives.{index}", tool)
+        yield f"{section}.alternatives.{index}", tool

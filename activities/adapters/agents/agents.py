@@ -25,12 +25,12 @@ from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS, NO_TIER_SETTING
 from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 from orga.activities.adapters.problem import FileProblem
 from orga.activities.adapters.schemas.arguments import schema_problem
-from orga.activities.ports import AbsentTool, OtherPlace, ToolSource
+from orga.activities.ports import OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.requests import PromptTemplates
-from orga.workflows.types.input import LoopConfig, Workplace
+from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.providers import HASHING
@@ -69,42 +69,32 @@ def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -
     return pipeline
 
 
-class _ConfiguredPipelines:
-    def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
-        self._pipelines = pipelines
+def _require_delegation(pipeline: Pipeline, offered: OfferedTools) -> None:
+    """Raise InvalidInput if a goal with a pipeline cannot delegate.
 
-    def requested_pipeline(self, request: PrepareRequest) -> Pipeline | None:
-        """Return the pipeline that a goal names, or None. Raise InvalidInput as `require_pipeline` does."""
-        return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
-
-    def require_delegation(self, pipeline: Pipeline | None, offered: OfferedTools) -> None:
-        """Raise InvalidInput if a goal with a pipeline cannot delegate.
-
-        A tool profile can leave out the tool for delegation, and a tool can have the name of an agent.
-        """
-        if pipeline is None:
-            return
-        tools = {tool.name for tool in offered.tools}
-        if same := [agent for agent in pipeline.agents if agent in tools]:
-            raise InvalidInput(f"pipeline: {same[0]!r} is an agent and a tool of the goal's agent; rename the agent")
-        if not offered.delegates:
-            raise InvalidInput(
-                f"pipeline: its steps are delegated, and tool_profile leaves out {RUN_TOOL!r}; include it"
-            )
+    A tool profile can leave out the tool for delegation, and a tool can have the name of an agent.
+    """
+    tools = {tool.name for tool in offered.tools}
+    if same := [agent for agent in pipeline.agents if agent in tools]:
+        raise InvalidInput(f"pipeline: {same[0]!r} is an agent and a tool of the goal's agent; rename the agent")
+    if not offered.delegates:
+        raise InvalidInput(f"pipeline: its steps are delegated, and tool_profile leaves out {RUN_TOOL!r}; include it")
 
 
 def run_config(agent: LoopConfig, given: dict[str, Any], ceiling: Ceiling) -> LoopConfig:
-    """Return the effective config.
+    """Return the effective config. Raise InvalidInput if keys contradict each other, or the ceiling leaves nothing.
 
     A setting that is an object (`recovery`, `tool_profile`, ...) is merged key by key. null removes it.
-
-    Raises:
-        InvalidInput: The keys contradict each other, or the ceiling leaves nothing.
     """
     base = agent.model_dump()
-    merged = {key: _merged_values(base.get(key), value) for key, value in given.items()}
-    config = _validated_config(base | merged, "config")
-    return _validated_config(config.model_dump() | _capped_values(config, ceiling), "lineage.ceiling")
+    for key, value in given.items():
+        is_merged = isinstance(value, dict) and isinstance(base.get(key), dict)
+        base[key] = base[key] | value if is_merged else value
+    config = _validated_config(base, "config")
+    limits = ceiling.model_dump(exclude={"tools", "tier"}, exclude_none=True)
+    own = {key: getattr(config, key) for key in limits}
+    capped = {key: limit if own[key] is None else min(own[key], limit) for key, limit in limits.items()}
+    return _validated_config(config.model_dump() | capped, "lineage.ceiling")
 
 
 BUDGET_KEY = "context_token_budget"
@@ -123,25 +113,12 @@ def default_context_budget(config: LoopConfig, window: int) -> int:
     return max(min(wanted, window - min(config.max_output_tokens, window // 4)), MIN_BUDGET)
 
 
-def _merged_values(base: Any, given: Any) -> Any:
-    if isinstance(base, dict) and isinstance(given, dict):
-        return cast("dict[str, Any]", base) | cast("dict[str, Any]", given)
-    return given
-
-
-def _capped_values(config: LoopConfig, ceiling: Ceiling) -> dict[str, Any]:
-    limits = ceiling.model_dump(exclude={"tools", "tier"}, exclude_none=True)
-    own = {key: getattr(config, key) for key in limits}
-    return {key: limit if own[key] is None else min(own[key], limit) for key, limit in limits.items()}
-
-
 def _validated_config(values: dict[str, Any], place: str) -> LoopConfig:
     try:
         return LoopConfig.model_validate(values)
     except ValidationError as error:
-        raise InvalidInput(
-            "; ".join(f"{place}.{problem}" for problem in validation_problems(error, LoopConfig))
-        ) from None
+        problems = (f"{place}.{problem}" for problem in validation_problems(error, LoopConfig))
+        raise InvalidInput("; ".join(problems)) from None
 
 
 _STRING_KEYWORDS = frozenset({"type", "title", "description", "maxLength"})
@@ -214,27 +191,19 @@ class ConfiguredAgents:
         tier_settings: Mapping[TierName, ModelSettings] = NO_TIER_SETTINGS,
         context_window: Callable[[str], Awaitable[int | None]] = unknown_window,
     ) -> None:
-        """Check delegates and pipelines.
+        """Check delegates and pipelines. Raise ValueError if one of them names no agent.
 
         Args:
-            agents: Agents by name.
-            tools: Specs of all tools that the worker runs, by name.
+            tools: All tools that the worker runs.
             default_model: Model of agents that name none.
             check_model: Raises ValueError with cause and remedy for a model that cannot be called.
             worker_facts: A setup whose policy, search attributes and continue-as-new limits are copied.
             source: Source of further tools, which may differ from run to run.
             is_priced: Returns whether a model's cost will be known, or need not be.
             policy_version: Returns the version of the current policies, or "" without policies.
-            tiers: The models of each `tier:NAME`.
-            goal_tiers: The tier of each goal prompt.
             prompts: Templates of goal prompts that replace the default ones.
-            pipelines: Plans that a goal can name, by name.
             embedder: Embedder of the knowledge that runs recall and store.
-            tier_settings: Settings of model calls by tier.
             context_window: Returns the tokens of a model's context, or None if they are not known.
-
-        Raises:
-            ValueError: A delegate, or a step of a pipeline, names no agent.
         """
         self.known = with_default_agent(agents)
         self._tools = tools
@@ -247,7 +216,7 @@ class ConfiguredAgents:
         self._embedder = embedder
         self._policy_version = policy_version
         self._context_window = context_window
-        self._pipelines = _ConfiguredPipelines(pipelines)
+        self._pipelines = pipelines
         found = [found for name, agent in agents.items() for found in agent_own_problems(name, agent, self.known)]
         found += pipeline_problems(pipelines, self.known)
         if found:
@@ -260,17 +229,16 @@ class ConfiguredAgents:
             InvalidInput: An error of the starter.
             OtherPlace: The run was started for another folder, other models or another policy.
         """
-        self._refuse_other_place(request.workplace)
-        self._refuse_other_policy(request.policy)
+        self._refuse_other_place(request)
         agent = self.known.get(request.agent)
         if agent is None:
             raise InvalidInput(
                 f"agent: there is no agent {request.agent!r}; {known_names_hint(request.agent, self.known)}"
             )
-        pipeline = self._pipelines.requested_pipeline(request)
-        agents = (
-            self.known if pipeline is None else {**self.known, request.agent: agent.with_delegates(*pipeline.agents)}
-        )
+        pipeline, agents = None, self.known
+        if request.pipeline is not None:
+            pipeline = require_pipeline(request.pipeline, request.agent, self._pipelines)
+            agents = {**agents, request.agent: agent.with_delegates(*pipeline.agents)}
         is_bound = request.ceiling.tier == LOCAL_TIER
         chosen = self._models.chosen_models(agent, request.model, is_goal=is_goal, is_bound=is_bound)
         if problem := model_refusal(chosen, self._check_model):
@@ -280,18 +248,21 @@ class ConfiguredAgents:
                 raise InvalidInput(f"output_schema: {problem}")
         config = run_config(agent.config, request.config, request.ceiling)
         if BUDGET_KEY not in agent.config.model_fields_set | request.config.keys():
-            config = await self._with_fitting_budget(config, chosen.conversation_models)
-        if problem := cost_refusal(chosen, config, self._is_priced):
-            raise InvalidInput(problem)
-        if problem := thinking_refusal(chosen, config):
-            raise InvalidInput(problem)
+            found = await asyncio.gather(*map(self._context_window, chosen.conversation_models))
+            if windows := [window for window in found if window]:  # else the key's own default holds
+                config = config.with_context_budget(default_context_budget(config, min(windows)))
         channels = self._facts.deliveries if is_goal else ()
-        if problem := embedder_refusal(chosen, config, channels, self._embedder):
+        problem = cost_refusal(chosen, config, self._is_priced) or thinking_refusal(chosen, config)
+        if problem := problem or embedder_refusal(chosen, config, channels, self._embedder):
             raise InvalidInput(problem)
-        tools = await self._current_tools(agent, request, config)
-        absent = self._source.absent_tool if self._source else _never_absent
+        tools = self._tools
+        if self._source is not None:
+            wanted = [*agent.tools, *(request.tools or ()), *(tool for _, tool in config_tools(config))]
+            tools = {**await self._source.specs(wanted), **tools}
+        absent = self._source.absent_tool if self._source is not None else lambda tool: None
         offered = offered_tools(request, agents, tools, config, absent)
-        self._pipelines.require_delegation(pipeline, offered)
+        if pipeline is not None:
+            _require_delegation(pipeline, offered)
         acting = [f"{key}: {fault}" for key, fault in acting_lookup_faults(config, tools)]
         if faults := [*unknown_tool_lines(config, offered.tools, tools, absent), *acting]:
             raise InvalidInput("; ".join(faults))
@@ -311,36 +282,15 @@ class ConfiguredAgents:
             )
         )
 
-    async def _with_fitting_budget(self, config: LoopConfig, models: tuple[str, ...]) -> LoopConfig:
-        windows = [window for window in await asyncio.gather(*map(self._context_window, models)) if window]
-        if not windows:
-            return config  # the key's own default holds
-        return config.with_context_budget(default_context_budget(config, min(windows)))
-
-    def _refuse_other_place(self, place: Workplace | None) -> None:
-        own = self._facts.workplace
-        if place is None or own is None:
-            return
-        if place.root != own.root:
-            where = f"{place.folder}" + (f" ({place.config})" if place.config else "")
-            raise OtherPlace(f"the run was started for {where}, and this worker works for {own.folder}")
-        if place.models not in {"", own.models}:
-            names = ", ".join(place.variables)[:200]
-            raise OtherPlace(f"the shell that started the run has other models than this worker: {names}")
-
-    def _refuse_other_policy(self, wanted: str) -> None:
-        own = policy_text(self._facts.policy, self._facts.policy_place, self._policy_version())
-        if self._facts.policy_place and not is_same_policy(own, wanted):
+    def _refuse_other_place(self, request: PrepareRequest) -> None:
+        place, own = request.workplace, self._facts.workplace
+        if place is not None and own is not None:
+            if place.root != own.root:
+                where = f"{place.folder} ({place.config})" if place.config else place.folder
+                raise OtherPlace(f"the run was started for {where}, and this worker works for {own.folder}")
+            if place.models not in {"", own.models}:
+                names = ", ".join(place.variables)[:200]
+                raise OtherPlace(f"the shell that started the run has other models than this worker: {names}")
+        policy = policy_text(self._facts.policy, self._facts.policy_place, self._policy_version())
+        if self._facts.policy_place and not is_same_policy(policy, request.policy):
             raise OtherPlace("the run was started under another policy than this worker's, so it waits for another one")
-
-    async def _current_tools(
-        self, agent: AgentConfig, request: PrepareRequest, config: LoopConfig
-    ) -> Mapping[str, ToolSpec]:
-        if self._source is None:
-            return self._tools
-        named = [each.tool for each in config_tools(config)]
-        return {**await self._source.specs([*agent.tools, *(request.tools or ()), *named]), **self._tools}
-
-
-def _never_absent(tool: str) -> AbsentTool | None:
-    return None

@@ -85,16 +85,12 @@ class ModelChoice:
     def chosen_models(
         self, agent: AgentConfig, named: str | None = None, *, is_goal: bool = False, is_bound: bool = False
     ) -> ChosenModels:
-        """Return the models of a run.
+        """Return the models of a run. Raise InvalidInput for a tier without models, or a model outside the local tier.
 
         Args:
-            agent: The run's agent.
             named: The model that the starter names. All prompts of a goal use it.
             is_goal: Let goal prompts have their own tiers.
             is_bound: The delegating run is bound to the local tier, so this run is too.
-
-        Raises:
-            InvalidInput: A tier is unknown or has no models, or a model is outside the tier that the run is bound to.
         """
         own = named or agent.model or (f"{TIER_PREFIX}{LOCAL_TIER}" if is_bound else self.default)
         models, tier = self._resolve_name("model", own)
