@@ -40,7 +40,7 @@ BYTES_PER_TOKEN = 3.3
 MIN_OUTPUT_TOKENS = 512
 """The least useful output limit in tokens. Below it the conversation has to become shorter instead."""
 
-_WINDOW_MARGIN = 1.05
+MARGIN = 1.05
 """A margin, because later messages may have more tokens per byte than the counted ones."""
 
 _REFUSED = re.compile(
@@ -151,7 +151,6 @@ class Dialect:
     """Tokens per sent byte, as the model counted them when it stated its window."""
 
     def settings(self, request: ModelRequest) -> ModelSettings:
-        """Return the settings that the model accepts."""
         return request.settings.without(self.refused)
 
     def tool_choice(self, request: ModelRequest) -> ToolChoice:
@@ -232,55 +231,57 @@ def _window_lesson(dialect: Dialect, request: ModelRequest, refusal: Refusal) ->
         used = max(estimate, used or 0)
     if found.window - used < min(asked, MIN_OUTPUT_TOKENS):
         return None
-    lesson = replace(dialect, window=found.window, tokens_per_byte=used * _WINDOW_MARGIN / max(size, 1))
+    lesson = replace(dialect, window=found.window, tokens_per_byte=used * MARGIN / max(size, 1))
     return lesson if lesson.output_tokens(request) < asked else None
 
 
+_Lesson = Callable[[Dialect, ModelRequest, str], Dialect | None]
+_IsSent = Callable[[Dialect, ModelRequest], bool]
+
+
+def _lesson(is_sent: _IsSent, pattern: str | re.Pattern[str], **instead: Any) -> _Lesson:
+    """Return a lesson: after a refusal that matches the pattern, something that was sent is sent in another way."""
+
+    def lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+        is_refused = is_sent(dialect, request) and re.search(pattern, refusal)
+        return replace(dialect, **instead) if is_refused else None
+
+    return lesson
+
+
+def _has_tools(request: ModelRequest) -> bool:
+    """Return whether there are tools, besides that of the answer, which instructions can replace."""
+    return any(tool.name != FINAL_ANSWER for tool in request.tools) or any(each.calls for each in request.messages)
+
+
+_tools_lesson = _lesson(lambda d, r: d.native_tools and _has_tools(r), _NO_TOOLS, native_tools=False)
+_schema_lesson = _lesson(lambda d, r: d.response_format and r.output_schema is not None, _SCHEMA, response_format=False)
+_thinking_lesson = _lesson(lambda d, r: d.thinking, _STALE_THINKING, thinking=False)
+_system_lesson = _lesson(lambda d, r: d.system_role, _NO_SYSTEM_ROLE, system_role=False)
+_turns_lesson = _lesson(lambda d, r: not d.alternating, _ALTERNATION, alternating=True)
+
+
 def _effort_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    sent = dialect.sent_thinking(request)
-    found = accepted_thinking(sent, dialect.thinking_forms, dialect.thinking_levels, refusal)
+    sent, forms, levels = dialect.sent_thinking(request), dialect.thinking_forms, dialect.thinking_levels
+    found = accepted_thinking(sent, forms, levels, refusal)
     return found and replace(dialect, thinking_forms=found[0], thinking_levels=found[1])
 
 
-def _schema_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    is_asked = request.output_schema is not None and dialect.response_format
-    return replace(dialect, response_format=False) if is_asked and _SCHEMA.search(refusal) else None
+_NEWER_LIMIT = "max_completion_tokens"
+_FIELDS = (
+    _lesson(lambda d, r: d.tokens_field == "max_tokens", _NEWER_LIMIT, tokens_field=_NEWER_LIMIT),
+    _lesson(lambda d, r: d.tokens_field != "max_tokens", _NEWER_LIMIT, tokens_field="max_tokens"),
+    _lesson(lambda d, r: d.stream_options, "stream_options", stream_options=False),
+    _lesson(lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", encrypted_reasoning=False),
+    _lesson(lambda d, r: d.strict_tools, r"\bstrict\b", strict_tools=False),
+    _lesson(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", forced_tools=False),
+    _lesson(lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", answer_tool=False),
+)
 
 
 def _field_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    if not _REFUSED.search(refusal):
-        return None
-    found = (field for field in _REFUSABLE_FIELDS if field.is_sent(dialect, request))
-    return next((replace(dialect, **field.instead) for field in found if re.search(field.pattern, refusal)), None)
-
-
-@dataclass(frozen=True)
-class _RefusableField:
-    """A field of a request that some models refuse."""
-
-    is_sent: Callable[[Dialect, ModelRequest], bool]
-    pattern: str
-    """A refusal of it matches this regular expression."""
-    instead: dict[str, Any]
-
-
-_REFUSABLE_FIELDS = (
-    _RefusableField(
-        lambda d, r: d.tokens_field == "max_tokens", "max_completion_tokens", {"tokens_field": "max_completion_tokens"}
-    ),
-    _RefusableField(
-        lambda d, r: d.tokens_field != "max_tokens", "max_completion_tokens", {"tokens_field": "max_tokens"}
-    ),
-    _RefusableField(lambda d, r: d.stream_options, "stream_options", {"stream_options": False}),
-    _RefusableField(
-        lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", {"encrypted_reasoning": False}
-    ),
-    _RefusableField(lambda d, r: d.strict_tools, r"\bstrict\b", {"strict_tools": False}),
-    _RefusableField(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", {"forced_tools": False}),
-    _RefusableField(
-        lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", {"answer_tool": False}
-    ),
-)
+    found = (lesson(dialect, request, refusal) for lesson in _FIELDS) if _REFUSED.search(refusal) else ()
+    return next((lesson for lesson in found if lesson is not None), None)
 
 
 _SETTINGS = {
@@ -301,14 +302,6 @@ def _setting_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Di
     sent = {name for name in _SETTINGS if getattr(dialect.settings(request), name) is not None}
     named = next((name for name in _SETTINGS if name in sent and re.search(_SETTINGS[name], refusal)), None)
     return None if named is None else replace(dialect, refused=dialect.refused | {named})
-
-
-def _roles_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    if dialect.system_role and _NO_SYSTEM_ROLE.search(refusal):
-        return replace(dialect, system_role=False)
-    if not dialect.alternating and _ALTERNATION.search(refusal):
-        return replace(dialect, alternating=True)
-    return None
 
 
 _MEDIA = re.compile(
@@ -349,10 +342,6 @@ def passing_changes(lesson: Dialect, before: Dialect, refusal: Refusal) -> Set[s
     return {name for name in fields if getattr(lesson, name) != getattr(before, name)}
 
 
-def _thinking_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    return replace(dialect, thinking=False) if dialect.thinking and _STALE_THINKING.search(refusal) else None
-
-
 _LOST_CONTAINER = re.compile(
     r"container.{0,80}(?:not (?:be )?found|(?:not|n't) exist|expired|is required|no longer|deleted|terminated|invalid"
     r"|unavailable|not available)|(?:no such|not find|unknown|invalid|expired|deleted) .{0,20}container"
@@ -386,18 +375,9 @@ def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Di
     return replace(dialect, max_output_tokens=min(below)) if below else None
 
 
-def _tools_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    """Write calls in text if tools as such are refused. The answer's tool alone can be replaced by instructions."""
-    has_tools = any(tool.name != FINAL_ANSWER for tool in request.tools) or any(each.calls for each in request.messages)
-    is_refused = dialect.native_tools and has_tools and _NO_TOOLS.search(refusal)
-    return replace(dialect, native_tools=False) if is_refused else None
-
-
-_Lesson = Callable[[Dialect, ModelRequest, str], Dialect | None]
-
 _LESSONS: tuple[_Lesson, ...] = (
     *(_tools_lesson, _effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _setting_lesson, _kept_lesson),
-    *(_roles_lesson, _ceiling_lesson, _media_lesson),
+    *(_system_lesson, _turns_lesson, _ceiling_lesson, _media_lesson),
 )
 
 
@@ -406,10 +386,11 @@ def _lessons(refusal: Refusal) -> tuple[_Lesson, ...]:
         return _LESSONS
     if refusal.kind == "ModelNotFound":  # OpenRouter has no server with tools for the model, Anthropic no container
         return (_tools_lesson, _kept_lesson, _media_lesson)
-    if refusal.status == 500 and not refusal.in_stream:
-        return (_tools_lesson, _roles_lesson, _media_lesson, _old_container_lesson)
+    if refusal.status < 500:
+        return ()
     # some servers report a failed chat template as a server error
-    return (_tools_lesson, _roles_lesson, _media_lesson) if refusal.status >= 500 else ()
+    usual = (_tools_lesson, _system_lesson, _turns_lesson, _media_lesson)
+    return (*usual, _old_container_lesson) if refusal.status == 500 and not refusal.in_stream else usual
 
 
 LESSON_S = 6 * 3_600.0
@@ -433,7 +414,6 @@ class LessonFile:
         self._file = OwnFile(path, lambda text: as_object(json.loads(text)), most=MAX_BYTES, denied=0o022)
 
     def get(self, key: str) -> Dialect | None:
-        """Return a lesson that still counts, or None."""
         lesson = as_object(self._read().get(key))
         if 0 < _until(lesson) - time.time() <= LESSON_S:
             with suppress(ValidationError):

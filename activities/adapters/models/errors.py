@@ -92,8 +92,6 @@ def retry_after_s(
 
     Args:
         headers: Headers with names in lower case, or a case-insensitive mapping.
-        now: The time to which absolute times are compared.
-        rate_limited: True for an answer with status 429.
         in_body: The delay that `stated_wait` found in the body.
     """
     direct = next((wait for wait in _header_waits(headers, now) if wait is not None), in_body)
@@ -272,31 +270,20 @@ _UNKNOWN_MODEL = re.compile(
 )
 """Refusals because the provider does not have the model, or no longer. The sources are the providers' documentation."""
 
-_STATUS_OF_CODE = {
-    "invalid_request_error": 400,
-    "invalid_prompt": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
-    "data_inspection_failed": 400,
-    "context_length_exceeded": 400,
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "billing_error": 402,
-    "insufficient_quota": 402,
-    "billing_not_active": 402,
-    "billing_hard_limit_reached": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "container_expired": 404,
-    "model_not_found": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "api_error": 500,
-    "server_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
+_CODES_OF_STATUS = {
+    400: "invalid_request_error invalid_prompt context_length_exceeded "
+    "content_filter content_policy_violation data_inspection_failed",
+    401: "authentication_error invalid_api_key",
+    402: " ".join(_UNPAID_CODES),
+    403: "permission_error",
+    404: "not_found_error container_expired model_not_found",
+    413: "request_too_large",
+    429: "rate_limit_error rate_limit_exceeded",
+    500: "api_error server_error",
+    504: "timeout_error",
+    529: "overloaded_error",
 }
+_STATUS_OF_CODE = {code: status for status, codes in _CODES_OF_STATUS.items() for code in codes.split()}
 
 
 @dataclass(frozen=True)
@@ -316,7 +303,6 @@ class ErrorBody:
 
     @property
     def is_overflow(self) -> bool:
-        """True if the conversation was too long for the model."""
         return is_overflow(self.message, self.code)
 
     @property
@@ -326,12 +312,10 @@ class ErrorBody:
 
     @property
     def is_filtered(self) -> bool:
-        """True if a content filter refused something in the request."""
         return self.code.lower() in _FILTERED_CODES or _FILTERED.search(self.message) is not None
 
     @property
     def is_unknown_model(self) -> bool:
-        """True if the provider does not have the model, or has retired it."""
         return self.code.lower() in _UNKNOWN_MODEL_CODES or _UNKNOWN_MODEL.search(self.message) is not None
 
     @property
@@ -345,7 +329,6 @@ class ErrorBody:
 
 
 def parse_error_body(text: str) -> ErrorBody:
-    """Read the body of an error answer, JSON or not."""
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -358,25 +341,17 @@ def parse_error_value(value: object) -> ErrorBody:
     outer = as_object(value)
     error = as_object(outer.get("error")) or outer
     metadata = as_object(error.get("metadata"))
-    message = (
-        as_text(outer.get("error")) or _error_message(error) or (json.dumps(value) if value else "no reason given")
-    )
+    texts = map(as_text, (outer.get("error"), error.get("message"), error.get("detail")))
+    message = next(filter(None, texts), json.dumps(value) if value else "no reason given")
     if raw := as_text(metadata.get("raw")):
         message = f"{message}: {raw}"
+    message = message[:MAX_MESSAGE_CHARS]
     stated = as_object(error.get("headers")) | as_object(metadata.get("headers"))
     headers = {name.lower(): str(item) for name, item in stated.items()}
-    message = message[:MAX_MESSAGE_CHARS]
-    return ErrorBody(message, _error_code(error), headers, stated_wait(outer, message))
-
-
-def _error_message(error: dict[str, Any]) -> str:
-    return next((text for key in ("message", "detail") if (text := as_text(error.get(key)))), "")
-
-
-def _error_code(error: dict[str, Any]) -> str:
-    """Return the most useful of `code` and `type`. A known type is better than an unknown code."""
     names = [str(error[key]) for key in ("code", "type") if error.get(key) not in (None, "")]
-    return next((name for name in names if name in _STATUS_OF_CODE or name.isdecimal()), next(iter(names), ""))
+    known = (name for name in names if name in _STATUS_OF_CODE or name.isdecimal())
+    code = next(known, next(iter(names), ""))  # a known type is better than an unknown code
+    return ErrorBody(message, code, headers, stated_wait(outer, message))
 
 
 _KIND_OF_STATUS = {
@@ -444,7 +419,6 @@ class ProviderFailures:
         return Refusal(kind, self._text(f"{how}: {error.message}"), error, retryable=retryable, wait=wait)
 
     def bad_stream(self, reason: str) -> ModelError:
-        """Return the failure for a reply that cannot be read to its end."""
         return self._error("BadStream", f"sent a broken reply: {reason}", retryable=True)
 
     def unusable(self, reason: str, kind: str = "InvalidRequest") -> ModelError:
@@ -452,20 +426,15 @@ class ProviderFailures:
         return self._error(kind, f"can't be asked: {reason}", retryable=False)
 
     def too_large(self, reason: str) -> ModelError:
-        """Return the failure for an answer above the size limits."""
         return self._error("ReplyTooLarge", f"sent too large a reply: {reason}", retryable=False)
 
     def from_transport(self, error: http.HTTPError | http.InvalidURL, *, reading: bool) -> ModelError:
-        """Return the failure for an exception of the HTTP library.
-
-        Args:
-            reading: True if the answer had begun.
-        """
+        """Return the failure for an exception of the HTTP library. `reading` means that the answer had begun."""
         cause = f"{type(error).__name__} {error}".strip()
         if isinstance(error, http.TimeoutException):
             return self._error("Timeout", f"kept silent too long: {cause}", retryable=True)
         if isinstance(error, (http.InvalidURL, http.UnsupportedProtocol, http.LocalProtocolError)):
-            return self._error("InvalidRequest", f"can't be asked: {cause}", retryable=False)
+            return self.unusable(cause)
         if reading:
             return self.bad_stream(cause)
         return self._error("ConnectionFailed", f"can't be reached{self._place}: {cause}", retryable=True)

@@ -87,11 +87,7 @@ class StreamedFields:
     """An object that arrives in pieces: texts are joined, objects are merged, and lists grow."""
 
     def __init__(self, piece: dict[str, Any] | None = None, *, may_repeat: bool = False) -> None:
-        """Begin with the first piece.
-
-        Args:
-            may_repeat: Servers may repeat the whole text of a field with each piece. Texts to read are never repeated.
-        """
+        """Begin with a piece. With `may_repeat`, a server may repeat the whole text of a field, but no text to read."""
         self._fields: dict[str, Any] = {}
         self._room = MAX_CHARS
         self._may_repeat = may_repeat

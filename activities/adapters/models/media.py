@@ -28,9 +28,7 @@ async def with_loaded_media(request: ModelRequest, store: BlobStore | None) -> M
     """Return the request with bytes in the newest pictures and documents, as far as they fit, and words for the others.
 
     Those that a model made itself are left out. No protocol accepts them in its own messages, and the text names them.
-
-    Raises:
-        ModelError: The store failed. It may work later.
+    Raise ModelError if the store failed. It may work later.
     """
     if not any(message.media for message in request.messages):
         return request
@@ -79,30 +77,22 @@ class _Loader:
 
 def with_readable_media(request: ModelRequest, dialect: Dialect) -> ModelRequest:
     """Return the request with words for what the model does not read."""
-    if dialect.images and dialect.documents:
+    return in_words(request, images=not dialect.images, documents=not dialect.documents)
+
+
+def in_words(request: ModelRequest, *, images: bool = True, documents: bool = True) -> ModelRequest:
+    """Return the request with words for pictures or documents, or for both, for a model that reads only text."""
+    kinds = {kind for kind, is_hidden in (("image", images), ("document", documents)) if is_hidden}
+
+    def shown(message: Message) -> Message:
+        if message.role == "assistant":
+            return message.without_media()
+        parts = (text_part(p.words()) if isinstance(p, MediaPart) and p.kind in kinds else p for p in message.parts)
+        return message.with_parts(tuple(parts))
+
+    if all(part.kind not in kinds for message in request.messages for part in message.media):
         return request
-    can_read = {"image": dialect.images, "document": dialect.documents}
-    if all(can_read[part.kind] for message in request.messages for part in message.media):
-        return request
-    return replace(request, messages=tuple(_with_words(message, can_read) for message in request.messages))
-
-
-def _with_words(message: Message, can_read: dict[str, bool]) -> Message:
-    if not message.media:
-        return message
-    parts = (
-        text_part(part.words()) if isinstance(part, MediaPart) and not can_read[part.kind] else part
-        for part in message.parts
-    )
-    return message.with_parts(tuple(parts))
-
-
-def in_words(request: ModelRequest) -> ModelRequest:
-    """Return the request for a model that reads only text."""
-    if not any(message.media for message in request.messages):
-        return request
-    messages = (m.without_media() if m.role == "assistant" else m.media_in_words() for m in request.messages)
-    return replace(request, messages=tuple(messages))
+    return replace(request, messages=tuple(shown(each) if each.media else each for each in request.messages))
 
 
 class TextOnlyProvider:
@@ -112,7 +102,6 @@ class TextOnlyProvider:
         self._own = own
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return its reply to the request with words for pictures and documents."""
         return await self._own.complete(in_words(request), on_text)
 
 
@@ -151,11 +140,7 @@ _DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.-]+)*;base64,", re.ASCII
 
 
 def made_image(text: str, number: int) -> LoadedMedia | None:
-    """Return a picture that a model made, from its base64 or data URL. None for anything else.
-
-    Args:
-        number: Its number in the reply, for its name.
-    """
+    """Return a picture that a model made, from its base64 or data URL. None for anything else."""
     start = _DATA_URL.match(text)
     try:
         data = b64decode(text[start.end() if start else 0 :], validate=True)
@@ -166,11 +151,7 @@ def made_image(text: str, number: int) -> LoadedMedia | None:
 
 
 async def with_stored_media(reply: Reply, store: BlobStore | None, *, is_data: bool) -> Reply:
-    """Return the reply with its pictures in the store, and a line of text for each.
-
-    Args:
-        is_data: The text is JSON by a schema, so nothing may be added to it.
-    """
+    """Return the reply with its pictures in the store, and a line of text for each, unless the text is data."""
     if not any(isinstance(part, LoadedMedia) for part in reply.parts):
         return reply
     return reply.with_differences(parts=await with_stored_parts(reply.parts, store, None if is_data else media_line))

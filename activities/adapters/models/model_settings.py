@@ -87,7 +87,9 @@ def provider_endpoint(
     headers = extra | _headers_from(name, settings, env)
     headers |= {} if provider.is_extra else _key_headers(provider.api, settings, key)
     kind = provider_kind(name, settings)
-    headers |= _application_headers(env) if kind == "openrouter" else {}
+    if kind == "openrouter":  # these name the application
+        named = {"http-referer": _env_value(env, "OPENROUTER_REFERER"), "x-title": _env_value(env, "OPENROUTER_TITLE")}
+        headers |= {header: value for header, value in named.items() if value.isascii() and value}
     url = _base_url(provider, env, base_urls)
     return ProviderEndpoint(name, url, headers=headers, secret=key, settings=settings, kind=kind, api=provider.api)
 
@@ -134,12 +136,6 @@ def _key_headers(api: Api, settings: EndpointSettings, key: str) -> dict[str, st
     if api == "messages":
         headers["anthropic-version"] = _ANTHROPIC_VERSION
     return headers
-
-
-def _application_headers(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that name the application to OpenRouter."""
-    named = {"http-referer": _env_value(env, "OPENROUTER_REFERER"), "x-title": _env_value(env, "OPENROUTER_TITLE")}
-    return {name: value for name, value in named.items() if value.isascii() and value}
 
 
 def _base_url(provider: Provider, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:

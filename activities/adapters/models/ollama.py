@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, LessonFile, request_bytes
+from orga.activities.adapters.models.dialect import (
+    BYTES_PER_TOKEN,
+    MARGIN,
+    MIN_OUTPUT_TOKENS,
+    LessonFile,
+    request_bytes,
+)
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.streaming import WINDOW_TIMEOUT_S, LastingValues, StreamingProvider
 from orga.activities.adapters.models.wire import Wire
@@ -26,9 +32,6 @@ _KNOWN_S = 60.0
 """Seconds. A model can be loaded again with another context."""
 
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
-
-_MARGIN = 1.05
-"""Later messages may have more tokens per byte than the counted ones."""
 
 _LEAST_SHARE, _MOST_SHARE = 0.7, 3.0
 """Bounds of counted tokens, as a share of the estimate. Servers may leave tokens in their cache out of the count."""
@@ -73,7 +76,6 @@ class OllamaProvider(StreamingProvider):
     ) -> None:
         super().__init__(endpoint, wire, transport, other=other, lessons=lessons, blobs=blobs)
         self._native = f"{endpoint.base_url.partition('?')[0].removesuffix('/v1')}/api"
-        self._provider = endpoint.provider
         self._contexts = LastingValues[str, OllamaContext]()
         self._tokens_per_byte: dict[str, float] = {}
 
@@ -87,7 +89,7 @@ class OllamaProvider(StreamingProvider):
             except (ModelError, TimeoutError):
                 found = OllamaContext()
             self._contexts.keep(model, found, _KNOWN_S)
-            self._report_once(f"{self._provider}:{model}", found.shortage)
+            self._report_once(f"{self._endpoint.provider}:{model}", found.shortage)
         return found
 
     async def context_window(self, model: str) -> int | None:
@@ -97,9 +99,7 @@ class OllamaProvider(StreamingProvider):
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply to the whole request.
 
-        Raises:
-            ModelError: As usual, and `ContextOverflow` if Ollama would cut the request, or has cut it while it loaded
-                the model.
+        Raise ModelError also if Ollama would cut the request, or has cut it while it loaded the model.
         """
         found = await self.context(request.model)
         reply = await super().complete(self._fitted(request, found), on_text)
@@ -133,7 +133,7 @@ class OllamaProvider(StreamingProvider):
         used = self._input_tokens(request)
         room = found.served - used
         if room < min(request.max_output_tokens, MIN_OUTPUT_TOKENS):
-            name = f"{self._provider}:{request.model}"
+            name = f"{self._endpoint.provider}:{request.model}"
             text = f"{name}: about {used:,} tokens do not fit, and Ollama would cut them silently. {found.shortage}"
             raise ModelError("ContextOverflow", text.strip(), retryable=False)
         return replace(request, max_output_tokens=min(request.max_output_tokens, room))
@@ -146,5 +146,5 @@ class OllamaProvider(StreamingProvider):
         counted = reply.usage.input_tokens
         if reply.usage.estimated or not counted or self._input_tokens(request) > (found.served or 0) * 0.8:
             return
-        share = counted * _MARGIN / request_bytes(request) * BYTES_PER_TOKEN
+        share = counted * MARGIN / request_bytes(request) * BYTES_PER_TOKEN
         self._tokens_per_byte[request.model] = min(max(share, _LEAST_SHARE), _MOST_SHARE) / BYTES_PER_TOKEN

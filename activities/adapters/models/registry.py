@@ -82,13 +82,12 @@ class ModelRegistry:
         if problem := model_name_problem(name, own_endpoints(self._endpoints)):
             raise ModelNotConfigured(problem)
         provider, _, model = map(str.strip, name.partition(":"))
-        found = (
-            self._remote_provider(provider)
-            if provider not in PROVIDERS or PROVIDERS[provider].is_remote
-            else self._own_provider(model)
-            if provider == CODE
-            else self._embedded_provider(provider, model)
-        )
+        if provider == CODE:
+            found = self._own_provider(model)
+        elif provider in PROVIDERS and not PROVIDERS[provider].is_remote:
+            found = self._embedded_provider(provider, model)
+        else:
+            found = self._remote_provider(provider)
         price = self._stated_price(provider, model)
         return PricedProvider(found, price) if price else found, model
 
@@ -102,11 +101,7 @@ class ModelRegistry:
         return is_priced(provider_kind(provider, self._settings(provider)), model)
 
     async def unreachable_reason(self, name: str) -> str:
-        """Return why the model's provider cannot be asked now, or "". It generates nothing and costs nothing.
-
-        Raises:
-            ModelNotConfigured: See `resolve`.
-        """
+        """Return why the model's provider cannot be asked now, or "". It generates nothing and costs nothing."""
         self.resolve(name)
         provider = self._remote.get(name.strip().partition(":")[0])
         if provider is None:
@@ -151,10 +146,20 @@ class ModelRegistry:
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
             place = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
-            self._remote[provider] = _streaming_provider(
-                place, self._env, self._transport, lessons=self._lessons, blobs=self._blobs
-            )
+            try:
+                self._remote[provider] = self._new_provider(place)
+            except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
+                cause = redacted_text(str(error))
+                text = f"{provider} can't be reached through the proxy that is set: {cause}"
+                raise ModelNotConfigured(text) from error
         return self._remote[provider]
+
+    def _new_provider(self, place: ProviderEndpoint) -> StreamingProvider:
+        wire, other = _wires(place)
+        if isinstance(wire, LibraryWire):
+            return LibraryProvider(place, self._env, self._lessons, self._blobs)
+        kind = OllamaProvider if place.kind == "ollama" else StreamingProvider
+        return kind(place, wire, self._transport, other=other, lessons=self._lessons, blobs=self._blobs)
 
     def _settings(self, provider: str) -> EndpointSettings:
         return self._endpoints.get(provider, DEFAULT_ENDPOINT)
@@ -169,9 +174,20 @@ class ModelRegistry:
         return TextOnlyProvider(CodeModel(model, self._in_code[model]))
 
     def _embedded_provider(self, provider: str, model: str) -> ModelProvider:
+        """Return a provider without an address. It is imported here, because the local libraries are an extra."""
         name = f"{provider}:{model}"
         if name not in self._embedded:
-            self._embedded[name] = TextOnlyProvider(_build_embedded_provider(provider, model))
+            if provider == "local":
+                from orga.activities.adapters.offline.local_model import LocalProvider
+
+                own: ModelProvider = LocalProvider(model)
+            elif name == EMBEDDED_MODEL:
+                from orga.activities.adapters.offline.reader import ExtractiveProvider
+
+                own = ExtractiveProvider()
+            else:
+                raise ModelNotConfigured(f"'{name}' names no model: the offline one is {EMBEDDED_MODEL}")
+            self._embedded[name] = TextOnlyProvider(own)
         return self._embedded[name]
 
 
@@ -185,11 +201,6 @@ class CodeModel:
         self._name, self._own = name, own
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return its reply.
-
-        Raises:
-            ModelError: As it raised it, or of the kind `ServerError`.
-        """
         try:
             reply = await self._own.complete(request, on_text)
         except ModelError:
@@ -221,35 +232,3 @@ def provider_dialect(provider: Provider, model: str, base_url: str, settings: En
     kind = provider_kind(provider.name, settings)
     place = ProviderEndpoint(provider.name, base_url, settings=settings, kind=kind, api=provider.api)
     return dialect_at(_wires(place)[0].dialect(model), settings)
-
-
-def _streaming_provider(
-    place: ProviderEndpoint,
-    env: Mapping[str, str],
-    transport: http.AsyncBaseTransport | None,
-    *,
-    lessons: LessonFile | None,
-    blobs: BlobStore | None,
-) -> StreamingProvider:
-    wire, other = _wires(place)
-    try:
-        if isinstance(wire, LibraryWire):
-            return LibraryProvider(place, env, lessons, blobs)
-        kind = OllamaProvider if place.kind == "ollama" else StreamingProvider
-        return kind(place, wire, transport, other=other, lessons=lessons, blobs=blobs)
-    except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
-        cause = redacted_text(str(error))
-        raise ModelNotConfigured(f"{place.provider} can't be reached through the proxy that is set: {cause}") from error
-
-
-def _build_embedded_provider(provider: str, model: str) -> ModelProvider:
-    """Return a provider without an address. It is imported here, because the local model's libraries are an extra."""
-    if provider == "local":
-        from orga.activities.adapters.offline.local_model import LocalProvider
-
-        return LocalProvider(model)
-    if f"{provider}:{model}" != EMBEDDED_MODEL:
-        raise ModelNotConfigured(f"'{provider}:{model}' names no model: the offline one is {EMBEDDED_MODEL}")
-    from orga.activities.adapters.offline.reader import ExtractiveProvider
-
-    return ExtractiveProvider()

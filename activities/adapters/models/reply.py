@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from json import JSONDecoder, dumps
 from math import ceil
 from typing import Any, cast
@@ -35,22 +35,17 @@ class ObjectText:
         return self._began and not self._depth
 
     def add(self, pieces: Iterable[str]) -> None:
-        for piece in pieces:
-            for char in piece:
-                if self._in_string:
-                    self._within_string(char)
-                elif char == '"':
-                    self._in_string = True
-                elif char in "{}":
-                    self._began = True
-                    self._depth += 1 if char == "{" else -1
-
-    def _within_string(self, char: str) -> None:
-        if self._is_escaped:
-            self._is_escaped = False
-        else:
-            self._is_escaped = char == "\\"
-            self._in_string = char != '"'
+        for char in chain.from_iterable(pieces):
+            if self._is_escaped:
+                self._is_escaped = False
+            elif self._in_string:
+                self._is_escaped = char == "\\"
+                self._in_string = char != '"'
+            elif char == '"':
+                self._in_string = True
+            elif char in "{}":
+                self._began = True
+                self._depth += 1 if char == "{" else -1
 
 
 MAX_NAME_CHARS = 200
@@ -76,12 +71,12 @@ class OpenCall:
     """Its further fields, which go back as they came."""
     fields_format: str = "chat.call"
     _text: ObjectText = field(default_factory=ObjectText)
-    _chars_read: int = 0
+    _pieces_read: int = 0
 
     def is_whole(self) -> bool:
         """Return whether its arguments are complete, which means a closed object."""
-        self._text.add(self.arguments[self._chars_read :])
-        self._chars_read = len(self.arguments)
+        self._text.add(self.arguments[self._pieces_read :])
+        self._pieces_read = len(self.arguments)
         return self._text.is_whole
 
 
@@ -108,9 +103,7 @@ def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     fields: dict[str, Any] = {"call_id": call_id, "name": clean_text(name)[:MAX_NAME_CHARS]}
     text = clean_text(arguments)
     parsed = _parsed_object(text) if text.strip() else {}
-    if parsed is None:
-        parsed = _repeated_object(text)
-    if parsed is None:
+    if parsed is None and (parsed := _repeated_object(text)) is None:
         fields["malformed"] = text[:MAX_MALFORMED_CHARS]
     elif parsed:
         fields["arguments"] = parsed
@@ -164,6 +157,7 @@ MAX_PARTS = 1_000
 """Texts, calls and blocks of one reply."""
 
 _WITHHELD_REASONS: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
+"""Reasons of a cut or withheld reply. The calls decide about every other one."""
 
 
 class ReplyAssembly:
@@ -205,8 +199,7 @@ class ReplyAssembly:
     def show_thinking(self, piece: str, thought: object) -> None:
         """Show a piece of thinking to those who watch. It is no part of the reply: `add_blocks` adds the thought.
 
-        Args:
-            thought: Identifies the thought. A blank line separates two thoughts.
+        `thought` identifies the thought. A blank line separates two of them.
         """
         if piece and self._on_thinking is not None:
             if self._thought not in {None, thought}:
@@ -284,7 +277,6 @@ class ReplyAssembly:
         """Return the reply. Only fields that differ from the defaults are set, because history stores the set fields.
 
         Args:
-            finish: The reason why it ended.
             counted: The provider's counts. An estimate replaces missing counts.
             model: The model that answered.
             cost_of: Returns the cost of a usage, or None if no price is known.
@@ -292,7 +284,9 @@ class ReplyAssembly:
         parts = tuple(self._finished_parts())
         usage = self._usage(counted, parts)
         cost_usd = cost_of(usage)
-        reason = _consistent_finish("length" if self.full else finish, has_calls=bool(self.calls))
+        reason = "length" if self.full else finish
+        if reason not in _WITHHELD_REASONS:
+            reason = "tool_calls" if self.calls else "stop"
         fields: dict[str, Any] = {
             "parts": parts,
             "finish": None if reason == "stop" else reason,
@@ -305,10 +299,10 @@ class ReplyAssembly:
     def _usage(self, counted: Usage, parts: Parts) -> Usage:
         """Return the counts, with an estimate for input or output that was not counted, so that budgets work."""
         sent = counted.input_tokens or ceil(request_bytes(self._request) / BYTES_PER_TOKEN)
-        text_part = counted.output_tokens or (ceil(len(to_json(parts)) / BYTES_PER_TOKEN) if parts else 0)
-        if (sent, text_part) == (counted.input_tokens, counted.output_tokens):
+        written = counted.output_tokens or (ceil(len(to_json(parts)) / BYTES_PER_TOKEN) if parts else 0)
+        if (sent, written) == (counted.input_tokens, counted.output_tokens):
             return counted
-        return counted.with_differences(input_tokens=sent, output_tokens=text_part, estimated=True)
+        return counted.with_differences(input_tokens=sent, output_tokens=written, estimated=True)
 
 
 def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int, thinking_tokens: int = 0) -> Usage:
@@ -319,13 +313,6 @@ def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int
         "thinking_tokens": min(thinking_tokens, output_tokens),
     }
     return Usage(**{name: count for name, count in counts.items() if count})
-
-
-def _consistent_finish(finish: FinishReason, *, has_calls: bool) -> FinishReason:
-    """Return a reason that is consistent with the calls. A cut or withheld reply keeps its reason."""
-    if finish in _WITHHELD_REASONS:
-        return finish
-    return "tool_calls" if has_calls else "stop"
 
 
 def _json_bytes(text: str) -> int:

@@ -5,7 +5,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
@@ -202,10 +202,6 @@ _ADDRESS = re.compile(r"(?<!\S)\S*/\S*")
 """A path or link in a refusal. Some servers have `models` in all their paths."""
 
 
-def _who_lacks(setting: str, absent: Set[str]) -> str:
-    return "protocol" if setting in absent else "model"
-
-
 class StreamingProvider:
     """A `ModelProvider` for one endpoint with one or two protocols."""
 
@@ -226,13 +222,11 @@ class StreamingProvider:
             lessons: The lessons of all workers of a state folder.
             blobs: The store of pictures and documents. Without it, the model gets words.
         """
-        self._blobs = blobs
+        self._endpoint = endpoint
+        self._lessons, self._blobs = lessons, blobs
         self._usual = wire
         self._others = {} if other is None else {wire.path: other, other.path: wire}
-        self._settings = endpoint.settings
         self._http = ProviderHttp(endpoint, transport)
-        self._models_url = endpoint.url("/models")
-        self._endpoint_url, self._lessons = endpoint.url, lessons
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
         """Paths of the protocols that have begun a reply."""
@@ -280,17 +274,15 @@ class StreamingProvider:
         if window is None:
             try:
                 async with asyncio.timeout(WINDOW_TIMEOUT_S):
-                    window = await self._listed_window(model)
+                    answer = await self._http.read_object(self._endpoint.url("/models"))
+                listed = (each for each in as_objects(answer.get("data")) if each.get("id") == model)
+                entry = as_object(next(listed, None))
+                stated = [entry.get(key) for key in _WINDOW_KEYS] + [as_object(entry.get("meta")).get("n_ctx")]
+                window = next((tokens for tokens in map(as_count, stated) if tokens), 0)
             except (ModelError, TimeoutError):
                 window = 0
             self._windows.keep(model, window, WINDOW_S)
         return window or None
-
-    async def _listed_window(self, model: str) -> int:
-        listed = as_objects((await self._http.read_object(self._models_url)).get("data"))
-        entry = as_object(next((each for each in listed if each.get("id") == model), None))
-        stated = [entry.get(key) for key in _WINDOW_KEYS] + [as_object(entry.get("meta")).get("n_ctx")]
-        return next((tokens for tokens in map(as_count, stated) if tokens), 0)
 
     async def close(self) -> None:
         await self._http.close()
@@ -342,15 +334,15 @@ class StreamingProvider:
         """Return what this process has learned about the model, else any worker of its state folder, else nobody."""
         if (own := self._dialects.get((wire.path, model))) is not None:
             return own
-        usual = dialect_at(wire.dialect(model), self._settings)
-        shared = self._lessons and self._lessons.get(lesson_key(self._endpoint_url(wire.path), model, usual))
+        usual = dialect_at(wire.dialect(model), self._endpoint.settings)
+        shared = self._lessons and self._lessons.get(lesson_key(self._endpoint.url(wire.path), model, usual))
         return shared or usual
 
     def _keep_dialect(self, wire: Wire, model: str, dialect: Dialect) -> None:
         self._dialects.keep((wire.path, model), dialect, LESSON_S)
         if self._lessons is not None:
-            usual = dialect_at(wire.dialect(model), self._settings)
-            self._lessons.keep(lesson_key(self._endpoint_url(wire.path), model, usual), dialect)
+            usual = dialect_at(wire.dialect(model), self._endpoint.settings)
+            self._lessons.keep(lesson_key(self._endpoint.url(wire.path), model, usual), dialect)
 
     async def _reply_with_calls(
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
@@ -379,8 +371,7 @@ class StreamingProvider:
     def _other_wire(self, wire: Wire, error: Refusal, *, is_named: bool = False) -> Wire | None:
         """Return the other protocol if a refusal names it, or shows that the endpoint lacks this one.
 
-        Args:
-            is_named: Only the name of the other one counts. The model may accept the request in another form.
+        With `is_named` only the name counts. The model may accept the request in another form.
         """
         other = self._others.get(wire.path)
         if other is None or not (error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE):
@@ -399,7 +390,8 @@ class StreamingProvider:
         """Log once each setting that this model gets in another form, or not at all."""
         settings, absent = request.settings, wire.absent_settings(request.model)
         names = [name for name in sorted(absent | dialect.refused) if getattr(settings, name) is not None]
-        texts = [f"{name} is left out, because the {_who_lacks(name, absent)} does not accept it" for name in names]
+        lacking = [(name, "protocol" if name in absent else "model") for name in names]
+        texts = [f"{name} is left out, because the {what} does not accept it" for name, what in lacking]
         texts.append(replaced_setting_text(settings, dialect.sent_thinking(request)))
         if not dialect.native_tools:
             texts.append("its calls are read from its text, because the model or its server does not support tools")

@@ -6,7 +6,6 @@ described in the instructions. Others take tools, but do not parse what the mode
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from json import JSONDecoder, dumps
@@ -82,11 +81,7 @@ def _message_in_text(message: Message) -> Message:
 
 
 def with_calls_of_text(reply: Reply, request: ModelRequest) -> Reply:
-    """Return the reply with the calls that its text contains. A reply that was cut or withheld stays as it is.
-
-    Args:
-        request: The request with its tools, whose calls may be in the text.
-    """
+    """Return the reply with the calls that its text contains. A reply that was cut or withheld stays as it is."""
     if reply.finish not in {"stop", "tool_calls"} or reply.calls:
         return reply
     actions = _first_actions(reply.text, {tool.name for tool in request.tools})
@@ -132,22 +127,17 @@ class _Action(NamedTuple):
 
 def _first_actions(text: str, known: set[str]) -> list[_Action]:
     """Return the first answer of a text, or the first call and those that follow it directly."""
-    found = list[_Action]()
-    for action in _actions(text, known):
-        if found and (action.call is None or not _GAP.fullmatch(text, found[-1].end, action.begin)):
+    found, end = list[_Action](), 0
+    for beginning in islice(_BEGINNING.finditer(text), MAX_CANDIDATES):
+        if beginning.end() < end or not (action := _read_action(text, *beginning.span(), known)):
+            continue
+        if found and (action.call is None or not _GAP.fullmatch(text, end, action.begin)):
             break
         found.append(action)
+        end = action.end
         if action.call is None:
             break
     return found
-
-
-def _actions(text: str, known: set[str]) -> Iterator[_Action]:
-    end = 0
-    for beginning in islice(_BEGINNING.finditer(text), MAX_CANDIDATES):
-        if beginning.end() >= end and (found := _read_action(text, beginning.start(), beginning.end(), known)):
-            end = found.end
-            yield found
 
 
 _DECODER = JSONDecoder()

@@ -54,23 +54,14 @@ def sent_thinking(
     wanted: ThinkingForm = "effort" if settings.thinking_tokens is None else "tokens"
     form = wanted if wanted in forms else next(iter(forms), None)
     if form == "effort" and levels:
-        return SentThinking(effort=_nearest_level(_level(settings), levels))
+        enough = (level for level, most in _TOKENS.items() if most >= (settings.thinking_tokens or 0))
+        place = LEVELS.index(settings.effort or next(enough, "max"))
+        # of two levels that are equally near, the lower one costs less
+        return SentThinking(effort=min(levels, key=lambda each: (abs(LEVELS.index(each) - place), LEVELS.index(each))))
     if form == "tokens":
         tokens = settings.thinking_tokens or _TOKENS[settings.effort or "none"]
         return SentThinking(tokens=tokens if tokens < limit else limit // 2)
     return SentThinking()
-
-
-def _level(settings: ModelSettings) -> str:
-    if settings.effort is not None:
-        return settings.effort
-    return next((level for level, most in _TOKENS.items() if most >= (settings.thinking_tokens or 0)), "max")
-
-
-def _nearest_level(level: str, levels: tuple[str, ...]) -> str:
-    """Return the nearest level. Of two that are equally near, return the lower one, which costs less."""
-    place = LEVELS.index(level)
-    return min(levels, key=lambda each: (abs(LEVELS.index(each) - place), LEVELS.index(each)))
 
 
 def replaced_setting_text(settings: ModelSettings, sent: SentThinking) -> str:
@@ -124,10 +115,6 @@ class ThinkingWire:
     levels: tuple[str, ...] = ("none", "low", "medium", "high", "max")
 
 
-def _chat_fields(sent: SentThinking) -> dict[str, Any]:
-    return {"reasoning_effort": sent.effort}
-
-
 def _openrouter_fields(sent: SentThinking) -> dict[str, Any]:
     effort = "none" if sent.is_off else sent.effort
     return {"reasoning": {"effort": effort} if effort else {"max_tokens": sent.tokens}}
@@ -145,12 +132,10 @@ def _deepseek_fields(sent: SentThinking) -> dict[str, Any]:
     return {"thinking": {"type": "enabled"}, "reasoning_effort": sent.effort}
 
 
-CHAT_THINKING = ThinkingWire(_chat_fields)
+CHAT_THINKING = ThinkingWire(lambda sent: {"reasoning_effort": sent.effort})
 
 _BY_PROVIDER = {"openrouter": ThinkingWire(_openrouter_fields, ("effort", "tokens"))}
-
 _GEMINI = ThinkingWire(_gemini_fields, ("effort", "tokens"), ("none", "low", "medium", "high"))
-
 _BY_HOST = {
     "generativelanguage.googleapis.com": _GEMINI,
     "aiplatform.googleapis.com": _GEMINI,

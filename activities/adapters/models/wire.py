@@ -103,11 +103,8 @@ def alternating_turns(
 ) -> list[tuple[bool, list[T]]]:
     """Return the turns of user and assistant, which alternate, and begin and end with the user.
 
-    Each has True if it is the assistant's, and its content. A message without content is left out.
-
-    Args:
-        content: Returns the content of a message in the protocol's form.
-        text: Returns a text in that form.
+    Each has True if it is the assistant's, and its content in the protocol's form. A message without content is left
+    out. `text` returns a text in that form.
     """
     turns: list[tuple[bool, list[T]]] = []
     for message in with_results_first(each for each in messages if each.role != "system"):

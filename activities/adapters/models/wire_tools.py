@@ -27,7 +27,7 @@ from orga.activities.adapters.models.schema_shape import (
 )
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
-from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.messages import Reply
 from orga.workflows.types.parts import Parts, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -76,7 +76,8 @@ class WireTools:
         if self._is_as_it_was:
             return request
         tools = tuple(shape.sent for shape in self._shapes)
-        messages = tuple(self._message_to_wire(message) for message in request.messages)
+        called = ((message, _with_calls(message.parts, self._call_to_wire)) for message in request.messages)
+        messages = tuple(each if parts is each.parts else each.with_parts(parts) for each, parts in called)
         return replace(request, tools=tools, messages=messages)
 
     def from_wire(self, reply: Reply) -> Reply:
@@ -116,10 +117,6 @@ class WireTools:
                 if int(found) < len(self._shapes):
                     return self._shapes[int(found)]
         return next((shape for shape in self._shapes if _is_named(shape.sent.name, refusal)), None)
-
-    def _message_to_wire(self, message: Message) -> Message:
-        parts = _with_calls(message.parts, self._call_to_wire)
-        return message if parts is message.parts else message.with_parts(parts)
 
     def _call_to_wire(self, call: ToolCall) -> ToolCall:
         shape = self._by_name.get(call.name)

@@ -51,8 +51,6 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 
 @dataclass
 class _MessageReader(StreamReader):
-    """Reads the events of one message."""
-
     _kept: dict[int, StreamedFields] = field(default_factory=dict[int, StreamedFields])
     """Blocks that go back as they came, and the further fields of texts and calls."""
     _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
@@ -69,7 +67,10 @@ class _MessageReader(StreamReader):
         if kind == "message_start":
             self._read_envelope(as_object(frame.get("message")))
         elif kind == "message" or (kind is None and "content" in frame):
-            self._read_whole_message(frame)
+            self._read_envelope(frame)
+            for number, block in enumerate(as_objects(frame.get("content"))):
+                self._begin_block(number, block)
+            self._ended = True
         elif kind == "content_block_start":
             self._begin_block(index, as_object(frame.get("content_block")))
         elif kind == "content_block_delta":
@@ -119,12 +120,6 @@ class _MessageReader(StreamReader):
         self._finish = as_text(fields.get("stop_reason")) or self._finish
         counts = as_object(fields.get("usage"))
         self._usage |= {name: count for name, count in counts.items() if count is not None}
-
-    def _read_whole_message(self, message: dict[str, Any]) -> None:
-        self._read_envelope(message)
-        for index, block in enumerate(as_objects(message.get("content"))):
-            self._begin_block(index, block)
-        self._ended = True
 
     def _begin_block(self, index: int, block: dict[str, Any]) -> None:
         kind = as_text(block.get("type"))
@@ -180,37 +175,6 @@ def _kept_blocks(format: str, data: dict[str, Any]) -> Iterator[Block]:
     yield from kept_parts(format, data)
 
 
-def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-    """Return the body of a streamed message, with its two prompt-cache breakpoints.
-
-    One is after the part that is equal in every call (tools and system), and one after the conversation so far.
-    """
-    system = [_text_block(text) for text in system_texts(request)]
-    tools = [_tool_definition(spec) for spec in request.tools]
-    messages = _messages(request, dialect)
-    settings = dialect.settings(request)
-    _mark_cache(system or tools, settings.cache_ttl)
-    _mark_cache([block for block in messages[-1]["content"] if block["type"] not in THINKING], settings.cache_ttl)
-    body: dict[str, Any] = {
-        "model": request.model,
-        "messages": messages,
-        "max_tokens": dialect.output_tokens(request),
-        "stream": True,
-    }
-    if system:
-        body["system"] = system
-    if dialect.kept_fields and (container := latest_container(request.messages)[0]):
-        body["container"] = container
-    body |= settings.given("temperature", "top_p", "service_tier")
-    if stops := [stop for stop in settings.stop or () if stop.strip()]:
-        body["stop_sequences"] = stops
-    thinking = _thinking_fields(request, dialect)
-    if request.output_schema is not None:
-        form = {"format": {"type": "json_schema", "schema": request.output_schema}}
-        thinking["output_config"] = thinking.get("output_config", {}) | form
-    return body | thinking | _tools_fields(tools, request, dialect)
-
-
 def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """Return `thinking` and the effort. Older models accept only a number of tokens.
 
@@ -222,16 +186,12 @@ def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     if sent.effort is not None and not sent.is_off:
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": sent.effort}}
     tokens = max(sent.tokens or 0, CLAUDE_MIN_TOKENS)
-    if sent.is_off or tokens >= dialect.output_tokens(request) or _is_begun_without_thinking(request, dialect):
+    latest = [message for message in request.messages if message.role == "assistant"][-1:]
+    has_thought = dialect.thinking and any(block.format in THINKING for message in latest for block in message.blocks)
+    is_begun_without = any(message.calls for message in latest) and not has_thought
+    if sent.is_off or tokens >= dialect.output_tokens(request) or is_begun_without:
         return {"thinking": {"type": "disabled"}}
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
-
-
-def _is_begun_without_thinking(request: ModelRequest, dialect: Dialect) -> bool:
-    """Return whether the latest reply has calls, and no thinking that is sent back."""
-    latest = [message for message in request.messages if message.role == "assistant"][-1:]
-    thought = [block for message in latest for block in message.blocks if block.format in THINKING]
-    return any(message.calls for message in latest) and not (dialect.thinking and thought)
 
 
 def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
@@ -248,11 +208,6 @@ def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: D
 def _tool_definition(spec: ToolSpec) -> dict[str, Any]:
     tool: dict[str, Any] = {"name": spec.name, "input_schema": {"type": "object"} | spec.parameters}
     return tool | {"description": spec.description} if spec.description else tool
-
-
-def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
-    turns = alternating_turns(request.messages, lambda message: _message_content(message, dialect), _text_block)
-    return [{"role": "assistant" if is_reply else "user", "content": content} for is_reply, content in turns]
 
 
 def _message_content(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
@@ -327,4 +282,32 @@ class AnthropicMessages(Wire):
         )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        return messages_body(request, dialect)
+        """Return the body, with its two prompt-cache breakpoints.
+
+        One is after the part that is equal in every call (tools and system), and one after the conversation so far.
+        """
+        system = [_text_block(text) for text in system_texts(request)]
+        tools = [_tool_definition(spec) for spec in request.tools]
+        turns = alternating_turns(request.messages, lambda message: _message_content(message, dialect), _text_block)
+        messages = [{"role": "assistant" if is_reply else "user", "content": content} for is_reply, content in turns]
+        settings = dialect.settings(request)
+        _mark_cache(system or tools, settings.cache_ttl)
+        _mark_cache([block for block in turns[-1][1] if block["type"] not in THINKING], settings.cache_ttl)
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": messages,
+            "max_tokens": dialect.output_tokens(request),
+            "stream": True,
+        }
+        if system:
+            body["system"] = system
+        if dialect.kept_fields and (container := latest_container(request.messages)[0]):
+            body["container"] = container
+        body |= settings.given("temperature", "top_p", "service_tier")
+        if stops := [stop for stop in settings.stop or () if stop.strip()]:
+            body["stop_sequences"] = stops
+        thinking = _thinking_fields(request, dialect)
+        if request.output_schema is not None:
+            form = {"format": {"type": "json_schema", "schema": request.output_schema}}
+            thinking["output_config"] = thinking.get("output_config", {}) | form
+        return body | thinking | _tools_fields(tools, request, dialect)

@@ -103,8 +103,6 @@ class LibraryWire(Wire):
 
 
 class LibraryProvider(StreamingProvider):
-    """A provider whose models pydantic-ai asks."""
-
     def __init__(
         self,
         endpoint: ProviderEndpoint,
@@ -112,15 +110,9 @@ class LibraryProvider(StreamingProvider):
         lessons: LessonFile | None = None,
         blobs: BlobStore | None = None,
     ) -> None:
-        """Keep the endpoint.
-
-        Args:
-            env: The environment, which holds the credentials of AWS.
-            lessons: The lessons of all workers of a state folder.
-            blobs: The store of pictures and documents. Without it, models get words.
-        """
+        """Keep the endpoint, and the environment, which holds the credentials of AWS."""
         super().__init__(endpoint, LibraryWire(endpoint.provider, self._profile), lessons=lessons, blobs=blobs)
-        self._place, self._env = endpoint, env
+        self._env = env
         self._library: Library | None = None
         self._loading = asyncio.Lock()
 
@@ -155,7 +147,7 @@ class LibraryProvider(StreamingProvider):
                 cause = f"orga[providers] is not installed completely, {error}: {extra_remedy('providers')}"
                 raise self._http.failures.unusable(cause) from error
             try:
-                self._library = library = await asyncio.to_thread(module.Library, self._place, self._env)
+                self._library = library = await asyncio.to_thread(module.Library, self._endpoint, self._env)
             except Exception as error:  # faulty credentials, for which each library has errors of its own
                 cause = f"{type(error).__name__} {error}"
                 raise self._http.failures.unusable(cause, "AuthenticationFailed") from error
@@ -171,10 +163,10 @@ class LibraryProvider(StreamingProvider):
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
     ) -> Reply:
         library, failures = await self._loaded(), self._http.failures
-        silence_s = request.settings.silence_s or self._place.settings.silence_s
-        headers = {**self._place.headers, **trace_headers(self._place.base_url)}
+        silence_s = request.settings.silence_s or self._endpoint.settings.silence_s
+        headers = {**self._endpoint.headers, **trace_headers(self._endpoint.base_url)}
         settings = wire.body(request, dialect) | ({"extra_headers": headers} if headers else {})
-        if extra := self._place.settings.extra_body:
+        if extra := self._endpoint.settings.extra_body:
             settings[_BEDROCK_FIELDS] = extra | settings.get(_BEDROCK_FIELDS, {})
         assembly = ReplyAssembly(request, on_text)
         try:
@@ -197,7 +189,7 @@ class LibraryProvider(StreamingProvider):
         written = counted.cache_write_tokens
         hour_tokens = written if request.settings.cache_ttl == "1h" else 0
         price = partial(
-            cost_usd, self._place.provider, request.model, cache_write_tokens=written, hour_tokens=hour_tokens
+            cost_usd, self._endpoint.provider, request.model, cache_write_tokens=written, hour_tokens=hour_tokens
         )
         finish = _FINISH_REASONS.get(read.finish_reason, "stop")
         return assembly.reply(finish, usage, read.model_name or request.model, price)

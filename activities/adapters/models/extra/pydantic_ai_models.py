@@ -54,8 +54,6 @@ _MAX_THINKING_CHARS = 8_000_000
 
 
 class Library:
-    """The models of one provider."""
-
     def __init__(self, place: ProviderEndpoint, env: Mapping[str, str]) -> None:
         self._name = place.provider
         self._models: dict[str, Model[Any]] = {}
@@ -83,10 +81,7 @@ class Library:
     ) -> theirs.ModelResponse:
         """Ask a model, add the pieces of its reply to `assembly`, and return the library's own form of the reply.
 
-        Args:
-            settings: The library's settings of the call.
-            silence_s: Seconds without a byte after which the call fails.
-            thinking: True if earlier thinking is sent back.
+        `settings` are the library's. With `thinking`, earlier thinking is sent back.
         """
         model = self.model(request.model)
         keeps_thinking = thinking and (
@@ -195,8 +190,6 @@ def _parameters(request: ModelRequest) -> tuple[ModelRequestParameters, dict[str
 
 @dataclass(frozen=True)
 class _Conversation:
-    """Translates messages into the library's."""
-
     _provider: str
     _system: str
     """The library's name of the provider, which marks the thoughts that the provider accepts."""
@@ -286,7 +279,6 @@ _KEY_CODES = frozenset({"unrecognizedclientexception", "invalidsignatureexceptio
 
 
 def model_error(error: Exception, failures: ProviderFailures) -> ModelError:
-    """Return the failure for an exception of the library, or of a library below it."""
     if transport := next(filter(None, map(_transport_error, _causes(error))), None):
         return failures.from_transport(transport, reading=not isinstance(transport, http.ConnectError))
     if isinstance(error, errors.ModelHTTPError):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, islice
 from typing import Any, Literal
 
@@ -46,49 +47,19 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 _SHOWN_THINKING = ("reasoning_content", "reasoning", "thinking")
 """Fields with a piece of thinking. Servers that know two of them write the same text in both."""
 
-_ReplyEnding = FinishReason | Literal["failed", "broken_off", "unknown"]
+_ReplyEnding = FinishReason | Literal["failed", "broken_off"]
 
-_ENDINGS: dict[str, _ReplyEnding] = {
-    "stop": "stop",
-    "end": "stop",
-    "end_turn": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    "complete": "stop",
-    "completed": "stop",
-    "tool_call": "stop",
-    "tool_calls": "stop",
-    "tool_use": "stop",
-    "function_call": "stop",
-    "length": "length",
-    "max_length": "length",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "model_length": "length",
-    "repetition": "length",
-    "blocklist": "content_filter",
-    "content_filter": "content_filter",
-    "function_call_filter": "content_filter",
-    "prohibited_content": "content_filter",
-    "recitation": "content_filter",
-    "safety": "content_filter",
-    "sensitive": "content_filter",
-    "spii": "content_filter",
+_REASONS: dict[_ReplyEnding, str] = {
+    "stop": "stop end end_turn eos eos_token stop_sequence complete completed "
+    "tool_call tool_calls tool_use function_call",
+    "length": "length max_length max_tokens model_length model_context_window_exceeded repetition",
+    "content_filter": "content_filter function_call_filter prohibited_content "
+    "blocklist recitation safety sensitive spii",
     "refusal": "refusal",
-    "error": "failed",
-    "abort": "broken_off",
-    "aborted": "broken_off",
-    "canceled": "broken_off",
-    "cancelled": "broken_off",
-    "insufficient_system_resource": "broken_off",
-    "network_error": "broken_off",
+    "failed": "error",
+    "broken_off": "abort aborted canceled cancelled insufficient_system_resource network_error",
 }
-
-
-def _reply_ending(reason: str) -> _ReplyEnding:
-    """Return the meaning of `reason`. Gemini writes one with a detail: `function_call_filter: DETAIL`."""
-    return _ENDINGS.get(reason.partition(":")[0].strip().lower(), "unknown")
+"""The finish reasons of servers, by their meaning."""
 
 
 @dataclass(frozen=True)
@@ -192,14 +163,22 @@ class _ChatReader(StreamReader):
         finish = self._finish_reason()
         if self._files:
             self._assembly.add_blocks(lambda: file_parts(self._files, self._request.messages))
-        return self._assembly.reply(finish, _chat_usage(self._usage), self._model, self._cost)
+        price = partial(
+            reply_cost_usd,
+            self._provider,
+            self._request.model,
+            billed=self._usage.get("cost"),
+            cache_write_tokens=_first_count(self._usage, _CACHE_WRITES),
+        )
+        return self._assembly.reply(finish, _chat_usage(self._usage), self._model, price)
 
     def _finish_reason(self) -> FinishReason:
         """Return why the reply ended. Without a known reason, only calls with complete arguments count.
 
         Some servers send no reason, or invent one. A call that was cut after its name would run without arguments.
         """
-        found = _reply_ending(self._finish)
+        name = self._finish.partition(":")[0].strip().lower()  # Gemini has `function_call_filter: DETAIL`
+        found = next((ending for ending, reasons in _REASONS.items() if name in reasons.split()), "unknown")
         if found == "failed":
             raise self._failures.from_stream_error({"message": "the model failed"})
         if found == "broken_off":
@@ -213,12 +192,6 @@ class _ChatReader(StreamReader):
         if not self._finish:
             raise self._failures.bad_stream("cut off within a call")
         return "length"
-
-    def _cost(self, usage: Usage) -> float | None:
-        written = _first_count(self._usage, _CACHE_WRITES)
-        return reply_cost_usd(
-            self._provider, self._request.model, usage, billed=self._usage.get("cost"), cache_write_tokens=written
-        )
 
     def _read_choice(self, choice: dict[str, Any]) -> None:
         if choice.get("error"):
@@ -300,44 +273,11 @@ _ACKNOWLEDGEMENT = "[Noted.]"
 """Text of the assistant, if its turn has to come between results and guidance."""
 
 
-def chat_body(
-    request: ModelRequest, dialect: Dialect, *, openrouter: bool, thinking: ThinkingWire = CHAT_THINKING
-) -> dict[str, Any]:
-    """Return the body of a streamed chat completion."""
-    body: dict[str, Any] = {
-        "model": request.model,
-        "messages": _messages(request, dialect, openrouter=openrouter),
-        "stream": True,
-        dialect.tokens_field: dialect.output_tokens(request),
-    }
-    if dialect.stream_options:
-        body["stream_options"] = {"include_usage": True}
-    settings = dialect.settings(request)
-    body |= settings.given("temperature", "top_p", "seed", "service_tier")
-    if settings.stop:
-        body["stop"] = list(settings.stop)
-    if (sent := dialect.sent_thinking(request)).form is not None:
-        body |= thinking.fields(sent)
-    if request.output_schema is not None:
-        body["response_format"] = _response_format(request.output_schema)
-    if request.tools:
-        body["tools"] = [_tool_entry(spec, dialect) for spec in request.tools]
-        body |= tool_choice_fields(request, dialect)
-    return body
-
-
 def tool_choice_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """Return the fields about calls for both protocols of OpenAI. A free choice is the default, and some refuse it."""
     choice, parallel = dialect.tool_choice(request), dialect.settings(request).parallel_tool_calls
     fields: dict[str, Any] = {} if choice == "auto" else {"tool_choice": _TOOL_CHOICE[choice]}
     return fields if parallel is None else fields | {"parallel_tool_calls": parallel}
-
-
-def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)},
-    }
 
 
 def system_text(request: ModelRequest) -> str:
@@ -372,16 +312,13 @@ def _alternating_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]
             found.append({"role": "user", "content": OMITTED_BEGINNING})
         if found and found[-1]["role"] == "tool" and role == "user":
             found.append({"role": "assistant", "content": _ACKNOWLEDGEMENT})
-        found += _merged_turns(turns) if role != "tool" else turns
+        if role != "tool":
+            joined = {key: value for turn in turns for key, value in turn.items()}
+            joined["content"] = _merged_content([turn["content"] for turn in turns if turn["content"]])
+            calls = [call for turn in turns for call in turn.get("tool_calls", ())]
+            turns = [joined | {"tool_calls": calls} if calls else joined]
+        found += turns
     return found
-
-
-def _merged_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return consecutive messages of one role as one."""
-    joined = {key: value for turn in turns for key, value in turn.items()}
-    joined["content"] = _merged_content([turn["content"] for turn in turns if turn["content"]])
-    calls = [call for turn in turns for call in turn.get("tool_calls", ())]
-    return [joined | {"tool_calls": calls} if calls else joined]
 
 
 def _merged_content(contents: Sequence[str | list[dict[str, Any]]]) -> str | list[dict[str, Any]] | None:
@@ -396,7 +333,6 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
-    """Return the text, or the parts if there are pictures or documents."""
     if not message.media:
         return message.text
     content: list[dict[str, Any]] = []
@@ -498,4 +434,24 @@ class OpenAIChat(Wire):
         )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        return chat_body(request, dialect, openrouter=self.provider == "openrouter", thinking=self.thinking)
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": _messages(request, dialect, openrouter=self.provider == "openrouter"),
+            "stream": True,
+            dialect.tokens_field: dialect.output_tokens(request),
+        }
+        if dialect.stream_options:
+            body["stream_options"] = {"include_usage": True}
+        settings = dialect.settings(request)
+        body |= settings.given("temperature", "top_p", "seed", "service_tier")
+        if settings.stop:
+            body["stop"] = list(settings.stop)
+        if (sent := dialect.sent_thinking(request)).form is not None:
+            body |= self.thinking.fields(sent)
+        if (schema := request.output_schema) is not None:
+            form = {"name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        if request.tools:
+            body["tools"] = [_tool_entry(spec, dialect) for spec in request.tools]
+            body |= tool_choice_fields(request, dialect)
+        return body

@@ -72,7 +72,6 @@ def _input_items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
-    """Return the text, or the parts if there are pictures or documents."""
     if not message.media:
         return message.text
     content: list[dict[str, Any]] = []
@@ -121,16 +120,14 @@ class ResponseReader(StreamReader):
             raise self._failures.from_stream_error(frame)
         if response and kind in {"", "response.completed", "response.incomplete", "response.failed"}:
             return self._read_whole_response(response)
+        given = as_object(frame.get("item"))
         if kind == "response.output_item.added":
-            self._find_or_begin_item(frame, as_object(frame.get("item")), is_begun=True)
+            self._find_or_begin_item(frame, given, is_begun=True)
         elif kind == "response.output_item.done":
-            self._complete_item(
-                self._find_or_begin_item(frame, as_object(frame.get("item"))), as_object(frame.get("item"))
-            )
+            self._complete_item(self._find_or_begin_item(frame, given), given)
         elif kind in {"response.output_text.delta", "response.refusal.delta"}:
-            self._add_text(
-                self._find_or_begin_item(frame, {"type": "message"}), frame.get("delta"), is_refusal="refusal" in kind
-            )
+            item = self._find_or_begin_item(frame, {"type": "message"})
+            self._add_text(item, frame.get("delta"), is_refusal="refusal" in kind)
         elif kind in _THINKING_INDEXES:
             item = self._find_or_begin_item(frame, {"type": REASONING})
             self._show_thinking(item, frame.get("delta"), as_count(frame.get(_THINKING_INDEXES[kind])))
@@ -282,9 +279,7 @@ class OpenAIResponses(Wire):
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": request.model,
-            "input": [
-                item for message in with_results_first(request.messages) for item in _input_items(message, dialect)
-            ],
+            "input": [item for each in with_results_first(request.messages) for item in _input_items(each, dialect)],
             "stream": True,
             "store": False,
             "max_output_tokens": max(dialect.output_tokens(request), _MIN_OUTPUT_TOKENS),
