@@ -15,15 +15,9 @@ import snowballstemmer
 from orga.workflows.types.recall import COMMON_WORDS
 
 K1, B = 1.2, 0.75  # BM25: how fast a repeated word counts less, and how much a long passage loses
-ENOUGH_COVERAGE, MAX_LINES = (
-    0.6,
-    8,
-)  # part of the question's words, weighted by rarity, in an answer; lines of a passage
-SAME_FORM_WEIGHT, OTHER_FORM_WEIGHT, RELATED_WEIGHT = (
-    1.0,
-    0.9,
-    0.7,
-)  # weight of a word as asked, with another ending, with a longer stem
+ENOUGH_COVERAGE = 0.6  # part of the question's words, weighted by rarity, in an answer
+MAX_LINES = 8  # of a passage
+SAME_FORM_WEIGHT, OTHER_FORM_WEIGHT, RELATED_WEIGHT = 1.0, 0.9, 0.7  # a word as asked, with another ending, longer stem
 TITLE_WEIGHT, FORM_BONUS = 0.8, 0.5  # factor for a word in a title; addition, times rarity, for a word as asked
 _STOP_WORDS = {
     "english": f"""{" ".join(COMMON_WORDS)} every ever get gets give given happen happens make makes many may might much
@@ -81,12 +75,9 @@ class ReaderQuestion:
         self.paths: list[str] = _PATH.findall(f"{question}\n{added}")
         self.wording = " ".join(found) if len(found) > 5 else "\n"  # a passage that repeats it does not answer it
         self.needs_amount = re.search(rf"{_HOW_MUCH}|\bcost\b|\bkostet", question, re.I) is not None
-        marked = filter(
-            None, (tuple(words_and_numbers(row)) for row in (*_names(plain, language), *_MARKED_WORD.findall(plain)))
-        )
-        self.names = list(
-            dict.fromkeys((*marked, *((word,) for word in words_and_numbers(plain) if word[0].isdigit())))
-        )
+        marked = (tuple(words_and_numbers(row)) for row in (*_names(plain, language), *_MARKED_WORD.findall(plain)))
+        numbers = ((word,) for word in words_and_numbers(plain) if word[0].isdigit())
+        self.names = list(dict.fromkeys((*filter(None, marked), *numbers)))
         self.exact = [word for word in words_and_numbers(plain) if any(word in row for row in self.names)]
         self.patterns = [re.compile(rf" {re.escape(' '.join(row).removesuffix('s'))}s? ") for row in self.names]
         self.needed: dict[str, str] = {}  # the words that count, and how they were written
@@ -158,9 +149,8 @@ def file_passages(path: str, lines: Mapping[int, str], question: ReaderQuestion)
         if follows and len(block) == 1 and _UNDERLINE.match(line):
             above = under(1 + "=-~^".find(line[0]) % 5, block[0].strip())
             block, text = [], ""
-        if block and (
-            not follows or heading or is_row or not text or _LIST_ITEM.match(line) or len(block) >= MAX_LINES
-        ):
+        is_apart = not follows or heading or is_row or not text or _LIST_ITEM.match(line)
+        if block and (is_apart or len(block) >= MAX_LINES):
             yield Passage(path, previous - len(block) + 1, block, [above[level] for level in sorted(above)], question)
             block = []
         previous, above = number, above if follows else {}
@@ -191,10 +181,8 @@ def ranked_matches(question: ReaderQuestion, known: list[Passage]) -> list[Passa
         return math.log(1 + (len(known) - holding + 0.5) / (holding + 0.5))
 
     def held_by(body: WordWeights, above: WordWeights) -> dict[str, float]:
-        best = {
-            term: max([*body.get(term, ()), *(TITLE_WEIGHT * w for w in above.get(term, ()))]) for term in body | above
-        }
-        return {term: (1 + rare[term]) * weight for term, weight in best.items()}
+        held = {term: [*body.get(term, ()), *(TITLE_WEIGHT * w for w in above.get(term, ()))] for term in body | above}
+        return {term: (1 + rare[term]) * max(weights) for term, weights in held.items()}
 
     def cover(held: Mapping[str, float]) -> float:
         return sum(held.get(term, 0.0) for term in plain) / sum(1 + rare[term] for term in plain) if plain else 1.0

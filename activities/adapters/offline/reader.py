@@ -129,11 +129,8 @@ def next_calls(
 
     def add(tool: str, purpose: str, **arguments: str | int) -> None:
         known = {name: value for name, value in arguments.items() if name in (tools.get(tool) or ())}
-        if (
-            tool in tools
-            and (tool, known) not in made
-            and len(steps) < min(MAX_PARALLEL_CALLS, MAX_CALLS - evidence.made)
-        ):
+        has_room = len(steps) < min(MAX_PARALLEL_CALLS, MAX_CALLS - evidence.made)
+        if has_room and tool in tools and (tool, known) not in made:
             steps.append((ToolCall(call_id="", name=tool, arguments=known), purpose))
 
     def worth(match: PassageMatch) -> float:
@@ -153,9 +150,8 @@ def next_calls(
         places += [] if is_chosen or (path, line) in evidence.read else [(path, first)]
     if not steps and not places:
         add("list_files", "look at the list of files")
-        files = sorted(
-            evidence.listing, key=lambda path: (-len(question.weights(words_and_numbers(path))), path.count("/"), path)
-        )
+        known = {path: len(question.weights(words_and_numbers(path))) for path in evidence.listing}
+        files = sorted(evidence.listing, key=lambda path: (-known[path], path.count("/"), path))
         places = [(path, 1) for path in [*question.paths, *(files or ["README.md"])]]
     for path, first in () if steps else places:
         last = first + WINDOW_LINES

@@ -15,6 +15,7 @@ import threading
 import time
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any, cast
 from urllib.parse import unquote
@@ -25,6 +26,7 @@ from orga.activities.adapters.process_streams import limit_this_process
 from orga.activities.adapters.threads import Threads
 from orga.child import held_program
 from orga.workflows.types.json_text import inner_values
+from orga.workflows.types.text import cut_line
 
 WAIT_S = 20.0
 """Seconds for an answer. The process may use one second of processor time, which takes longer on a busy machine."""
@@ -43,9 +45,7 @@ class CheckFailed(Exception):
 def check_in_process(schema: str, value: bytes | None) -> list[str]:
     """Return the errors of a value, given as JSON. Without a value only the schema is checked.
 
-    Raises:
-        CheckFailed: The check was too much work.
-        ValueError: The schema cannot be used.
+    Raise CheckFailed if the check is too much work, and ValueError if the schema cannot be used.
     """
     request = [schema, None if value is None else value.decode()]
     answer = json.loads(_ask_process(json.dumps(request).encode()))
@@ -58,7 +58,9 @@ def _ask_process(request: bytes) -> bytes:
     with _lock:
         process = _idle_processes.pop() if _idle_processes else None
     if process is None or process.poll() is not None:
-        process = _start_process()
+        program = held_program(__name__)
+        held = (program.number,)
+        process = Popen(program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, bufsize=0, env={}, pass_fds=held)
     try:
         answer = _exchange_bytes(process, request)
     except (OSError, EOFError):
@@ -70,11 +72,6 @@ def _ask_process(request: bytes) -> bytes:
             return answer
     _end_process(process)
     return answer
-
-
-def _start_process() -> Popen[bytes]:
-    program = held_program(__name__)
-    return Popen(program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, bufsize=0, env={}, pass_fds=(program.number,))
 
 
 def _exchange_bytes(process: Popen[bytes], request: bytes) -> bytes:
@@ -122,13 +119,6 @@ WORK_S = 1.0
 MEMORY_BYTES = 2_000_000_000
 
 
-def _check_errors(schema: str, value: str | None) -> list[str]:
-    if value is None or schema_validator(schema).is_valid(given := json.loads(value)):
-        schema_validator(schema)
-        return []
-    return schema_errors(schema, given)
-
-
 def main() -> None:  # the program of the process
     """Answer checks one at a time until the worker closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but the worker decides when it ends
@@ -137,7 +127,8 @@ def main() -> None:  # the program of the process
         schema, value = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
         signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not handle it
         try:
-            answer: dict[str, list[str] | str] = {"errors": _check_errors(schema, value)}
+            schema_validator(schema)
+            answer: dict[str, Any] = {"errors": [] if value is None else schema_errors(schema, json.loads(value))}
         except ValueError as error:
             answer = {"broken": str(error)}
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -154,9 +145,8 @@ MAX_CHARACTERS = 200
 def schema_validator(schema: str) -> Validator:
     """Return the validator of a schema, given as JSON. Its draft is the one of `$schema`, or else 2020-12.
 
-    Raises:
-        ValueError: The schema is invalid, refers to another document, or has a pattern with look-around or
-            back-references, which cannot be matched in linear time.
+    Raise ValueError if the schema is invalid, refers to another document, or has a pattern with look-around or
+    back-references, which cannot be matched in linear time.
     """
     try:
         given = json.loads(schema)
@@ -164,24 +154,17 @@ def schema_validator(schema: str) -> Validator:
         return validator_cls_for(given)(given, pattern_options=RegexOptions(), offline=True)
     except (ValidationError, ReferencingError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
-        raise ValueError(bounded_problem_line(f"its schema is invalid: {why}")) from error
+        raise ValueError(cut_line(f"its schema is invalid: {why}", MAX_CHARACTERS)) from error
 
 
 def schema_errors(schema: str, value: Any) -> list[str]:
-    errors: list[str] = []
-    for error in schema_validator(schema).iter_errors(value):
-        if len(errors) == MAX_ERRORS:
-            break
-        errors.append(bounded_problem_line(f"{_json_path(error.instance_path)}: {error.message}"))
+    validator, errors = schema_validator(schema), list[str]()
+    if validator.is_valid(value):
+        return []
+    for error in islice(validator.iter_errors(value), MAX_ERRORS):
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+        errors.append(cut_line(f"${path}: {error.message}", MAX_CHARACTERS))
     return errors
-
-
-def bounded_problem_line(text: str) -> str:
-    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
-
-
-def _json_path(parts: list[str | int]) -> str:
-    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 
 
 MAX_PARTS = 50_000
@@ -293,11 +276,8 @@ async def find_argument_errors(schema: dict[str, Any], arguments: Any) -> list[s
 def argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
     """Return the errors of `arguments`, each with its JSON path (`$.limit: ...`): at most 10 of 200 characters.
 
-    It may wait a second or two for a process. In an event loop, use `find_argument_errors`.
-
-    Raises:
-        ValueError: The schema itself is invalid, refers to another document, is too large, or has a
-            pattern with look-around or back-references, which cannot be matched in linear time.
+    It may wait a second or two for a process. In an event loop, use `find_argument_errors`. Raise ValueError if the
+    schema is too large, or as `schema_validator` does.
     """
     found = _errors_in_thread(schema, arguments)
     return _errors_by_process(schema, arguments) if found is None else found
@@ -314,7 +294,7 @@ def _errors_in_thread(schema: dict[str, Any], arguments: Any) -> list[str] | Non
     except RecursionError:
         return ["$: is nested too deep"]
     if size.is_plain and size.parts * len(value) <= _MAX_BYTES and _is_small(arguments, _MAX_PAIRS // size.parts):
-        return [] if schema_validator(text).is_valid(arguments) else schema_errors(text, arguments)
+        return schema_errors(text, arguments)
     return None
 
 
