@@ -7,7 +7,7 @@ from typing import Literal
 
 from orga.activities.knowledge.identity import claim_digest, is_same_object, item_id, scoped_owner
 from orga.activities.knowledge.ports import KnowledgeError
-from orga.workflows.types.knowledge import KnowledgeItem, Reader, Stored, StoredItem
+from orga.workflows.types.knowledge import KnowledgeItem, Stored, StoredItem
 
 MAX_SETTLED_FACTS = 50
 """The newest facts of one claim that are compared with a new one. The newest clean one is compared in any case."""
@@ -78,8 +78,7 @@ def _has_expired(item: StoredItem, now: datetime) -> bool:
 
 
 def _content_fields(item: KnowledgeItem) -> dict[str, object]:
-    names = KnowledgeItem.model_fields.keys() - {"provenance"}
-    return {name: getattr(item, name) for name in names}
+    return {name: getattr(item, name) for name in KnowledgeItem.model_fields.keys() - {"provenance"}}
 
 
 class ArrivalBatch:
@@ -105,7 +104,6 @@ class ArrivalBatch:
         return [self._items[id_] for id_, is_written in self._changed.items() if not is_written]
 
     def add_item(self, item: StoredItem) -> Stored:
-        """Add the next item, and return what is done with it."""
         old = self._items.get(item.id)
         what = arrival_change(old, item)
         if what == "unchanged":
@@ -125,15 +123,13 @@ class ArrivalBatch:
     def _resolve_claim(self, claim: str, arriving: str) -> tuple[str, ...]:
         """Update which fact of a claim holds, and return the facts that the arriving one newly contradicts."""
         facts = self._newest_facts(claim, arriving) if claim else []
-        news = {
-            id_: newer
-            for id_, newer in contradictions(facts, arriving).items()
-            if self._items[id_].contradicted_by != newer
-        }
-        for id_, newer in news.items():
-            self._items[id_] = self._items[id_].with_contradiction(newer)
-            self._changed.setdefault(id_, False)
-        return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
+        contradicted: list[str] = []
+        for id_, newer in contradictions(facts, arriving).items():
+            if self._items[id_].contradicted_by != newer:
+                self._items[id_] = self._items[id_].with_contradiction(newer)
+                self._changed.setdefault(id_, False)
+                contradicted += [id_] if newer == arriving else []
+        return tuple(sorted(contradicted))
 
     def _newest_facts(self, claim: str, arriving: str) -> list[StoredItem]:
         """Return a claim's newest facts, the newest clean one, and the arriving one. At equal times, later is newer."""
@@ -148,10 +144,7 @@ MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 1_000
 """Characters of each other field."""
 
-_NAMES: tuple[Literal["key", "subject", "predicate", "object", "directory", "language"], ...] = (
-    *("key", "subject", "predicate"),
-    *("object", "directory", "language"),
-)
+_NAMES = ("key", "subject", "predicate", "object", "directory", "language")
 
 
 def checked_item(item: KnowledgeItem) -> KnowledgeItem:
@@ -166,10 +159,8 @@ def _item_flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of
     if not item.text.strip():
         return "its text is empty"
     if len(item.text) > MAX_TEXT_CHARS:
-        return (
-            f"its text has {len(item.text):,} characters of at most {MAX_TEXT_CHARS:,}; import it as "
-            "a document, in parts"
-        )
+        most = f"of at most {MAX_TEXT_CHARS:,}; import it as a document, in parts"
+        return f"its text has {len(item.text):,} characters {most}"
     owner = item.owner
     others = [(name, getattr(item, name)) for name in _NAMES]
     others += [("tenant", owner.tenant), ("user", owner.user), ("agent", owner.agent)]
@@ -185,23 +176,11 @@ def _item_flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of
         return "a fact has a subject, a predicate and an object, none of them empty"
     if item.expires_at is not None and item.expires_at.utcoffset() is None:
         return "the time at which it expires has no time zone"
-    return _directory_flaw(item.directory) or _owner_flaw(scoped_owner(item.scope, owner))
-
-
-def _directory_flaw(directory: str) -> str | None:
-    if not directory:
-        return None
-    parts = directory.split("/")
-    if "\\" in directory or any(part in {"", ".", ".."} for part in parts):
+    directory = item.directory
+    if directory and ("\\" in directory or not {"", ".", ".."}.isdisjoint(directory.split("/"))):
         return f"its directory {directory!r} is no path relative to a project's root, with / between parts"
-    return None
-
-
-def _owner_flaw(owner: Reader) -> str | None:
-    """Return the error in an owner. Its characters cannot be replaced: the item would belong to somebody else."""
-    for name in ("tenant", "user", "agent"):
-        value: str = getattr(owner, name)
-        if _storable_text(value) != value:
+    for name, value in scoped_owner(item.scope, owner):
+        if _storable_text(value) != value:  # it cannot be replaced: the item would belong to somebody else
             return f"its {name} has a character that no database takes; give that {name} another name"
     return None
 

@@ -80,14 +80,8 @@ async def conventions_for(
     - Within a directory, those with the highest confidence come first. Those of one file keep their order.
 
     Args:
-        store: The store to read.
-        reader: The reader, who finds nothing that others own.
         directory: Relative to the project's root. The path of a file means its directory.
         language: Empty if it is unknown.
-        limit: At least 1.
-
-    Raises:
-        KnowledgeError: The store cannot be read.
     """
     found: dict[str, Recalled] = {}
     async for each in _nearest_first(store, reader, directory, language.strip().lower()):
@@ -208,9 +202,7 @@ class NamedPlaces:
 def path_from_root(path: str, root: str) -> str:
     """Return a path relative to the project's root, or "" for an absolute path that leads elsewhere.
 
-    Args:
-        path: A path from a call, or a word of a conversation, which has lost its leading `/`.
-        root: Absolute. Empty if it is unknown.
+    The path comes from a call, or is a word of a conversation, which has lost its leading `/`. An unknown root is "".
     """
     if not root:
         return path
@@ -226,9 +218,6 @@ async def named_places(
     """Return the places that these words name. Absolute paths within the project's root count.
 
     A file is recognised by its suffix. Another word with `/` is a place only if it has conventions: `and/or` has none.
-
-    Raises:
-        KnowledgeError: The store cannot be read.
     """
     places = NamedPlaces()
     for path in _possible_paths(terms, root):

@@ -46,12 +46,8 @@ async def import_items(
 ) -> ImportCounts:
     """Store items in batches, each in one transaction, and return the counts.
 
-    Args:
-        progress: Called after each batch.
-        total: The number of items, if it is known. Otherwise progress shows the items so far as the total.
-
-    Raises:
-        KnowledgeError: A batch was not stored. The message states how many items were stored before it.
+    `progress` is called after each batch. If the `total` is unknown, it gets the items so far. The error of a batch
+    states how many items were stored before it.
     """
     done = ImportCounts()
     for batch in batches(items):
@@ -83,8 +79,7 @@ def file_lines(file: TextIO) -> Iterator[str]:
 def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
     """Yield the items of an export, or of lines that people have written, which need no first line.
 
-    Raises:
-        KnowledgeError: A line is no item. The message names its number.
+    Raise KnowledgeError for a line that is no item. The message names its number.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -99,17 +94,14 @@ def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
         if number == 1 and "format" in named:
             _require_version(named)
             continue
-        yield _parse_item(number, line, is_stored="stored_at" in named)
-
-
-def _parse_item(number: int, line: str, *, is_stored: bool) -> KnowledgeItem:
-    kind = StoredItem if is_stored else KnowledgeItem
-    try:
-        return kind.model_validate_json(line, extra="forbid")
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the line"
-        raise _line_error(number, f"{place}: {first['msg']}") from error
+        kind = StoredItem if "stored_at" in named else KnowledgeItem
+        try:
+            item = kind.model_validate_json(line, extra="forbid")
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "the line"
+            raise _line_error(number, f"{place}: {first['msg']}") from error
+        yield item
 
 
 def _require_version(first: dict[str, object]) -> None:

@@ -14,15 +14,11 @@ from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, Recal
 
 def scoped_owner(scope: ScopeLevel, owner: Reader) -> Reader:
     """Return only the parts of an owner that the scope needs."""
-    match scope:
-        case "global":
-            return Reader()
-        case "tenant":
-            return Reader(tenant=owner.tenant)
-        case "user":
-            return Reader(tenant=owner.tenant, user=owner.user)
-        case "agent":
-            return Reader(tenant=owner.tenant, agent=owner.agent)
+    return Reader(
+        tenant="" if scope == "global" else owner.tenant,
+        user=owner.user if scope == "user" else "",
+        agent=owner.agent if scope == "agent" else "",
+    )
 
 
 def scope_place(scope: ScopeLevel, owner: Reader) -> str:
@@ -37,22 +33,13 @@ def scope_place(scope: ScopeLevel, owner: Reader) -> str:
 
 def visible_places(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
     """Return the places that a reader sees. Places of a user or an agent need a reader with a user or an agent."""
-    return tuple(scope_place(scope, reader) for scope in dict.fromkeys(scopes) if _has_owner(scope, reader))
+    owners = {"user": reader.user, "agent": reader.agent}
+    return tuple(scope_place(scope, reader) for scope in dict.fromkeys(scopes) if owners.get(scope, "all"))
 
 
 def is_visible(item: KnowledgeItem, query: Recall) -> bool:
     """Return whether the reader of a query sees the item."""
     return scope_place(item.scope, item.owner) in visible_places(query.reader, query.scopes)
-
-
-def _has_owner(scope: ScopeLevel, reader: Reader) -> bool:
-    match scope:
-        case "user":
-            return bool(reader.user)
-        case "agent":
-            return bool(reader.agent)
-        case _:
-            return True
 
 
 def item_id(item: KnowledgeItem) -> str:
@@ -118,11 +105,8 @@ def matching_subjects(subjects: Iterable[str], subject: str) -> list[str]:
 
 def is_erased_by(item: StoredItem, what: Erasure) -> bool:
     """Return whether an item matches every condition of an erasure."""
-    has = {
-        "workflow_id": item.provenance.workflow_id,
-        "user": item.owner.user,
-        "source": item.provenance.source,
-    }
+    origin = item.provenance
+    has = {"workflow_id": origin.workflow_id, "user": item.owner.user, "source": origin.source}
     return (
         (not what.ids or item.id in what.ids)
         and (not what.subject or item.subject in matching_subjects([item.subject], what.subject))

@@ -47,8 +47,8 @@ def candidate_limit(query: Recall) -> int:
 
 def separate_kinds(query: Recall) -> list[tuple[KnowledgeKind, ...]]:
     """Return the kinds that a store searches separately, so that many memories do not crowd out the other kinds."""
-    memories: tuple[KnowledgeKind, ...] = tuple(kind for kind in query.kinds if kind == "memory")
-    others: tuple[KnowledgeKind, ...] = tuple(kind for kind in query.kinds if kind != "memory")
+    memories = tuple(kind for kind in query.kinds if kind == "memory")
+    others = tuple(kind for kind in query.kinds if kind != "memory")
     return [kinds for kinds in (others, memories) if kinds]
 
 
@@ -68,13 +68,17 @@ def ranked_items(query: Recall, vector: Sequence[float] | None, candidates: Sequ
             and the newest come first.
     """
     unique = {candidate.item.id: candidate for candidate in candidates}
-    scores = _scores(query.text, vector, list(unique.values()))
-    scores = {id_: _score_after_newer(unique[id_].item, score, scores) for id_, score in scores.items()}
-    scores |= _scores_after_clean([candidate.item for candidate in unique.values()], scores)
+    items = {id_: candidate.item for id_, candidate in unique.items()}
+    before = _scores(query.text, vector, list(unique.values()))
+    scores = dict(before)
+    for id_, item in items.items():
+        if (newer := before.get(item.contradicted_by)) is not None:  # it may have expired
+            scores[id_] = min(round(before[id_] * CONTRADICTED_FACTOR, 4), newer)
+    scores |= _scores_after_clean(list(items.values()), scores)
     found = [
-        Recalled(item=unique[id_].item, score=score)
+        Recalled(item=items[id_], score=score)
         for id_, score in scores.items()
-        if score >= query.threshold and unique[id_].item.kind in query.kinds
+        if score >= query.threshold and items[id_].kind in query.kinds
     ]
     if not query.text.strip():
         return sorted(found, key=_confidence_order)[: query.limit]
@@ -86,15 +90,14 @@ def keyword_scores(text: str, texts: Sequence[str]) -> list[float]:
     terms = query_terms(text)
     held = [frozenset(map(stem, text_words(each))) for each in texts]
     vocabulary = list(frozenset[str]().union(*held))
-    likenesses = {term: _similar_words(stem(term), vocabulary) for term in terms}
+    alike = {term: _similar_words(stem(term), vocabulary) for term in terms}
     shares = [
-        {term: max((like for word, like in alike.items() if word in words), default=0.0) for term, alike in pairs}
+        {term: max((like for word, like in alike[term].items() if word in words), default=0.0) for term in terms}
         for words in held
-        for pairs in [likenesses.items()]
     ]
     weights = _term_weights(terms, shares)
-    whole = sum(sorted(weights.values(), reverse=True)[:MAX_SEARCHED_TERMS])
-    return [_coverage(share, weights, whole) for share in shares]
+    whole = sum(sorted(weights.values(), reverse=True)[:MAX_SEARCHED_TERMS]) or 1.0
+    return [min(1.0, sum(weights[term] * like for term, like in share.items()) / whole) for share in shares]
 
 
 def merged_score(words: float, vectors: float) -> float:
@@ -106,18 +109,11 @@ def _scores(text: str, vector: Sequence[float] | None, candidates: Sequence[Cand
     if not text.strip():
         return {candidate.item.id: 1.0 for candidate in candidates}
     words = keyword_scores(text, [searchable_text(candidate.item) for candidate in candidates])
-    return {
-        candidate.item.id: merged_score(
-            score, cosine(vector, candidate.vector) if vector is not None and candidate.vector is not None else 0.0
-        )
-        for candidate, score in zip(candidates, words, strict=True)
-    }
-
-
-def _score_after_newer(item: StoredItem, score: float, scores: dict[str, float]) -> float:
-    """Return a score below that of the contradicting fact, as long as that one is found (it may have expired)."""
-    newer = scores.get(item.contradicted_by)
-    return score if newer is None else min(round(score * CONTRADICTED_FACTOR, 4), newer)
+    found: dict[str, float] = {}
+    for each, score in zip(candidates, words, strict=True):
+        similarity = cosine(vector, each.vector) if vector is not None and each.vector is not None else 0.0
+        found[each.item.id] = merged_score(score, similarity)
+    return found
 
 
 def _scores_after_clean(items: Sequence[StoredItem], scores: dict[str, float]) -> dict[str, float]:
@@ -172,7 +168,3 @@ def _term_weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> d
     weights = {term: math.log(1 + (fitting + 1) / (count + 0.5)) for term, count in counts.items() if count}
     unseen = sum(weights.values()) / len(weights) if weights else 1.0
     return {term: weights.get(term, unseen) for term in terms}
-
-
-def _coverage(share: dict[str, float], weights: dict[str, float], whole: float) -> float:
-    return min(1.0, sum(weights[term] * like for term, like in share.items()) / whole) if whole else 0.0

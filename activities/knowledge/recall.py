@@ -57,7 +57,9 @@ def shown_knowledge(
     kept: list[Recalled] = []
     size = 0
     for each in found:
-        text = clip(_indented_text(fit(text_with_task(each.item)[:_MAX_ITEM_CHARS])), MAX_ITEM_BYTES, _RECALL_HINT)
+        shown = fit(text_with_task(each.item)[:_MAX_ITEM_CHARS]).splitlines()
+        indented = "\n".join(f"{INDENT}{line}" if line else "" for line in shown)
+        text = clip(indented, MAX_ITEM_BYTES, _RECALL_HINT)
         source = _source_line(each.item)
         line = f"- {each.item.kind}, relevance={each.score:.2f}{source}\n{text}"
         size += len(line.encode()) + 1
@@ -69,31 +71,25 @@ def shown_knowledge(
     if not kept:
         return _ShownKnowledge()
     taint = taint_of(tuple(name for each in kept for name in each.item.provenance.taint))
-    return _ShownKnowledge(
-        "\n".join(lines), tuple(map(_recalled_reference, kept)), taint, text_digest("\0".join(sorted(contents)))
-    )
-
-
-def _recalled_reference(each: Recalled) -> RecalledRef:
-    """Return what the journal shows of an item."""
-    reference = RecalledRef(id=each.item.id, score=round(each.score, 4))
-    return reference.with_taint() if each.item.provenance.taint else reference
-
-
-def _indented_text(text: str) -> str:
-    return "\n".join(f"{INDENT}{line}" if line else "" for line in text.splitlines())
+    references: list[RecalledRef] = []
+    for each in kept:
+        reference = RecalledRef(id=each.item.id, score=round(each.score, 4))
+        references.append(reference.with_taint() if each.item.provenance.taint else reference)
+    return _ShownKnowledge("\n".join(lines), tuple(references), taint, text_digest("\0".join(sorted(contents))))
 
 
 def _source_line(item: StoredItem) -> str:
     """Return the source of an item, as a part of one line."""
     origin = item.provenance
-    parts = [f"confidence={item.confidence:.2f}" if item.kind in {"fact", "memory"} else ""]
-    parts.append(f"directory={item.directory or '.'}" if item.kind == "convention" else "")
-    parts.append(f"source={origin.source}" if origin.source else "")
-    parts.append(f"run={origin.workflow_id}, iteration={origin.iteration}" if origin.workflow_id else "")
-    parts.append(f"model={origin.model}" if origin.model else "")
-    parts.append(f"untrusted: it came with {', '.join(origin.taint[:5])}" if origin.taint else "")
-    parts.append("a newer fact says otherwise" if item.contradicted_by else "")
+    parts = (
+        f"confidence={item.confidence:.2f}" if item.kind in {"fact", "memory"} else "",
+        f"directory={item.directory or '.'}" if item.kind == "convention" else "",
+        f"source={origin.source}" if origin.source else "",
+        f"run={origin.workflow_id}, iteration={origin.iteration}" if origin.workflow_id else "",
+        f"model={origin.model}" if origin.model else "",
+        f"untrusted: it came with {', '.join(origin.taint[:5])}" if origin.taint else "",
+        "a newer fact says otherwise" if item.contradicted_by else "",
+    )
     return "".join(f", {one_line(part, SOURCE_CHARS)}" for part in parts if part)
 
 

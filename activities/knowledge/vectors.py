@@ -1,20 +1,12 @@
-"""Packs vectors for stores, compares them, and gives each a short code that finds the nearest among many."""
+"""Compares vectors, and gives each a short code that finds the nearest among many."""
 
 import math
-from array import array
 from collections.abc import Sequence
+from functools import cache
 from operator import add, mul, sub
 from random import Random
 
 MAX_BITS = 512
-
-
-def pack_vector(vector: Sequence[float]) -> bytes:
-    return array("f", vector).tobytes()
-
-
-def unpack_vector(data: bytes) -> Sequence[float]:
-    return array("f", data)
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
@@ -41,10 +33,6 @@ def vector_code(vector: Sequence[float]) -> int:
     return int("".join("1" if value > 0 else "0" for value in turned), 2)
 
 
-def code_bytes(code: int) -> bytes:
-    return code.to_bytes(MAX_BITS // 8, "big")
-
-
 def _rotated_vector(vector: Sequence[float]) -> list[float]:
     size = 1 << max(5, (len(vector) - 1).bit_length())
     padded = [*vector, *([0.0] * (size - len(vector)))]
@@ -55,12 +43,7 @@ def _rotated_vector(vector: Sequence[float]) -> list[float]:
     return turned
 
 
+@cache
 def _random_signs(size: int) -> list[bool]:
-    known = _SIGNS.get(size)
-    if known is None:
-        draw = Random(size)
-        known = _SIGNS[size] = [bool(draw.getrandbits(1)) for _ in range(size)]
-    return known
-
-
-_SIGNS: dict[int, list[bool]] = {}
+    draw = Random(size)
+    return [bool(draw.getrandbits(1)) for _ in range(size)]

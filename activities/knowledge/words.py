@@ -37,7 +37,10 @@ def stem(word: str) -> str:
         return word
     for ending, other in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return _without_doubling(word[: -len(ending)] + other)
+            word = word[: -len(ending)] + other
+            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls":
+                return word[:-1]  # `stop` for `stopp`
+            return word[:-1] if word.endswith("e") and len(word) > 4 else word
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     return word[:-1] if word.endswith("e") and len(word) > 4 else word
@@ -58,10 +61,3 @@ def label_text(item: KnowledgeItem) -> str:
     subject = "" if item.kind == "memory" else item.subject
     labels = (subject, item.predicate, item.object, item.directory, item.language)
     return " ".join(label for label in labels if label and label not in item.text)
-
-
-def _without_doubling(word: str) -> str:
-    """Return `stop` for `stopp` and `mak` for `make`."""
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls":
-        return word[:-1]
-    return word[:-1] if word.endswith("e") and len(word) > 4 else word

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,8 +30,6 @@ SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org", ".text", ".pdf"
 
 @dataclass(frozen=True)
 class DocumentOwner:
-    """The owner and the taint of imported documents."""
-
     scope: ScopeLevel
     owner: Reader
     taint: tuple[str, ...] = ()
@@ -39,8 +37,6 @@ class DocumentOwner:
 
 @dataclass(frozen=True)
 class Document:
-    """A file to read."""
-
     root: Path
     path: str
     """Relative to the root, with `/` between parts."""
@@ -61,31 +57,21 @@ class DocumentChange:
 def find_documents(path: Path, root: Path) -> Iterator[Document]:
     """Yield the documents of a folder, or the file itself. Below the root their source is the path from there."""
     path = path.resolve()
-    is_inside = path.is_relative_to(root)
-    if not path.is_dir():
-        source = source_prefix_for(path, root)
-        yield Document(path.parent, path.name, source, source.rpartition("/")[0] if is_inside else "")
-        return
-    base = source_base(path, root)
-    for each in project_files(path, lambda name: name.lower().endswith(SUFFIXES)):
-        source = clean_text(f"{base}{each}")
-        yield Document(path, each, source, source.rpartition("/")[0] if is_inside else "")
-
-
-def source_base(folder: Path, root: Path) -> str:
-    """Return the prefix of the sources of a folder's documents. Their path within the folder follows."""
-    folder = folder.resolve()
-    if not folder.is_relative_to(root):
-        return f"{folder}/"
-    return "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
+    prefix, is_folder = source_prefix_for(path, root), path.is_dir()
+    names = project_files(path, lambda name: name.lower().endswith(SUFFIXES)) if is_folder else [path.name]
+    for name in names:
+        source = clean_text(f"{prefix}{name}") if is_folder else prefix
+        directory = source.rpartition("/")[0] if path.is_relative_to(root) else ""
+        yield Document(path if is_folder else path.parent, name, source, directory)
 
 
 def source_prefix_for(path: Path, root: Path) -> str:
     """Return the prefix of the sources of a folder's documents, or the source of the file itself."""
-    if path.is_dir():
-        return clean_text(source_base(path, root))
     path = path.resolve()
-    return clean_text(path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path))
+    source = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+    if path.is_dir():
+        source = "" if path == root else f"{source}/"
+    return clean_text(source)
 
 
 def document_key(source: str, part: str = "") -> str:
@@ -99,14 +85,7 @@ async def import_documents(
     """Store the parts of each document, forget removed parts, and yield the result for each document.
 
     Memory holds one document at a time, and the ids of all parts that were stored before. After an interruption, the
-    next import continues.
-
-    Args:
-        owned: The owner and the taint.
-        progress: Called with the name of each document before it is read.
-
-    Raises:
-        KnowledgeError: The store failed.
+    next import continues. `progress` is called with the name of each document before it is read.
     """
     kept = await stored_parts(store, await asyncio.to_thread(source_prefix_for, path, root), owned)
     for document in find_documents(path, root):
@@ -116,10 +95,12 @@ async def import_documents(
         except UnreadableFile as error:
             yield DocumentChange(document.source, "unreadable", 0, str(error))
             continue
-        changes = await _store_parts(store, items)
-        gone = await _forget_rest(store, kept.get(document.source, {}), len(items))
-        if items or gone:
-            yield DocumentChange(document.source, _overall_change(changes, gone), len(items))
+        changes = {stored.change for batch in batches(items) for stored in await store.store(batch)}
+        beyond = [item_id for number, item_id in kept.get(document.source, {}).items() if number >= len(items)]
+        await forget_ids(store, beyond)  # the parts after the document's new end, even if some are missing
+        if items or beyond:
+            change = changes.pop() if len(changes) == 1 and not beyond else "updated"
+            yield DocumentChange(document.source, "changed" if change == "updated" else change, len(items))
 
 
 async def stored_parts(store: KnowledgeStore, prefix: str, owned: DocumentOwner) -> dict[str, dict[int, str]]:
@@ -133,32 +114,23 @@ async def stored_parts(store: KnowledgeStore, prefix: str, owned: DocumentOwner)
     return dict(found)
 
 
-async def _store_parts(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[str]:
-    changes = set[str]()
-    for batch in batches(items):
-        changes |= {stored.change for stored in await store.store(batch)}
-    return changes
-
-
-async def _forget_rest(store: KnowledgeStore, kept: Mapping[int, str], length: int) -> int:
-    """Forget the parts after the document's new end, even if some are missing, and return their number."""
-    beyond = [item_id for number, item_id in kept.items() if number >= length]
-    await forget_ids(store, beyond)
-    return len(beyond)
-
-
-def _overall_change(changes: Set[str], gone: int) -> Literal["added", "changed", "unchanged"]:
-    if gone or len(changes) != 1:
-        return "changed"
-    return "added" if changes == {"added"} else "unchanged" if changes == {"unchanged"} else "changed"
-
-
 async def _document_parts(document: Document, owned: DocumentOwner) -> list[KnowledgeItem]:
     if "\\" in document.directory or len(document.source) > 900:
         raise UnreadableFile("its path has a backslash, or more than 900 characters")
     data = await asyncio.to_thread(read_project_bytes, document.root, document.path, MAX_BYTES)
     texts = await _page_parts(data) if data.startswith(PDF_SIGNATURE) else await asyncio.to_thread(_text_parts, data)
-    return [_document_part(document, owned, number, text) for number, text in enumerate(texts)]
+    return [
+        KnowledgeItem(
+            kind="document",
+            text=text,
+            scope=owned.scope,
+            owner=owned.owner,
+            key=document_key(document.source, f"{number:06}"),
+            directory=document.directory,
+            provenance=Provenance(source=document.source, taint=owned.taint),
+        )
+        for number, text in enumerate(texts)
+    ]
 
 
 def _text_parts(data: bytes) -> list[str]:
@@ -177,30 +149,12 @@ async def _page_parts(data: bytes) -> list[str]:
     return [f"Page {number}\n{part.text}" for number, page in pages for part in chunks(clean_text(page))]
 
 
-def _document_part(document: Document, owned: DocumentOwner, number: int, text: str) -> KnowledgeItem:
-    return KnowledgeItem(
-        kind="document",
-        text=text,
-        scope=owned.scope,
-        owner=owned.owner,
-        key=document_key(document.source, f"{number:06}"),
-        directory=document.directory,
-        provenance=Provenance(source=document.source, taint=owned.taint),
-    )
-
-
 async def missing_documents(
     store: KnowledgeStore, folder: Path, root: Path, owned: DocumentOwner, seen: Set[str]
 ) -> dict[str, list[str]]:
     """Return the part ids of documents without a file, by source. A file that git now ignores still exists.
 
-    Args:
-        root: The project's root. Below it, a source is the path from there.
-        owned: The owner. Documents of others are left out.
-        seen: The sources that the import has found.
-
-    Raises:
-        KnowledgeError: The store cannot be read.
+    `seen` are the sources that the import has found. Documents of other owners are left out.
     """
     base = await asyncio.to_thread(source_prefix_for, folder, root)
     found = {
@@ -208,8 +162,8 @@ async def missing_documents(
         for source, parts in (await stored_parts(store, base, owned)).items()
         if source not in seen and source.startswith("/") == base.startswith("/")
     }
-    return await asyncio.to_thread(_without_files, found, root)
 
+    def without_files() -> dict[str, list[str]]:
+        return {source: found[source] for source in sorted(found) if not os.path.lexists(root / source)}
 
-def _without_files(found: dict[str, list[str]], root: Path) -> dict[str, list[str]]:
-    return {source: found[source] for source in sorted(found) if not os.path.lexists(root / source)}
+    return await asyncio.to_thread(without_files)

@@ -84,7 +84,6 @@ class RecallKnowledge:
         """The tool is read-only. Stored items keep their own taint, so the tool adds none."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the matching items, or `NOTHING_FOUND`."""
         wanted, behalf = _RecallParameters.parse(arguments), context.behalf or Behalf()
         with raising_store_errors():
             found = await self._recalled_items(wanted, behalf)
@@ -152,28 +151,12 @@ def _stored_reference(stored: Stored, kind: KnowledgeKind) -> StoredRef:
 def _fact_item(given: _StoreParameters, behalf: Behalf, context: ToolContext) -> KnowledgeItem:
     scope, reader = _effective_scope(given, behalf), behalf.reader
     provenance = behalf.provenance(f"agent {reader.agent}" if reader.agent else "", context.workflow_id)
-    if behalf.is_learning:
-        return KnowledgeItem(
-            kind="memory",
-            text=given.object,
-            subject=given.subject,  # not in `text`: every repetition of the task would match it
-            scope=scope,
-            owner=reader,
-            key=context.idempotency_key,
-            confidence=given.confidence,
-            provenance=provenance,
-        )
-    return KnowledgeItem(
-        kind="fact",
-        text=f"{given.subject} {given.predicate} {given.object}",
-        scope=scope,
-        owner=reader,
-        subject=given.subject,
-        predicate=given.predicate,
-        object=given.object,
-        confidence=given.confidence,
-        provenance=provenance,
-    )
+    fields: dict[str, Any] = {"subject": given.subject, "confidence": given.confidence, "provenance": provenance}
+    fields |= {"scope": scope, "owner": reader}
+    if behalf.is_learning:  # its subject is not in `text`: every repetition of the task would match it
+        return KnowledgeItem(kind="memory", text=given.object, key=context.idempotency_key, **fields)
+    text = f"{given.subject} {given.predicate} {given.object}"
+    return KnowledgeItem(kind="fact", text=text, predicate=given.predicate, object=given.object, **fields)
 
 
 def _evidence_items(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list[KnowledgeItem]:
@@ -196,10 +179,8 @@ def _effective_scope(given: _StoreParameters, behalf: Behalf) -> ScopeLevel:
     """Return who may recall the item: never more people than the model allows."""
     user = behalf.reader.user
     if given.scope == "user" and not user:
-        raise ToolError(
-            'this run names no user (trusted_context.user); choose the scope "agent" or "tenant"',
-            kind="InvalidArguments",
-        )
+        text = 'this run names no user (trusted_context.user); choose the scope "agent" or "tenant"'
+        raise ToolError(text, kind="InvalidArguments")
     return given.scope or ("user" if user else "tenant")
 
 
@@ -207,7 +188,5 @@ def _stored_text(stored: Stored, scope: ScopeLevel) -> str:
     if stored.change == "unchanged":
         return f"That is already known (scope {scope})."
     older = len(stored.contradicts)
-    remark = (
-        f"; {older} older {'fact says' if older == 1 else 'facts say'} otherwise and now count less" if older else ""
-    )
-    return f"Stored (scope {scope}){remark}."
+    says = "fact says" if older == 1 else "facts say"
+    return f"Stored (scope {scope}){f'; {older} older {says} otherwise and now count less' if older else ''}."

@@ -48,8 +48,11 @@ def _git_files(root: Path) -> Iterable[str]:
 
 
 def _run_git_list(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
-    theirs = _git_folder(top / ".git")
-    _make_repository(ours, _shared_folder(theirs) / "info" / "exclude")
+    theirs = top / ".git"
+    if theirs.is_file():  # in a worktree and in a submodule
+        theirs = top / _read_text_line(theirs).removeprefix("gitdir:").strip()
+    shared = theirs / _read_text_line(theirs / "commondir").strip()  # by all worktrees
+    _make_repository(ours, shared / "info" / "exclude")
     env = {name: os.environ[name] for name in _GIT_VARIABLES if name in os.environ}
     env |= {"GIT_DIR": str(ours), "GIT_WORK_TREE": str(top)}
     # Some indexes need more of their repository and are skipped. Then tracked files that are ignored are missing.
@@ -66,16 +69,6 @@ def _run_git_list(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
         if done.returncode == 0:
             return sorted({os.fsdecode(name) for name in done.stdout.split(b"\0") if name})
     return ()
-
-
-def _git_folder(path: Path) -> Path:
-    """Return the folder that `.git` is or names. In a worktree and a submodule, `.git` is a file."""
-    return path.parent / _read_text_line(path).removeprefix("gitdir:").strip() if path.is_file() else path
-
-
-def _shared_folder(git_folder: Path) -> Path:
-    """Return the folder that all worktrees of a repository share."""
-    return git_folder / _read_text_line(git_folder / "commondir").strip()
 
 
 def _read_text_line(file: Path) -> str:
@@ -124,7 +117,7 @@ def project_text(data: bytes) -> str:
 
 
 def read_project_bytes(root: Path, path: str, max_bytes: int) -> bytes:
-    """Return a file's content. Raise UnreadableFile if it is too large, or not a regular file in the root."""
+    """Raise UnreadableFile if the file is too large, or not a regular file in the root."""
     try:
         with FileRoot(root).open_file(path) as file:
             data = file.read(max_bytes + 1)

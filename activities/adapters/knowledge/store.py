@@ -1,5 +1,6 @@
 """The knowledge store over a database. A backend opens its transactions."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,7 +11,6 @@ from orga.activities.adapters.knowledge.transactions import (
     UNTAINTED,
     E,
     KnowledgeTransaction,
-    MissingVectorsNotice,
     epoch_micros,
     row_item,
 )
@@ -29,6 +29,8 @@ from orga.activities.knowledge.ranking import (
 )
 from orga.activities.knowledge.words import searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
+
+_log = logging.getLogger(__name__)
 
 _MAX_EXAMINED = 200
 _VISIBLE = (
@@ -169,7 +171,7 @@ class DatabaseStore(ABC, Generic[E]):
         self._shown_place = place
         self._embedder = embedder
         self._now = now
-        self._missing_vectors = MissingVectorsNotice(place, embedder.name)
+        self._has_warned = False
 
     @abstractmethod
     async def _read(self, work: Work[E, T]) -> T:
@@ -201,7 +203,7 @@ class DatabaseStore(ABC, Generic[E]):
 
         async def recall_in(transaction: KnowledgeTransaction[E]) -> list[Recalled]:
             candidates = await KnowledgeSearch(transaction, query, now=now).candidates(vector)
-            self._missing_vectors.log_missing(candidates)
+            self._warn_of_missing_vectors(candidates)
             return ranked_items(query, vector, candidates)
 
         return await self._read(recall_in)
@@ -237,6 +239,15 @@ class DatabaseStore(ABC, Generic[E]):
             done += len(part)
             progress(done, max(done, total))
         return done
+
+    def _warn_of_missing_vectors(self, found: Sequence[Candidate]) -> None:
+        """Log a warning, but only once, however many recalls find items without vectors of the current embedder."""
+        missing = sum(candidate.vector is None for candidate in found)
+        if missing and not self._has_warned:
+            self._has_warned = True
+            text = "%d of %d found items have no vectors of the embedder %s, so they are found by their words only"
+            text = f"the knowledge store %s: {text}; make vectors with: orga knowledge reindex"
+            _log.warning(text, self._shown_place, missing, len(found), self._embedder.name)
 
     async def _embed_and_encode(self, items: Sequence[StoredItem]) -> dict[str, E]:
         texts = list(dict.fromkeys(map(searchable_text, items)))

@@ -4,7 +4,6 @@ Shared statements are written as PostgreSQL takes them, with `%(name)s` for a va
 """
 
 import json
-import logging
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from orga.activities.knowledge.arrival import ArrivalBatch, contradictions
 from orga.activities.knowledge.identity import claim_digest, exact_columns, matching_subjects, scope_place
 from orga.activities.knowledge.ports import StoreFacts, batches
-from orga.activities.knowledge.ranking import Candidate
 from orga.activities.knowledge.words import label_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Provenance, Reader, Stored, StoredItem
 
@@ -30,16 +28,8 @@ UNTAINTED = "[]"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_COLUMNS = (
-    "kind",
-    "text",
-    "scope",
-    "key",
-    "subject",
-    "predicate",
-    "object",
-    "directory",
-    "language",
-    "confidence",
+    *("kind", "text", "scope", "key", "subject"),
+    *("predicate", "object", "directory", "language", "confidence"),
 )
 
 
@@ -48,33 +38,34 @@ class DamagedItem(ValueError):
 
 
 def item_row(item: StoredItem) -> tuple[object, ...]:
-    provenance = item.provenance
+    owner, origin, place = item.owner, item.provenance, scope_place(item.scope, item.owner)
+    expires_at = None if item.expires_at is None else epoch_micros(item.expires_at)
     return (
-        *(
-            item.id,
-            scope_place(item.scope, item.owner),
-            claim_digest(item),
-            item.kind,
-            item.text,
-            label_text(item),
-            item.scope,
-        ),
-        *(item.owner.tenant, item.owner.user, item.owner.agent, item.key, item.subject, item.predicate, item.object),
-        *(item.directory, item.language, item.confidence, provenance.source, provenance.workflow_id),
-        *(provenance.iteration, provenance.model, json.dumps(provenance.taint)),
-        *(
-            None if item.expires_at is None else epoch_micros(item.expires_at),
-            epoch_micros(item.stored_at),
-            item.contradicted_by,
-        ),
+        *(item.id, place, claim_digest(item), item.kind, item.text, label_text(item), item.scope),
+        *(owner.tenant, owner.user, owner.agent, item.key, item.subject, item.predicate, item.object),
+        *(item.directory, item.language, item.confidence, origin.source, origin.workflow_id),
+        *(origin.iteration, origin.model, json.dumps(origin.taint)),
+        *(expires_at, epoch_micros(item.stored_at), item.contradicted_by),
     )
 
 
 def row_item(row: Sequence[Any]) -> StoredItem:
     """Return the item of a row that begins with these columns. Raise DamagedItem if it holds no valid one."""
     value: dict[str, Any] = dict(zip(COLUMNS, row, strict=False))
+
+    def given(*names: str) -> dict[str, Any]:
+        return {name: value[name] for name in names}
+
     try:
-        return _validated_item(value)
+        return StoredItem(
+            **given("id", "contradicted_by", *_PLAIN_COLUMNS),
+            owner=Reader(**given("tenant", "user", "agent")),
+            provenance=Provenance(
+                **given("source", "workflow_id", "iteration", "model"), taint=tuple(json.loads(value["taint"]))
+            ),
+            expires_at=None if value["expires_at"] is None else _micros_time(value["expires_at"]),
+            stored_at=_micros_time(value["stored_at"]),
+        )
     except (ValueError, TypeError, OverflowError) as error:
         raise DamagedItem(f"the item {value['id']!r} has values that no item has") from error
 
@@ -83,53 +74,8 @@ def epoch_micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _validated_item(value: dict[str, Any]) -> StoredItem:
-    return StoredItem(
-        **{name: value[name] for name in _PLAIN_COLUMNS},
-        owner=Reader(tenant=value["tenant"], user=value["user"], agent=value["agent"]),
-        provenance=Provenance(
-            source=value["source"],
-            workflow_id=value["workflow_id"],
-            iteration=value["iteration"],
-            model=value["model"],
-            taint=tuple(json.loads(value["taint"])),
-        ),
-        expires_at=None if value["expires_at"] is None else _micros_time(value["expires_at"]),
-        id=value["id"],
-        stored_at=_micros_time(value["stored_at"]),
-        contradicted_by=value["contradicted_by"],
-    )
-
-
 def _micros_time(value: int) -> datetime:
     return _EPOCH + timedelta(microseconds=value)
-
-
-_log = logging.getLogger(__name__)
-
-
-class MissingVectorsNotice:
-    """Warns once about found items without vectors of the current embedder, however many recalls find some."""
-
-    def __init__(self, place: str, embedder: str) -> None:
-        """Keep the names of the store and the current embedder for the warning."""
-        self._place = place
-        self._embedder = embedder
-        self._is_logged = False
-
-    def log_missing(self, found: Sequence[Candidate]) -> None:
-        """Log a warning if vectors of the found items are missing."""
-        missing = sum(candidate.vector is None for candidate in found)
-        if missing and not self._is_logged:
-            self._is_logged = True
-            _log.warning(
-                "the knowledge store %s: %d of %d found items have no vectors of the embedder %s, so they are found by "
-                "their words only; make vectors with: orga knowledge reindex",
-                self._place,
-                missing,
-                len(found),
-                self._embedder,
-            )
 
 
 E = TypeVar("E")
@@ -229,24 +175,18 @@ class KnowledgeTransaction(ABC, Generic[E]):
         self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
     ) -> list[StoredItem]:
         of_kinds = " AND kind = ANY(%(kinds)s)" if kinds else ""
+        values = {"after": after, "length": len(source_prefix), "prefix": source_prefix, "limit": limit}
         rows = await self.rows(
             f"SELECT {SELECTED_COLUMNS} FROM {self.tables}items WHERE id > %(after)s "
             f"AND substr(source, 1, %(length)s) = %(prefix)s{of_kinds} ORDER BY id LIMIT %(limit)s",
-            {
-                "after": after,
-                "length": len(source_prefix),
-                "prefix": source_prefix,
-                "kinds": list(kinds),
-                "limit": limit,
-            },
+            {**values, "kinds": list(kinds)},
         )
         return list(map(row_item, rows))
 
     async def store_items(self, items: Sequence[StoredItem], encoded: Mapping[str, E]) -> list[Stored]:
         """Store items in the order in which they came, and return what was done with each."""
-        arrivals = ArrivalBatch(
-            (await self.stored_items([item.id for item in items], map(claim_digest, items))).values()
-        )
+        known = await self.stored_items([item.id for item in items], map(claim_digest, items))
+        arrivals = ArrivalBatch(known.values())
         stored = [arrivals.add_item(item) for item in items]
         await self.write_items(arrivals.changed_items, encoded)
         await self._mark_contradicted(arrivals.marked_items)
@@ -274,7 +214,6 @@ class KnowledgeTransaction(ABC, Generic[E]):
         return dict(sorted(Counter[KnowledgeKind](kind for kind, _ in gone).items()))
 
     async def unindexed_items(self, limit: int) -> list[StoredItem]:
-        """Return the next items without a vector of the current embedder."""
         rows = await self.rows(
             f"SELECT {SELECTED_COLUMNS} {self._without_vector} ORDER BY items.number LIMIT %(limit)s",
             {"embedder": self.embedder, "limit": limit},

@@ -3,22 +3,17 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from orga.activities.adapters.knowledge.conventions.readers import (
-    ConventionRule,
-    FileReader,
-    convention_directory,
-    find_reader,
-)
+from orga.activities.adapters.knowledge.conventions.readers import convention_directory, find_reader
 from orga.activities.adapters.knowledge.project_files import UnreadableFile, project_files, read_project_file
 from orga.activities.knowledge.identity import forget_ids
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress, batches
-from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel, StoredItem
+from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text
 
 MAX_BYTES = 256 * 1024
@@ -42,7 +37,6 @@ class ConventionTarget:
     scope: ScopeLevel
     owner: Reader
     taint: tuple[str, ...] = ()
-    """The taint of the conventions."""
 
     def stored_path(self, path: str) -> str:
         """Return where the store keeps a path. `path` is relative to the project's root."""
@@ -53,19 +47,20 @@ class ConventionTarget:
 
 
 def convention_items(root: Path, path: str, target: ConventionTarget) -> list[KnowledgeItem]:
-    """Return the conventions of a file, in order.
+    """Return the conventions of a file, in order. Raise UnreadableFile if its content does not fit its name.
 
     In the root folder, a convention for a language applies to that language everywhere. In any other folder,
     it applies only within that folder.
-
-    Raises:
-        UnreadableFile: The file cannot be read, or its content does not fit its name. The text gives the reason.
     """
     reader = find_reader(path)
     assert reader is not None, path
     directory = target.stored_path(convention_directory(path))
     if "\\" in directory or len(path) > MAX_PATH_CHARS:
         raise UnreadableFile(f"its path has a backslash, or more than {MAX_PATH_CHARS} characters")
+    try:
+        rules = list(islice(reader.rules(read_project_file(root, path, MAX_BYTES)), MAX_ITEMS))
+    except RecursionError:
+        raise UnreadableFile("it is nested too deeply") from None
     return [
         KnowledgeItem(
             kind="convention",
@@ -78,53 +73,27 @@ def convention_items(root: Path, path: str, target: ConventionTarget) -> list[Kn
             confidence=reader.confidence,
             provenance=Provenance(source=target.stored_path(path), taint=target.taint),
         )
-        for number, rule in enumerate(_bounded_rules(read_project_file(root, path, MAX_BYTES), reader))
+        for number, rule in enumerate(rules)
     ]
-
-
-def _bounded_rules(text: str, reader: FileReader) -> list[ConventionRule]:
-    try:
-        return list(islice(reader.rules(text), MAX_ITEMS))
-    except RecursionError:
-        raise UnreadableFile("it is nested too deeply") from None
 
 
 Change = Literal["added", "changed", "unchanged"]
 
 
-@dataclass
-class StoredConventions:
-    ids: dict[str, str] = field(default_factory=dict[str, str])
-    """Ids by key."""
-    digests: dict[str, str] = field(default_factory=dict[str, str])
-    """Digests by key."""
-
-    def add_item(self, item: StoredItem) -> None:
-        self.ids[item.key] = item.id
-        self.digests[item.key] = _item_digest(item)
+_KeptConventions = dict[str, tuple[str, str]]
+"""The stored conventions of a file: id and digest, by key."""
 
 
-async def replace_conventions(store: KnowledgeStore, kept: StoredConventions, items: Sequence[KnowledgeItem]) -> Change:
-    """Store new and changed items, forget the rest, and return what changed.
-
-    After an interruption, the next call continues.
-
-    Args:
-        store: The store to update.
-        kept: All stored items of the source.
-        items: All items that the source has now, each with its own key.
-
-    Raises:
-        KnowledgeError: The update is incomplete.
-    """
+async def _replace_conventions(store: KnowledgeStore, kept: _KeptConventions, items: Sequence[KnowledgeItem]) -> Change:
+    """Store new and changed items, forget the rest, and return what changed. An interrupted call can be repeated."""
     digests = {item.key: _item_digest(item) for item in items}
-    if digests == kept.digests:
+    before = {key: digest for key, (_, digest) in kept.items()}
+    if digests == before:
         return "unchanged"
-    changed = [item for item in items if kept.digests.get(item.key) != digests[item.key]]
-    for batch in batches(changed):
+    for batch in batches(item for item in items if before.get(item.key) != digests[item.key]):
         await store.store(batch)
-    await forget_ids(store, [item_id for key, item_id in kept.ids.items() if key not in digests])
-    return "changed" if kept.ids else "added"
+    await forget_ids(store, [item_id for key, (item_id, _) in kept.items() if key not in digests])
+    return "changed" if kept else "added"
 
 
 def _item_digest(item: KnowledgeItem) -> str:
@@ -170,33 +139,30 @@ async def import_conventions(
 ) -> AsyncGenerator[FileChange]:
     """Update the conventions of a project's files, one file at a time, and yield the result for each.
 
-    After an interruption, the next import continues.
-
-    Raises:
-        TooManyFiles: The root is probably no project.
-        KnowledgeError: The store failed, or it has another project's conventions in that directory.
+    After an interruption, the next import continues. Raise TooManyFiles if the root is probably no project, and
+    KnowledgeError also if the store has another project's conventions in that directory.
     """
     paths = await asyncio.to_thread(convention_files, root)
     before = await _read_stored(store, target)
     for number, path in enumerate(paths):
         progress(number, len(paths))
-        kept = before.pop(target.stored_path(path), StoredConventions())
+        kept = before.pop(target.stored_path(path), {})
         try:
             items = await asyncio.to_thread(convention_items, root, path, target)
         except UnreadableFile as error:
-            yield FileChange(target.stored_path(path), "unreadable", len(kept.ids), str(error))
+            yield FileChange(target.stored_path(path), "unreadable", len(kept), str(error))
             continue
-        if items or kept.ids:
-            yield FileChange(target.stored_path(path), await replace_conventions(store, kept, items), len(items))
+        if items or kept:
+            yield FileChange(target.stored_path(path), await _replace_conventions(store, kept, items), len(items))
     for path, kept in before.items():
-        await forget_ids(store, list(kept.ids.values()))
-        yield FileChange(path, "removed", len(kept.ids))
+        await forget_ids(store, [item_id for item_id, _ in kept.values()])
+        yield FileChange(path, "removed", len(kept))
     progress(len(paths), len(paths))
 
 
-async def _read_stored(store: KnowledgeStore, target: ConventionTarget) -> dict[str, StoredConventions]:
+async def _read_stored(store: KnowledgeStore, target: ConventionTarget) -> dict[str, _KeptConventions]:
     """Return the stored conventions of the target's project, by path in the store."""
-    found: dict[str, StoredConventions] = defaultdict(StoredConventions)
+    found = defaultdict[str, _KeptConventions](dict)
     prefix = target.stored_path("") + "/" if target.at else ""
     async for item in store.items(kinds=("convention",), source_prefix=prefix):
         kind, _, rest = item.key.partition(":")
@@ -204,15 +170,12 @@ async def _read_stored(store: KnowledgeStore, target: ConventionTarget) -> dict[
             continue
         project = rest.partition(":")[0]
         if project == target.project:
-            found[item.provenance.source].add_item(item)
+            found[item.provenance.source][item.key] = item.id, _item_digest(item)
         elif item.directory == target.at:
-            raise KnowledgeError(_other_project_text(project, target), kind="OtherProject")
+            where = f"in {target.at}/" if target.at else "at the root"
+            raise KnowledgeError(
+                f"the conventions {where} belong to the project {project!r}, not to {target.project!r}: choose another "
+                f"directory with --at, or pass --project {project} if it is the same project",
+                kind="OtherProject",
+            )
     return found
-
-
-def _other_project_text(project: str, target: ConventionTarget) -> str:
-    where = f"in {target.at}/" if target.at else "at the root"
-    return (
-        f"the conventions {where} belong to the project {project!r}, not to {target.project!r}: choose another "
-        f"directory with --at, or pass --project {project} if it is the same project"
-    )

@@ -34,18 +34,14 @@ def titled_rules(title: str, lines: Iterable[str], language: str = "") -> Iterat
 def _text_parts(lines: Iterable[str], chars: int) -> Iterator[str]:
     part: list[str] = []
     size = 0
-    for line in _short_lines(lines, chars):
+    cut = (line[at : at + chars - 1] for line in lines for at in range(0, max(len(line), 1), chars - 1))
+    for line in cut:
         if size + len(line) >= chars:
             yield from _filled_parts(part)
             part, size = [], 0
         part.append(line)
         size += len(line) + 1
     yield from _filled_parts(part)
-
-
-def _short_lines(lines: Iterable[str], chars: int) -> Iterator[str]:
-    for line in lines:
-        yield from (line[start : start + chars - 1] for start in range(0, max(len(line), 1), chars - 1))
 
 
 def _filled_parts(part: list[str]) -> Iterator[str]:
@@ -75,9 +71,7 @@ _AGENT_FILES = (
     *(".cursorrules", ".windsurfrules", ".clinerules", ".goosehints"),
 )
 
-
 _PEOPLE_FILES = ("STYLE.md", "CONVENTIONS.md")
-
 
 _CASELESS_PEOPLE_FILES = (
     *("contributing", "contributing.md", "contributing.rst", "contributing.txt"),
@@ -85,18 +79,15 @@ _CASELESS_PEOPLE_FILES = (
     *("coding-style.md", "code-style.md", "coding_style.md", "code_style.md"),
 )
 
-
 _JSON_FILES = (
     *(".prettierrc.json", "biome.json", "biome.jsonc", ".jsbeautifyrc", "deno.json", ".eslintrc.json", ".jshintrc"),
     *(".stylelintrc.json", ".markdownlint.json", ".swcrc", "tsconfig.json", "tslint.json", "pyrightconfig.json"),
 )
 
-
 _TOML_FILES = (
     *("ruff.toml", ".ruff.toml", "pylintrc.toml", "rustfmt.toml", ".rustfmt.toml", "clippy.toml", ".clippy.toml"),
     *("taplo.toml", ".taplo.toml", ".prettierrc.toml", "typos.toml", "_typos.toml", "stylua.toml"),
 )
-
 
 _VERBATIM_FILES = (
     *(".prettierrc", ".prettierrc.yaml", ".prettierrc.yml", ".eslintrc", ".eslintrc.yml", ".eslintrc.yaml"),
@@ -172,7 +163,6 @@ def pyproject_rules(text: str) -> Iterator[ConventionRule]:
 
 
 def toml_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
-    """Yield the settings of a tool's own TOML file."""
     yield from _tool_rules(name, _parsed_toml(text), language)
 
 
@@ -211,18 +201,14 @@ def convention_directory(path: str) -> str:
 
 _SUFFIXES = re.compile(r"\*\.(?:(\w+)|\{(\w+(?:, ?\w+)*)\})")
 
-
 _IGNORED_KEYS = ("root",)
 
 
 def _section_rules(pattern: str, lines: list[str]) -> Iterator[ConventionRule]:
     if pattern:
-        yield from titled_rules(f"files that match {pattern}, in .editorconfig", lines, _pattern_language(pattern))
-
-
-def _pattern_language(pattern: str) -> str:
-    found = _SUFFIXES.fullmatch(pattern)
-    return language_of_suffixes((found[1] or found[2]).replace(" ", "").split(",")) if found else ""
+        found = _SUFFIXES.fullmatch(pattern)
+        language = language_of_suffixes((found[1] or found[2]).replace(" ", "").split(",")) if found else ""
+        yield from titled_rules(f"files that match {pattern}, in .editorconfig", lines, language)
 
 
 def _without_comments(text: str) -> str:
@@ -236,15 +222,12 @@ def _without_comments(text: str) -> str:
 
 MAX_VALUE_CHARS = 400
 
-
 MAX_KEYS = 200
 """Keys of one tool."""
 
-
 _MAX_DEPTH = 6
 
-
-_PYPROJECT_TOOLS = (
+_PYPROJECT_TOOLS = [
     "ruff",
     "black",
     "isort",
@@ -255,10 +238,8 @@ _PYPROJECT_TOOLS = (
     "flake8",
     "pytest",
     "coverage",
-)
-
-
-_PACKAGE_TOOLS = (
+]
+_PACKAGE_TOOLS = [
     "prettier",
     "eslintConfig",
     "stylelint",
@@ -267,9 +248,7 @@ _PACKAGE_TOOLS = (
     "browserslist",
     "jest",
     "scripts",
-)
-
-
+]
 _PACKAGE_FACTS = ("type", "packageManager", "engines")
 
 
@@ -321,35 +300,12 @@ def _parse_error_text(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
 
 
+_JSON_STRING = r'"(?:[^"\\]|\\.)*+"?'
+_JSON_COMMENT = re.compile(rf"({_JSON_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_JSON_LAST_COMMA = re.compile(rf"({_JSON_STRING})|,(?=\s*+[}}\]])", re.DOTALL)
+
+
 def _plain_json(text: str) -> str:
     """Return JSON without the comments and trailing commas that JavaScript tools allow."""
-    kept: list[str] = []
-    position = 0
-    while position < len(text):
-        length, piece = _next_piece(text, position)
-        position += length
-        if piece in {"}", "]"}:
-            _drop_last_comma(kept)
-        kept.append(piece)
-    return "".join(kept)
-
-
-def _next_piece(text: str, start: int) -> tuple[int, str]:
-    """Return the length of the next piece, and its text to keep. A string is one piece; a comment becomes empty."""
-    if text[start] == '"':
-        end = start + 1
-        while end < len(text) and text[end] != '"':
-            end += 2 if text[end] == "\\" else 1
-        return end + 1 - start, text[start : end + 1]
-    for opened, closed in (("//", "\n"), ("/*", "*/")):
-        if text.startswith(opened, start):
-            end = text.find(closed, start + 2)
-            return (len(text) - start, "") if end < 0 else (end + len(closed) - start, "\n")
-    return 1, text[start]
-
-
-def _drop_last_comma(kept: list[str]) -> None:
-    while kept and not kept[-1].strip():
-        kept.pop()
-    if kept and kept[-1] == ",":
-        kept.pop()
+    without_comments = _JSON_COMMENT.sub(lambda found: found[1] or " ", text)
+    return _JSON_LAST_COMMA.sub(lambda found: found[1] or "", without_comments)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
 from threading import Lock
-from typing import Any, Literal, LiteralString, TypeVar
+from typing import Any, Literal, TypeVar
 
 import psycopg
 
@@ -56,19 +56,6 @@ class PostgresConnections:
         self._is_migrated = False
         self._migrating = asyncio.Lock()
 
-    @asynccontextmanager
-    async def read_transaction(self) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a read-only transaction that sees one snapshot of the store."""
-        async with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def write_transaction(self) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a transaction. No other writer runs at the same time."""
-        async with self._transaction("BEGIN") as connection:
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-            yield connection
-
     async def close(self) -> None:
         """Close idle connections. The others close when they are returned."""
         self._is_closed = True
@@ -87,10 +74,15 @@ class PostgresConnections:
                     await self._release(connection)
 
     @asynccontextmanager
-    async def _transaction(self, begin: LiteralString) -> AsyncGenerator[PostgresConnection]:
+    async def transaction(self, *, is_writing: bool) -> AsyncGenerator[PostgresConnection]:
+        """Yield a connection in a transaction: of the only writer, or one that reads a single state of the store."""
         async with self.without_transaction() as connection:
             try:
-                await connection.execute(begin)
+                if is_writing:
+                    await connection.execute("BEGIN")
+                    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+                else:
+                    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 yield connection
                 await connection.execute("COMMIT")
             except BaseException:
@@ -112,17 +104,14 @@ class PostgresConnections:
                 return connection
         connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(self._address.conninfo, autocommit=True)
         try:
-            await self._migrate(connection)
+            async with self._migrating:
+                if not self._is_migrated:
+                    await migrate(connection, self._address)
+                    self._is_migrated = True
         except BaseException:
             await connection.close()
             raise
         return connection
-
-    async def _migrate(self, connection: PostgresConnection) -> None:
-        async with self._migrating:
-            if not self._is_migrated:
-                await migrate(connection, self._address)
-                self._is_migrated = True
 
     async def _release(self, connection: PostgresConnection) -> None:
         is_usable = not connection.closed and connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
@@ -241,8 +230,6 @@ _MATCHING = (
 
 
 class PostgresTransaction(KnowledgeTransaction[EncodedText]):
-    """A transaction on one connection."""
-
     backend = "postgres"
     schema_version = VERSION
     tables = "orga_knowledge."
@@ -346,11 +333,11 @@ class PostgresStore(DatabaseStore[EncodedText]):
         await self._connections.close()
 
     async def _read(self, work: Work[EncodedText, T]) -> T:
-        async with self._connections.read_transaction() as connection:
+        async with self._connections.transaction(is_writing=False) as connection:
             return await work(PostgresTransaction(connection, self._tokenizer, self._embedder.name))
 
     async def _write(self, work: Work[EncodedText, T]) -> T:
-        async with self._connections.write_transaction() as connection:
+        async with self._connections.transaction(is_writing=True) as connection:
             return await work(PostgresTransaction(connection, self._tokenizer, self._embedder.name))
 
     def _encode(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, EncodedText]:

@@ -35,8 +35,7 @@ class PostgresAddress:
 def parse_address(dsn: str, variable: str) -> PostgresAddress:
     """Return the address in a variable. TLS is required for a remote server unless the address sets it otherwise.
 
-    Raises:
-        ValueError: It is no address. The text repeats nothing of it.
+    Raise ValueError if it is no address. The text repeats nothing of it.
     """
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
@@ -111,15 +110,6 @@ def knowledge_error(error: psycopg.Error, place: PostgresAddress) -> KnowledgeEr
     if isinstance(error, psycopg.OperationalError) or not state:
         return _unreachable_error(place, cause)
     return KnowledgeError(f"{store} failed: {cause}; look at its log, then try again", kind="Unreachable")
-
-
-def missing_extension_error(place: PostgresAddress, error: psycopg.Error) -> KnowledgeError:
-    if error.sqlstate in _NO_EXTENSION:
-        remedy = "install pgvector on its server, as the image pgvector/pgvector has it"
-    else:
-        remedy = "let an administrator run there: CREATE EXTENSION vector"
-    cause = redacted_text(str(error), place.password)
-    return KnowledgeError(f"the knowledge store {place.place} lacks pgvector ({cause}); {remedy}", kind="Unreachable")
 
 
 def _unreachable_error(place: PostgresAddress, cause: str) -> KnowledgeError:
@@ -208,9 +198,8 @@ VERSION = len(MIGRATIONS)
 async def migrate(connection: PostgresConnection, place: PostgresAddress) -> None:
     """Migrate a database to this version, all steps or none. Other processes wait meanwhile.
 
-    Raises:
-        KnowledgeError: It has a newer version, or pgvector is missing. The caller has to close the connection, which
-            holds the lock.
+    Raise KnowledgeError if it has a newer version, or pgvector is missing. The caller has to close the connection,
+    which holds the lock.
     """
     if await _schema_version(connection, place) == VERSION:
         return
@@ -241,7 +230,13 @@ async def _ensure_extension(connection: PostgresConnection, place: PostgresAddre
     try:
         await connection.execute("CREATE EXTENSION vector")
     except psycopg.Error as error:
-        raise missing_extension_error(place, error) from None
+        remedy = "let an administrator run there: CREATE EXTENSION vector"
+        if error.sqlstate in _NO_EXTENSION:
+            remedy = "install pgvector on its server, as the image pgvector/pgvector has it"
+        text = (
+            f"the knowledge store {place.place} lacks pgvector ({redacted_text(str(error), place.password)}); {remedy}"
+        )
+        raise KnowledgeError(text, kind="Unreachable") from None
 
 
 async def _schema_version(connection: PostgresConnection, place: PostgresAddress) -> int:

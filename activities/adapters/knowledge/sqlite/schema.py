@@ -55,18 +55,7 @@ def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
     return KnowledgeError(f"the knowledge store {path} {what}", kind=kind, retryable=is_retryable)
 
 
-def busy_log_error(path: Path) -> KnowledgeError:
-    """Return the failure of a write-ahead log that could not be emptied."""
-    return KnowledgeError(
-        f"what was forgotten or replaced is recalled no more, but may remain in {path}-wal: another process reads the "
-        "knowledge store; give the same command again once that one is done",
-        kind="Busy",
-        retryable=True,
-    )
-
-
 def corrupt_file_error(path: Path, what: str) -> KnowledgeError:
-    """Return the failure of a damaged file, with the remedy."""
     return KnowledgeError(
         f"the knowledge store {path} is damaged ({what}). The way back: save what can still be read (orga knowledge "
         f"export FILE), move {path} and {path}-wal away, then orga knowledge import FILE (that, or the last export)",
@@ -75,7 +64,6 @@ def corrupt_file_error(path: Path, what: str) -> KnowledgeError:
 
 
 def unreadable_items_error(path: Path, lost: int) -> KnowledgeError:
-    """Return the failure of a file with so many unreadable items, with the remedy."""
     return corrupt_file_error(path, f"{lost:,} of its items cannot be read")
 
 
@@ -83,8 +71,7 @@ def unreadable_items_error(path: Path, lost: int) -> KnowledgeError:
 def transaction(connection: sqlite3.Connection, begin: str) -> Generator[None]:
     """Commit the block's changes, or roll them back if it fails.
 
-    Args:
-        begin: `BEGIN` for consistent reads, `BEGIN IMMEDIATE` to write.
+    `begin` is `BEGIN` for consistent reads, and `BEGIN IMMEDIATE` to write.
     """
     connection.execute(begin)
     try:

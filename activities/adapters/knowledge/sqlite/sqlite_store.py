@@ -1,9 +1,9 @@
 """The embedded knowledge store: one SQLite file, safe with writers in several processes."""
 
 import asyncio
-import os
 import re
 import sqlite3
+from array import array
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from orga.activities.adapters.knowledge.sqlite.schema import (
     VERSION,
-    busy_log_error,
     corrupt_file_error,
     migrate,
     raising_knowledge_errors,
@@ -37,7 +36,7 @@ from orga.activities.adapters.knowledge.transactions import (
 )
 from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS
 from orga.activities.knowledge.ports import Embedder, KnowledgeError, StoreFacts
-from orga.activities.knowledge.vectors import code_bytes, pack_vector, unpack_vector, vector_code
+from orga.activities.knowledge.vectors import MAX_BITS, vector_code
 from orga.activities.knowledge.words import query_terms, searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, StoredItem
 
@@ -103,11 +102,7 @@ class VectorCodes:
 
         Args:
             connection: In a transaction, so that all reads are consistent.
-            vector: The query's vector.
-            places: The places that the reader sees.
-            kinds: The wanted kinds.
             now: The time in microseconds.
-            limit: The most items to return.
         """
         code = vector_code(vector)
         with self._lock:
@@ -223,7 +218,7 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
 
     def unpacked_vector(self, value: bytes | None) -> Sequence[float] | None:
         try:
-            return None if value is None else unpack_vector(value)
+            return None if value is None else array("f", value)
         except (ValueError, TypeError) as error:
             raise DamagedItem("a vector in it is none") from error
 
@@ -300,7 +295,9 @@ class SqliteConnections:
     def _open(self) -> sqlite3.Connection:
         with self._lock:
             if not self._is_ready:
-                _make_private(self._path)
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not self._path.exists():
+                    self._path.touch(0o600)
             connection = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
             try:
                 connection.execute("PRAGMA foreign_keys = ON")
@@ -314,12 +311,6 @@ class SqliteConnections:
                 raise
             self._all.append(connection)
             return connection
-
-
-def _make_private(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
@@ -372,8 +363,7 @@ MERGE_PAGES = 500
 def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
     """Merge a part of the text index, which drops deleted texts, and return whether there is more to merge.
 
-    Args:
-        is_begun: True after a first call, which made FTS5 merge all parts into one.
+    The first call makes FTS5 merge all parts into one. `is_begun` is true after it.
     """
     before = connection.total_changes
     pages = MERGE_PAGES if is_begun else -MERGE_PAGES
@@ -411,10 +401,6 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
         self._readers = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="knowledge-reader")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="knowledge-writer")
 
-    def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return the items as the base class does. Raise KnowledgeError for damage, after all readable items."""
-        return self._readable_in_spans(kinds, source_prefix)
-
     async def purge(self) -> None:
         """Remove deleted texts from the text index, which keeps them until it is merged, and from the write-ahead log.
 
@@ -427,10 +413,14 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
             is_begun = True
         is_busy, *_ = await self._in_thread(self._writer, lambda connection: connection.execute(_EMPTY_LOG).fetchone())
         if is_busy:
-            raise busy_log_error(self._path)
+            raise KnowledgeError(
+                f"what was forgotten or replaced is recalled no more, but may remain in {self._path}-wal: another "
+                "process reads the knowledge store; give the same command again once that one is done",
+                kind="Busy",
+                retryable=True,
+            )
 
     async def facts(self) -> StoreFacts:
-        """Return the facts about the store. Raise KnowledgeError if the file is damaged."""
         await self._in_thread(self._readers, lambda connection: check_file(connection, self._path), "BEGIN")
         return await super().facts()
 
@@ -451,9 +441,11 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
         )
 
     def _encode(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, _EncodedVector]:
-        return {text: (code_bytes(vector_code(vector)), pack_vector(vector)) for text, vector in vectors.items()}
+        codes = {text: vector_code(vector).to_bytes(MAX_BITS // 8, "big") for text, vector in vectors.items()}
+        return {text: (code, array("f", vectors[text]).tobytes()) for text, code in codes.items()}
 
-    async def _readable_in_spans(self, kinds: Sequence[KnowledgeKind], source_prefix: str) -> AsyncIterator[StoredItem]:
+    async def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
+        """Yield the items as the base class does. Raise KnowledgeError for damage, after all readable items."""
         after = ""
         try:
             async for item in super().items(kinds=kinds, source_prefix=source_prefix):
@@ -465,17 +457,13 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
             lost = 0
             for span in await self._in_thread(self._readers, number_spans, "BEGIN"):
                 # No transaction, because SQLite cannot end one properly in which it has found damage.
-                read_span = await self._in_thread(
+                found = await self._in_thread(
                     self._readers, lambda connection, span=span: list(readable_items(connection, *span))
                 )
-                for item in read_span:
-                    if item is None:
-                        lost += 1
-                    elif (
-                        item.id > after
-                        and (not kinds or item.kind in kinds)
-                        and item.provenance.source.startswith(source_prefix)
-                    ):
+                lost += found.count(None)
+                for item in filter(None, found):
+                    is_of_kinds = not kinds or item.kind in kinds
+                    if is_of_kinds and item.id > after and item.provenance.source.startswith(source_prefix):
                         yield item
             raise unreadable_items_error(self._path, lost) from error
 
