@@ -112,10 +112,8 @@ def without_invisible(text: str) -> tuple[str, Counter[str]]:
 
     def kept(match: re.Match[str]) -> str:
         run = match.group()
-        before, after = (
-            text[max(match.start() - _NEAR_CHARS, 0) : match.start()],
-            text[match.end() : match.end() + _NEAR_CHARS],
-        )
+        before = text[max(match.start() - _NEAR_CHARS, 0) : match.start()]
+        after = text[match.end() : match.end() + _NEAR_CHARS]
         needed = next((run[:n] for n in (len(run), 2, 1) if _is_needed(run[:n], before, after)), "")
         for name, kind in _KINDS:
             removed[name] += len(kind.findall(run[len(needed) :]))

@@ -27,7 +27,6 @@ _NAMED_COLOURS = {
 
 
 def parse_number(value: str) -> float | None:
-    """Return a number or percentage."""
     match = _NUMBER.fullmatch(_without_calc(value))
     if not match or match[2] not in {"", "%"}:
         return None
@@ -74,11 +73,9 @@ def parse_colour(value: str) -> Colour | None:
         return None
     red, green, blue, *opacity = [part for part in parts if part is not None]
     alpha = opacity[0] if opacity else 1.0
-    return (
-        (int(red), int(green), int(blue), alpha)
-        if name.startswith("rgb")
-        else (1_000 + int(red), int(green * 100), int(blue * 100), alpha)
-    )
+    if name.startswith("rgb"):
+        return int(red), int(green), int(blue), alpha
+    return 1_000 + int(red), int(green * 100), int(blue * 100), alpha
 
 
 def _colour_part(text: str) -> float | None:
@@ -261,7 +258,8 @@ def style_rules(sheet: str) -> Iterator[StyleRule]:
     """Yield the rules in order, one selector each. Rules for paper, narrow screens and hovering are left out."""
     for prelude, body in _declaration_blocks(sheet[:_MAX_SHEET_CHARS]):
         style = declarations(body)
-        for selector in _selectors(prelude):
+        is_one = "(" in prelude or "[" in prelude
+        for selector in map(str.strip, [prelude] if is_one else prelude.split(",")[:100]):
             if all(_KNOWN_PSEUDO.fullmatch(pseudo) for pseudo in _PSEUDO.findall(re.sub(r"\\.", "", selector))):
                 yield StyleRule(selector, style)
 
@@ -278,12 +276,6 @@ def _query_matches(query: str) -> bool:
         if (which == "min" and width > _WIDTH) or (which == "max" and width < _WIDTH):
             return False
     return _OTHER_FEATURE.search(query) is None
-
-
-def _selectors(prelude: str) -> list[str]:
-    if "(" in prelude or "[" in prelude:
-        return [prelude.strip()]
-    return [selector.strip() for selector in prelude.split(",")[:100]]
 
 
 def _declaration_blocks(sheet: str) -> Iterator[tuple[str, str]]:
@@ -376,19 +368,19 @@ def without_comments(text: str) -> tuple[str, int]:
 def _hidden_elements(text: str) -> list[tuple[int, int]]:
     """Return the spans of the outermost hidden elements. An unclosed one reaches to the end."""
     spans: list[tuple[int, int]] = []
-    hiding_declarations, depth, began = "", 0, 0
+    hidden, depth, began = "", 0, 0
     for start, end, name, is_end in _tags(text):
-        if hiding_declarations:
-            depth += (name == hiding_declarations) * (-1 if is_end else 1)
+        if hidden:
+            depth += (name == hidden) * (-1 if is_end else 1)
             if depth == 0:
                 spans.append((began, end))
-                hiding_declarations = ""
+                hidden = ""
         elif not is_end and _is_hidden(name, text[start:end]):
             if name in _VOID_ELEMENTS or text[end - 2] == "/":
                 spans.append((start, end))
             else:
-                hiding_declarations, depth, began = name, 1, start
-    return [*spans, (began, len(text))] if hiding_declarations else spans
+                hidden, depth, began = name, 1, start
+    return [*spans, (began, len(text))] if hidden else spans
 
 
 def _tags(text: str) -> list[tuple[int, int, str, bool]]:
@@ -405,13 +397,8 @@ def _tags(text: str) -> list[tuple[int, int, str, bool]]:
 
 
 def _is_hidden(name: str, tag: str) -> bool:
-    if (
-        name in _HIDDEN_ELEMENTS
-        or _HIDDEN_ATTRIBUTE.search(tag)
-        or (name == "dialog" and not _OPEN_ATTRIBUTE.search(tag))
-    ):
+    is_closed = name == "dialog" and not _OPEN_ATTRIBUTE.search(tag)
+    if is_closed or name in _HIDDEN_ELEMENTS or _HIDDEN_ATTRIBUTE.search(tag):
         return True
     style = _STYLE.search(tag)
-    return style is not None and bool(
-        hiding_declarations(declarations(unescape("".join(filter(None, style.groups())))))
-    )
+    return bool(style and hiding_declarations(declarations(unescape("".join(filter(None, style.groups()))))))

@@ -197,18 +197,14 @@ def sanitized_text(text: str) -> str:
         removed += hidden
     suspects = suspected_lines(text)
     removals = ", ".join(f"{count} {kind}" for kind, count in removed.items())
-    notes = [*([f"removed {removals}"] if removals else []), *_mark_notes(len(suspects))]
+    notes = [f"removed {removals}"] if removals else []
+    if suspects:
+        more = f", only the first {MAX_MARKS} of them marked" if len(suspects) > MAX_MARKS else ""
+        notes.append(f"suspected instructions: {len(suspects)}{more}")
+        text = _with_marks(text, suspects)
     if is_cut:
         notes.append(f"left out all after {MAX_CHARS:,} characters")
-    text = _with_marks(text, suspects) if suspects else text
     return f"[sanitized: {'; '.join(notes)}]\n{text}" if notes else text
-
-
-def _mark_notes(count: int) -> list[str]:
-    if not count:
-        return []
-    more = f", only the first {MAX_MARKS} of them marked" if count > MAX_MARKS else ""
-    return [f"suspected instructions: {count}{more}"]
 
 
 def _with_marks(text: str, suspects: dict[int, str]) -> str:

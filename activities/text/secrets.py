@@ -61,11 +61,9 @@ class Reading:
 
     def spans(self, secrets: Iterable[str]) -> list[Span]:
         """Return the spans of secrets in the original text. A decoded part is always included as a whole."""
-        found = [span for secret in secrets for span in _occurrences(self.text, secret)]
-        return self.sources(found)
+        return self.sources(span for secret in secrets for span in _occurrences(self.text, secret))
 
     def sources(self, found: Iterable[Span]) -> list[Span]:
-        """Return the spans of the original text for spans of `text`."""
         spans = [*found]
         marks = self.marks() if spans else ()
         return [(_source_start(marks, start), _source_end(marks, end)) for start, end in spans]
@@ -74,8 +72,7 @@ class Reading:
 def _secret_spans(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> list[Span]:
     """Return the spans of secrets in these notations, in order and without overlaps.
 
-    Args:
-        as_bytes: The secrets in UTF-8, with one character for each byte.
+    `as_bytes` are the secrets in UTF-8, with one character for each byte.
     """
     if not secrets:
         return []
@@ -340,13 +337,9 @@ def encoded_forms(value: str) -> Iterator[str]:
 def _escaped_forms(value: str) -> set[str]:
     written = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     of_others = {text.replace("/", "\\/") for text in written}
-    of_others |= {text.translate(table) for text in (*written, *_without_quotes(written)) for table in _JSON_ESCAPES}
+    without_quotes = {text.replace('\\"', '"') for text in written}  # which some libraries escape by number
+    of_others |= {text.translate(table) for text in written | without_quotes for table in _JSON_ESCAPES}
     return {value, repr(value)[1:-1], *written, *of_others}
-
-
-def _without_quotes(written: Iterable[str]) -> Iterator[str]:
-    """Yield JSON without its quotes, which some libraries escape by number."""
-    yield from (text.replace('\\"', '"') for text in written if '\\"' in text)
 
 
 def _url_forms(value: str) -> Iterator[str]:
@@ -389,16 +382,11 @@ def _shifted_forms(encode: Callable[[bytes], bytes], data: bytes, bits: int, shi
 def _digit_forms(value: str, data: bytes) -> Iterator[str]:
     for form, between in _BYTE_FORMATS:
         yield between.join(form % byte for byte in data)
+    units = memoryview(value.encode("utf-16", "replace")).cast("H")[1:]  # the first is the mark of the byte order
     for form in _UNIT_FORMATS:
-        yield "".join(form % unit for unit in _utf16_units(value))
+        yield "".join(form % unit for unit in units)
     for form in _CHARACTER_FORMATS:
         yield "".join(form % ord(character) for character in value)
-
-
-def _utf16_units(value: str) -> Iterator[int]:
-    encoded = value.encode("utf-16-be", "replace")
-    for at in range(0, len(encoded), 2):
-        yield int.from_bytes(encoded[at : at + 2], "big")
 
 
 def _markup_forms(value: str) -> Iterator[str]:
@@ -457,17 +445,10 @@ class KnownSecrets:
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = (), more: Iterable[str] = ()
     ) -> "KnownSecrets":
-        """Return the secrets that the variables hold.
-
-        Args:
-            environment: Variables of the process.
-            also: Further variables that hold secrets, whatever their names end in.
-            more: Further secret values, such as those in a file that a variable names.
-        """
+        """Return the secrets that the variables hold, and `more` values. Those in `also` count by any name."""
         return cls.from_values([*secret_values(environment, also), *more], MIN_GUESSED_CHARS)
 
     def with_values(self, values: Iterable[str]) -> "KnownSecrets":
-        """Return these secrets and further values."""
         more = KnownSecrets.from_values(values)
         texts = sorted({*self.texts, *more.texts}, key=len, reverse=True)
         return KnownSecrets(tuple(texts), (*self.decoded, *more.decoded))
