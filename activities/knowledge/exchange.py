@@ -5,8 +5,8 @@ is already there.
 """
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from pydantic import ValidationError
@@ -21,19 +21,6 @@ MAX_LINE_CHARS = 2_000_000
 """Characters of one line."""
 
 
-@dataclass(frozen=True)
-class ImportCounts:
-    """The numbers of items that an import added, updated or left unchanged."""
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.added + self.updated + self.unchanged
-
-
 async def export_lines(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] = ()) -> AsyncIterator[str]:
     """Yield the lines without line ends. Raise KnowledgeError if the store cannot be read."""
     yield json.dumps({"format": FORMAT, "version": VERSION})
@@ -43,25 +30,24 @@ async def export_lines(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] 
 
 async def import_items(
     store: KnowledgeStore, items: Iterable[KnowledgeItem], progress: Progress, *, total: int = 0
-) -> ImportCounts:
-    """Store items in batches, each in one transaction, and return the counts.
+) -> Counter[str]:
+    """Store items in batches, each in one transaction, and return how many were added, updated or left unchanged.
 
     `progress` is called after each batch. If the `total` is unknown, it gets the items so far. The error of a batch
     states how many items were stored before it.
     """
-    done = ImportCounts()
+    done = Counter(added=0, updated=0, unchanged=0)
     for batch in batches(items):
         try:
             stored = await store.store(batch)
         except KnowledgeError as error:
             raise KnowledgeError(
-                f"{error} ({done.total:,} items were imported before; import again to go on)",
+                f"{error} ({done.total():,} items were imported before; import again to go on)",
                 kind=error.kind,
                 retryable=error.retryable,
             ) from error
-        counts = {change: sum(each.change == change for each in stored) for change in ("added", "updated", "unchanged")}
-        done = replace(done, **{change: getattr(done, change) + count for change, count in counts.items()})
-        progress(done.total, max(done.total, total))
+        done.update(each.change for each in stored)
+        progress(done.total(), max(done.total(), total))
     return done
 
 

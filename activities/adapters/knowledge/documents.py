@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from orga.activities.adapters.knowledge.project_files import (
+    FileChange,
     UnreadableFile,
     project_files,
     project_text,
@@ -45,15 +45,6 @@ class Document:
     directory: str = ""
 
 
-@dataclass(frozen=True)
-class DocumentChange:
-    source: str
-    change: Literal["added", "changed", "unchanged", "unreadable"]
-    parts: int
-    detail: str = ""
-    """The reason why it cannot be read. Its stored parts stay."""
-
-
 def find_documents(path: Path, root: Path) -> Iterator[Document]:
     """Yield the documents of a folder, or the file itself. Below the root their source is the path from there."""
     path = path.resolve()
@@ -81,7 +72,7 @@ def document_key(source: str, part: str = "") -> str:
 
 async def import_documents(
     store: KnowledgeStore, path: Path, root: Path, owned: DocumentOwner, progress: Callable[[str], None]
-) -> AsyncGenerator[DocumentChange]:
+) -> AsyncGenerator[FileChange]:
     """Store the parts of each document, forget removed parts, and yield the result for each document.
 
     Memory holds one document at a time, and the ids of all parts that were stored before. After an interruption, the
@@ -93,14 +84,14 @@ async def import_documents(
         try:
             items = await _document_parts(document, owned)
         except UnreadableFile as error:
-            yield DocumentChange(document.source, "unreadable", 0, str(error))
+            yield FileChange(document.source, "unreadable", 0, str(error))
             continue
         changes = {stored.change for batch in batches(items) for stored in await store.store(batch)}
         beyond = [item_id for number, item_id in kept.get(document.source, {}).items() if number >= len(items)]
         await forget_ids(store, beyond)  # the parts after the document's new end, even if some are missing
         if items or beyond:
             change = changes.pop() if len(changes) == 1 and not beyond else "updated"
-            yield DocumentChange(document.source, "changed" if change == "updated" else change, len(items))
+            yield FileChange(document.source, "changed" if change == "updated" else change, len(items))
 
 
 async def stored_parts(store: KnowledgeStore, prefix: str, owned: DocumentOwner) -> dict[str, dict[int, str]]:

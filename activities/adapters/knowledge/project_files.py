@@ -3,8 +3,10 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 from orga.activities.adapters.tools.gitignore import NO_IGNORE_RULES
 from orga.activities.adapters.tools.root import FileRoot
@@ -98,6 +100,19 @@ def _walk_files(root: Path) -> Iterator[str]:
             folders.clear()
         rules |= {f"{inside}{name}/": own for name in folders}
         yield from (inside + name for name in sorted(names) if not own.ignores(inside + name, is_folder=False))
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """The result of an import for one file."""
+
+    path: str
+    """The file's name in the store."""
+    change: Literal["added", "changed", "unchanged", "removed", "unreadable"]
+    items: int
+    """Number of stored items of the file. For a removed file, the number of removed items."""
+    detail: str = ""
+    """The reason why it cannot be read. What is stored of it stays."""
 
 
 class UnreadableFile(ValueError):

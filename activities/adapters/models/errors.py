@@ -1,7 +1,6 @@
 """Turns a provider's failure into a `ModelError`: kind, whether and when to retry, and text without secrets."""
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -94,25 +93,19 @@ def retry_after_s(
         headers: Headers with names in lower case, or a case-insensitive mapping.
         in_body: The delay that `stated_wait` found in the body.
     """
-    direct = next((wait for wait in _header_waits(headers, now) if wait is not None), in_body)
+    milliseconds = [_number(headers.get(name)) for name in ("retry-after-ms", "x-ms-retry-after-ms")]
+    text = headers.get("retry-after")
+    direct = _first_wait(
+        *(None if number is None else number * 0.001 for number in milliseconds),
+        *(_number(text), _duration(text), _seconds_until(parsedate_to_datetime, text, now), in_body),
+    )
     return _reset_s(headers, now) if direct is None and rate_limited else direct
 
 
 def stated_wait(error: object, message: str) -> float | None:
     """Return the delay that an error's JSON states, or else the one in its message."""
     sentence = _SENTENCE.search(message)
-    return _first_known(*_waits_in(error), _sane_wait(_duration(sentence[1])) if sentence else None)
-
-
-def _header_waits(headers: Mapping[str, str], now: datetime) -> Iterator[float | None]:
-    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
-        yield _sane_wait(_number(headers.get(name)), 0.001)
-    text = headers.get("retry-after")
-    yield _first_known(
-        _sane_wait(_number(text)),
-        _sane_wait(_duration(text)),
-        _sane_wait(_seconds_until(parsedate_to_datetime, text, now)),
-    )
+    return _first_wait(*_waits_in(error), _duration(sentence[1]) if sentence else None)
 
 
 def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -127,11 +120,8 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
             resets += _ietf_limits(headers[name])
         elif "ratelimit" in name and "reset" in name:
             text = headers[name]
-            wait = _first_known(
-                _sane_wait(_duration(text)),
-                _sane_wait(_seconds_to_epoch(text, now)),
-                _sane_wait(_seconds_until(datetime.fromisoformat, text, now)),
-            )
+            until = _seconds_until(datetime.fromisoformat, text, now)
+            wait = _first_wait(_duration(text), _seconds_to_epoch(text, now), until)
             if wait is not None:
                 resets.append((wait, _number(headers.get(name.replace("reset", "remaining"))) == 0))
     return max([wait for wait, is_spent in resets if is_spent] or [wait for wait, _ in resets], default=None)
@@ -142,7 +132,7 @@ def _ietf_limits(text: str) -> Iterator[tuple[float, bool]]:
     policies = text.split(",") if ";" in text else [text]
     for policy in policies:
         fields = dict(re.findall(r"\b(\w+)\s*=\s*(\d+)", policy))
-        wait = _sane_wait(_number(fields.get("t", fields.get("reset"))))
+        wait = _first_wait(_number(fields.get("t", fields.get("reset"))))
         if wait is not None:
             yield wait, fields.get("r", fields.get("remaining")) == "0"
 
@@ -154,24 +144,18 @@ def _waits_in(error: object) -> Iterator[float | None]:
         if isinstance(part, dict):
             for key, value in cast("dict[str, Any]", part).items():
                 if unit := WAIT_KEYS.get(key.lower()):
-                    yield _first_known(
-                        _sane_wait(_number(value), unit),
-                        _sane_wait(_duration(value if isinstance(value, str) else None)),
-                    )
+                    number = _number(value)
+                    yield None if number is None else number * unit
+                    yield _duration(value if isinstance(value, str) else None)
                 waiting.append(value)
         elif isinstance(part, list):
             waiting += cast("list[object]", part)
         del waiting[_MAX_PARTS:]
 
 
-def _first_known(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
-
-
-def _sane_wait(value: float | None, unit_s: float = 1.0) -> float | None:
-    if value is None or not math.isfinite(value) or not 0 <= value * unit_s <= MAX_WAIT_S:
-        return None
-    return value * unit_s
+def _first_wait(*seconds: float | None) -> float | None:
+    """Return the first of these that makes sense."""
+    return next((each for each in seconds if each is not None and 0 <= each <= MAX_WAIT_S), None)
 
 
 def _number(value: object) -> float | None:

@@ -15,19 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
-from orga.activities.adapters.knowledge.conventions.changes import (
-    ConventionTarget,
-    FileChange,
-    FileOutcome,
-    import_conventions,
-)
-from orga.activities.adapters.knowledge.documents import (
-    SUFFIXES,
-    DocumentChange,
-    DocumentOwner,
-    import_documents,
-    missing_documents,
-)
+from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, import_conventions
+from orga.activities.adapters.knowledge.documents import SUFFIXES, DocumentOwner, import_documents, missing_documents
+from orga.activities.adapters.knowledge.project_files import FileChange
 from orga.activities.knowledge.conventions import directories_above
 from orga.activities.knowledge.exchange import file_lines, import_items, read_items
 from orga.activities.knowledge.identity import forget_ids
@@ -61,7 +51,7 @@ class _ImportTotals:
 
     fates: Counter[str] = field(default_factory=Counter[str])
     parts: int = 0
-    unreadable: list[DocumentChange] = field(default_factory=list[DocumentChange])
+    unreadable: list[FileChange] = field(default_factory=list[FileChange])
     gone: list[str] = field(default_factory=list[str])
     """Stored documents that are not in their folders any more."""
     forgotten: list[str] = field(default_factory=list[str])
@@ -71,16 +61,16 @@ class _ImportTotals:
     items_so_far: int = 0
     """Items of the export that is being imported."""
 
-    def add_document(self, fate: DocumentChange) -> None:
+    def add_document(self, fate: FileChange) -> None:
         """Count the result for one document."""
         self.fates[fate.change] += 1
-        self.parts += fate.parts
+        self.parts += fate.items
         if fate.change == "unreadable":
             self.unreadable.append(fate)
 
     def as_json(self) -> dict[str, Any]:
         counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
-        unreadable = {each.source: each.detail for each in self.unreadable}
+        unreadable = {each.path: each.detail for each in self.unreadable}
         items = {change: self.items[change] for change in ("added", "updated", "unchanged")}
         lists = {"unreadable": unreadable, "gone": self.gone, "forgotten": self.forgotten}
         return {"documents": {**counts, "parts": self.parts, **lists}, "items": items}
@@ -159,7 +149,7 @@ def _show_totals(done: _ImportTotals, *, as_json: bool) -> None:
         write_json(done.as_json())
         return
     for each in done.unreadable:
-        write_note(f"not read: {on_one_line(each.source, _PATH_CHARS)}: {on_one_line(each.detail, _PATH_CHARS)}")
+        write_note(f"not read: {on_one_line(each.path, _PATH_CHARS)}: {on_one_line(each.detail, _PATH_CHARS)}")
     write_note(*(f"gone, forgotten: {on_one_line(source, _PATH_CHARS)}" for source in done.forgotten))
     write_note(*(f"gone, and still stored: {on_one_line(source, _PATH_CHARS)}" for source in done.gone))
     if done.gone:
@@ -186,7 +176,7 @@ class _ImportRun:
                 if fate.change == "unreadable" and not is_folder:
                     raise UsageError(f"{path} cannot be imported: {fate.detail}")
                 self.done.add_document(fate)
-                seen.add(fate.source)
+                seen.add(fate.path)
         gone = await missing_documents(self.store, path, self.root, self.whose, seen) if is_folder else {}
         (self.done.forgotten if forgets_gone else self.done.gone).extend(gone)
         if forgets_gone:
@@ -205,7 +195,7 @@ class _ImportRun:
                 imported = await import_items(self.store, items, report_items)
             except KnowledgeError as error:
                 raise KnowledgeError(f"{path}: {error}", kind=error.kind, retryable=error.retryable) from None
-        self.done.items.update(asdict(imported))
+        self.done.items.update(imported)
         self.done.items_so_far = 0
 
     def _report_document(self, source: str) -> None:
@@ -287,7 +277,7 @@ def _convention_target(
     return ConventionTarget(name, "/".join(parts), whose.scope, whose.owner, whose.taint)
 
 
-_CHANGE_TEXTS: dict[FileOutcome, str] = {
+_CHANGE_TEXTS = {
     "added": "added",
     "changed": "changed, stored again",
     "unchanged": "unchanged",

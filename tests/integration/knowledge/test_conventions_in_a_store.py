@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, FileChange, import_conventions
+from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, import_conventions
 from orga.activities.adapters.knowledge.embedders import HashingEmbedder
+from orga.activities.adapters.knowledge.project_files import FileChange
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
 from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from orga.activities.adapters.knowledge.conventions.readers import convention_directory, find_reader
-from orga.activities.adapters.knowledge.project_files import UnreadableFile, project_files, read_project_file
+from orga.activities.adapters.knowledge.project_files import (
+    FileChange,
+    UnreadableFile,
+    project_files,
+    read_project_file,
+)
 from orga.activities.knowledge.identity import forget_ids
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress, batches
 from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
@@ -77,14 +82,13 @@ def convention_items(root: Path, path: str, target: ConventionTarget) -> list[Kn
     ]
 
 
-Change = Literal["added", "changed", "unchanged"]
-
-
 _KeptConventions = dict[str, tuple[str, str]]
 """The stored conventions of a file: id and digest, by key."""
 
 
-async def _replace_conventions(store: KnowledgeStore, kept: _KeptConventions, items: Sequence[KnowledgeItem]) -> Change:
+async def _replace_conventions(
+    store: KnowledgeStore, kept: _KeptConventions, items: Sequence[KnowledgeItem]
+) -> Literal["added", "changed", "unchanged"]:
     """Store new and changed items, forget the rest, and return what changed. An interrupted call can be repeated."""
     digests = {item.key: _item_digest(item) for item in items}
     before = {key: digest for key, (_, digest) in kept.items()}
@@ -105,19 +109,6 @@ MAX_FILES = 2_000
 
 _FOREIGN_FOLDERS = frozenset({"vendor", "third_party", "node_modules", "site-packages"})
 """Folders of other projects' code. Their conventions are not this project's, even if git tracks them."""
-
-FileOutcome = Change | Literal["removed", "unreadable"]
-
-
-@dataclass(frozen=True)
-class FileChange:
-    path: str
-    """The file's path in the store."""
-    change: FileOutcome
-    items: int
-    """Number of stored items of the file. For a removed file, the number of removed items."""
-    detail: str = ""
-    """The reason why it cannot be read. Its stored conventions stay."""
 
 
 class TooManyFiles(ValueError):
