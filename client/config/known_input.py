@@ -43,7 +43,7 @@ def model_problem(name: str, env: Mapping[str, str], models: ModelsConfig) -> st
     if provider == CODE:
         return ""  # only the worker knows what it was given
     if provider == "local":
-        from orga.activities.adapters.offline.local_engine import missing_extra
+        from orga.activities.adapters.offline.local_model import missing_extra
 
         return missing_extra()
     if provider == "offline" and f"{provider}:{model.strip()}" != EMBEDDED_MODEL:

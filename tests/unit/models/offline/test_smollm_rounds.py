@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.offline import local_engine as engine
+from orga.activities.adapters.offline import local_model as engine
 from orga.activities.adapters.offline.local_model import (
     ANSWER_MARK,
     MAX_CALLS,
