@@ -47,8 +47,8 @@ def candidate_limit(query: Recall) -> int:
 
 def separate_kinds(query: Recall) -> list[tuple[KnowledgeKind, ...]]:
     """Return the kinds that a store searches separately, so that many memories do not crowd out the other kinds."""
-    memories = tuple(kind for kind in query.kinds if kind == "memory")
-    others = tuple(kind for kind in query.kinds if kind != "memory")
+    memories: tuple[KnowledgeKind, ...] = tuple(kind for kind in query.kinds if kind == "memory")
+    others: tuple[KnowledgeKind, ...] = tuple(kind for kind in query.kinds if kind != "memory")
     return [kinds for kinds in (others, memories) if kinds]
 
 

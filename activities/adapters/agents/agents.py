@@ -25,7 +25,7 @@ from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS, NO_TIER_SETTING
 from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 from orga.activities.adapters.problem import FileProblem
 from orga.activities.adapters.schemas.arguments import schema_problem
-from orga.activities.ports import OtherPlace, ToolSource
+from orga.activities.ports import AbsentTool, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY
 from orga.workflows.types.goals.pipelines import Pipeline
@@ -259,7 +259,7 @@ class ConfiguredAgents:
         if self._source is not None:
             wanted = [*agent.tools, *(request.tools or ()), *(tool for _, tool in config_tools(config))]
             tools = {**await self._source.specs(wanted), **tools}
-        absent = self._source.absent_tool if self._source is not None else lambda tool: None
+        absent: Callable[[str], AbsentTool | None] = self._source.absent_tool if self._source else lambda tool: None
         offered = offered_tools(request, agents, tools, config, absent)
         if pipeline is not None:
             _require_delegation(pipeline, offered)

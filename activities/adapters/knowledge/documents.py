@@ -90,8 +90,10 @@ async def import_documents(
         beyond = [item_id for number, item_id in kept.get(document.source, {}).items() if number >= len(items)]
         await forget_ids(store, beyond)  # the parts after the document's new end, even if some are missing
         if items or beyond:
-            change = changes.pop() if len(changes) == 1 and not beyond else "updated"
-            yield FileChange(document.source, "changed" if change == "updated" else change, len(items))
+            if beyond or changes not in ({"added"}, {"unchanged"}):
+                yield FileChange(document.source, "changed", len(items))
+            else:
+                yield FileChange(document.source, "added" if "added" in changes else "unchanged", len(items))
 
 
 async def stored_parts(store: KnowledgeStore, prefix: str, owned: DocumentOwner) -> dict[str, dict[int, str]]:

@@ -326,7 +326,7 @@ def parse_error_value(value: object) -> ErrorBody:
     error = as_object(outer.get("error")) or outer
     metadata = as_object(error.get("metadata"))
     texts = map(as_text, (outer.get("error"), error.get("message"), error.get("detail")))
-    message = next(filter(None, texts), json.dumps(value) if value else "no reason given")
+    message = next((text for text in texts if text), json.dumps(value) if value else "no reason given")
     if raw := as_text(metadata.get("raw")):
         message = f"{message}: {raw}"
     message = message[:MAX_MESSAGE_CHARS]

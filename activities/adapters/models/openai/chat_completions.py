@@ -178,14 +178,14 @@ class _ChatReader(StreamReader):
         Some servers send no reason, or invent one. A call that was cut after its name would run without arguments.
         """
         name = self._finish.partition(":")[0].strip().lower()  # Gemini has `function_call_filter: DETAIL`
-        found = next((ending for ending, reasons in _REASONS.items() if name in reasons.split()), "unknown")
+        found = next((ending for ending, reasons in _REASONS.items() if name in reasons.split()), None)
         if found == "failed":
             raise self._failures.from_stream_error({"message": "the model failed"})
         if found == "broken_off":
             raise self._failures.bad_stream(f"broken off, {self._finish[:100]}")
         if self._refused:
             return "refusal"
-        if found != "unknown":
+        if found is not None:
             return found
         if self._assembly.full or all(call.is_whole() for call in self._assembly.calls):
             return "stop"
