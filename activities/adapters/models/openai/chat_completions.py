@@ -178,7 +178,8 @@ class _ChatReader(StreamReader):
         Some servers send no reason, or invent one. A call that was cut after its name would run without arguments.
         """
         name = self._finish.partition(":")[0].strip().lower()  # Gemini has `function_call_filter: DETAIL`
-        found = next((ending for ending, reasons in _REASONS.items() if name in reasons.split()), None)
+        meanings: list[_ReplyEnding] = [meaning for meaning, reasons in _REASONS.items() if name in reasons.split()]
+        found = meanings[0] if meanings else None
         if found == "failed":
             raise self._failures.from_stream_error({"message": "the model failed"})
         if found == "broken_off":
