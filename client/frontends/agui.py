@@ -49,7 +49,7 @@ from orga.workflows.types.input import Attachment
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.record import validation_problems
-from orga.workflows.types.sessions.session_input import WhenBusy
+from orga.workflows.types.sessions.session_input import SessionMessage, WhenBusy
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 
@@ -100,6 +100,14 @@ async def _new_message(given: "RunAgentInput", client: Client, *, only_last: boo
     text = "\n\n".join([own, *context])
     seal = " ".join([message.id, text, *(each.digest for each in attachments)])
     return _NewMessage(f"agui-{sha256(seal.encode()).hexdigest()[:32]}", text, attachments)
+
+
+def _refuse_unusable(message: _NewMessage) -> None:
+    """Raise Problem for a message that no session takes: it is empty or too long."""
+    try:
+        SessionMessage(text=message.text, message_id=message.id)
+    except ValidationError as error:
+        raise Problem(422, f"messages: {'; '.join(validation_problems(error))}") from None
 
 
 @dataclass
@@ -196,6 +204,7 @@ class _ProtocolRun:
             if wanted.get("kind") == "goal":
                 goal = given | {"goal": text, "attachments": [each.model_dump() for each in attachments]}
                 return await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None
+            _refuse_unusable(message)  # a session that is started for it would stay open
             run = await start_thread(self.console, self.visitor, "session", self._own_id("session"), given)
         if not isinstance(run, SessionHandle):
             if not past or past[0].data.get("task") == text:  # the same request again

@@ -27,6 +27,7 @@ from orga.activities.media import digest_of
 from orga.activities.ports import ModelRequest, ThinkingListener
 from orga.client.config.workplace import set_client_home
 from orga.client.console.doors import ROLES, Doors, Limits, Visitor
+from orga.client.errors import RunNotFound
 from orga.client.frontends.agui import agui_adapter
 from orga.client.frontends.mounted import mcp_adapter
 from orga.client.frontends.responses import responses_adapter
@@ -245,6 +246,22 @@ async def test_an_input_of_ag_ui_that_does_not_fit_names_its_keys(stage: Stage) 
     answer = await stage.console.http.post("/agui/default", json={"threadId": 5})
     assert (answer.status_code, answer.json()["errors"][0]["where"]) == (422, "threadId")
     assert "threadId: Input should be a valid string; runId: Field required" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [("", "must not be empty"), ("x" * 60_000, "must not be longer than 50000 bytes")]
+)
+async def test_a_message_that_no_session_takes_starts_none(stage: Stage, content: str, problem: str) -> None:
+    thread = str(uuid4())
+    session = AgentHandle(stage.console.console.client, own_id("session", Visitor("ann"), "agui", "default", thread))
+    async with stage.agui(thread=thread) as client:
+        refused = await client.run(say=content)
+        with pytest.raises(RunNotFound):
+            await session.describe()
+        taken = await client.run(say="hello")
+    assert (refused.types, problem in str(refused.events[-1])) == (["RUN_STARTED", "RUN_ERROR"], True)
+    assert taken.result["output"] == "You said: hello"
+    assert (await session.describe()).id == session.id
 
 
 async def test_without_its_package_ag_ui_names_the_extra(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
