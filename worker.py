@@ -14,24 +14,22 @@ from types import ModuleType
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.common import WorkerDeploymentVersion
-from temporalio.worker import Worker
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
-from orga.client.config.worker_order import POLLING_MESSAGE
 from orga.client.connect import Connection, connection
-from orga.client.errors import OrgaError
-from orga.client.runners.workflows import our_runner
-from orga.client.server.endpoint import ServerUnavailable
+from orga.client.errors import OrgaError, ServerUnavailable
+from orga.client.runners.workflows import UnpinningRunner, our_runner
 from orga.client.server.search_attributes import are_usable
-from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.telemetry.logs import configure_logs
-from orga.client.telemetry.start import telemetry
+from orga.client.telemetry.start import forward_core_logs, telemetry
 from orga.client.workers.checked import worker_report
 from orga.client.workers.core_faults import SHUTDOWN_GRACE, work_around_core_faults
-from orga.client.workers.deployment import deployment_version, worker_options
+from orga.client.workers.deployment import build_id, deployment_version, make_current_command
+from orga.client.workers.early_start import POLLING_MESSAGE
 from orga.client.workers.engine_memory import (
     engine_change_text,
     recorded_engine,
@@ -42,17 +40,26 @@ from orga.client.workers.engine_memory import (
 )
 from orga.client.workers.parts import Parts, configured_parts, secret_names
 from orga.client.workers.registrations import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, registrations, supporting_services
-from orga.client.workers.routing import make_current_command
 from orga.client.workers.script import worker as worker_of_a_script
 from orga.own_code import remove_from_path, seal
 from orga.start import worker as become_worker
+
+
+def _version_options(version: WorkerDeploymentVersion | None) -> dict[str, Any]:
+    """Return the options that make a worker one of this version. Without a version, it takes runs that have none."""
+    runner = our_runner()
+    if version is None:
+        return {"build_id": build_id(), "unsandboxed_workflow_runner": runner}
+    pinned = VersioningBehavior.PINNED
+    config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=pinned)
+    return {"deployment_config": config, "unsandboxed_workflow_runner": UnpinningRunner(runner)}
 
 
 def build_worker(
     client: Client, parts: Parts, task_queue: str, *, version: WorkerDeploymentVersion | None = None, **options: Any
 ) -> Worker:
     """Return a worker for agents and their tools, of that version if given. From now on none of our files is read."""
-    options = worker_options(version, our_runner()) | options
+    options = _version_options(version) | options
     seal()
     made = registrations(client, parts)
     worker = Worker(

@@ -21,16 +21,16 @@ from temporalio.client import (
 )
 
 from orga.client.config.file import load_config
-from orga.client.config.policy_folder import starter_policy
+from orga.client.config.policy import starter_policy
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import folder_queue, own_queue, set_client_home, workplace
+from orga.client.errors import ServerUnavailable
 from orga.client.history.values import data_converter
 from orga.client.server.embedded import ensure_server
-from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
+from orga.client.server.endpoint import Endpoint, Report, lease
 from orga.client.server.pollers import identity_suffix, own_identity
-from orga.client.server.readiness import explain_failure
-from orga.client.server.record import lease
 from orga.client.server.resolve import connect_options, resolve_endpoint
+from orga.client.server.server_errors import explain_failure
 from orga.workflows.types.input import Workplace
 
 TIMEOUT_S = 10.0
@@ -90,9 +90,8 @@ async def connection(
 ) -> AsyncGenerator[Connection]:
     """Yield a connection as `connect` does.
 
-    Args:
-        root: Root of the file tools, if it differs from the configuration's.
-        is_worker: True if this process serves runs. On a shared server, others then have to know its policy.
+    `root` is that of the file tools, if it differs from the configuration's. If this process serves runs on a shared
+    server (`is_worker`), others have to know its policy.
     """
     place = workplace(config, root)
     temporal = config.temporal

@@ -190,5 +190,14 @@ class ServerLost(OrgaError):
         """The symptom, without the remedy."""
 
 
+class ServerUnavailable(OrgaError):
+    """No server is available. The text is one line: the cause, then the remedy."""
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(f"{cause}; {remedy}")
+        self.cause = cause
+        self.remedy = remedy
+
+
 class RunFailed(OrgaError):
     """The workflow itself failed, because of invalid input or a defect."""

@@ -16,6 +16,7 @@ from orga.client.errors import (
     RunNotFound,
     ScheduleTaken,
     ServerLost,
+    ServerUnavailable,
     SessionBusy,
     SessionClosed,
     StaleSettings,
@@ -23,7 +24,6 @@ from orga.client.errors import (
 )
 from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.file import NoJournal
-from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.record import InvalidInput
 
 __all__ = [

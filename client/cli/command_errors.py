@@ -24,10 +24,10 @@ from orga.client.errors import (
     RunNotFound,
     ScheduleNotFound,
     ScheduleTaken,
+    ServerUnavailable,
 )
 from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.file import UnwritableJournal
-from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types.record import InvalidInput
 

@@ -12,13 +12,13 @@ from orga.client.cli.commands import NEWEST_RUN
 from orga.client.cli.shown.text import write_note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.worker_order import WorkerOrder
 from orga.client.config.workplace import is_earlier_queue, recorded_workplace
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.named import NamedRun, newest_run, run_by_name, visibility_literal
+from orga.client.runs.ids import NamedRun, newest_run, run_by_name, visibility_literal
 from orga.client.server.resolve import names_server
-from orga.client.telemetry.core_logs import forward_core_logs
+from orga.client.telemetry.start import forward_core_logs
+from orga.client.workers.early_start import WorkerOrder
 from orga.workflows.types.text import full_field_text
 
 
@@ -72,7 +72,7 @@ class CliContext:
 
     def require_usable(self) -> None:
         """Raise ConfigError, with the remedy, if a worker of this command could not start."""
-        from orga.client.config.policy_settings import require_usable  # most commands start no worker
+        from orga.client.config.policy import require_usable  # most commands start no worker
 
         require_usable(self.loaded.config, Path(self.connection.workplace.root), os.environ)
 

@@ -72,8 +72,7 @@ def delivery_channels(
 ) -> dict[str, DeliveryChannel]:
     """Return the channels by name. `root` is called only for a file channel, `store` only for a memory channel.
 
-    Raises:
-        ValueError: A variable is not set, or answers would be sent unencrypted. The text holds no variable's value.
+    Raise ValueError, without any variable's value, if one is not set or answers would be sent unencrypted.
     """
 
     def made(name: str, config: DeliveryConfig) -> DeliveryChannel:
@@ -104,14 +103,6 @@ def _telegram(section: str, config: DeliveryConfig, env: Environment) -> Deliver
     return PostedDelivery(WebhookPost(url, "Telegram"), telegram_form(config.chat_id or ""))
 
 
-def _discord(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    return PostedDelivery(WebhookPost(_channel_url(section, config, env), "Discord"), discord_form)
-
-
-def _slack(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    return PostedDelivery(WebhookPost(_channel_url(section, config, env), "Slack"), slack_form)
-
-
 def _email(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
     host, security, user = config.host or "", config.security, config.username
     password = _variable_value(f"{section}.password_from", config.password_from, env) if user is not None else None
@@ -124,8 +115,12 @@ def _email(section: str, config: DeliveryConfig, env: Environment) -> DeliveryCh
 _SENDING_CHANNELS: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], DeliveryChannel]] = {
     "webhook": _webhook,
     "telegram": _telegram,
-    "discord": _discord,
-    "slack": _slack,
+    "discord": lambda section, config, env: PostedDelivery(
+        WebhookPost(_channel_url(section, config, env), "Discord"), discord_form
+    ),
+    "slack": lambda section, config, env: PostedDelivery(
+        WebhookPost(_channel_url(section, config, env), "Slack"), slack_form
+    ),
     "email": _email,
 }
 

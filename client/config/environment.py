@@ -12,24 +12,18 @@ from orga.workflows.types.record import annotation_at, is_model, kinds_of
 
 
 def parse_setting(annotation: Any, text: str) -> Any:
-    """Return the value of a variable's text.
-
-    It is None for `null`, JSON for a list or table, a list for `a,b`, and otherwise the text itself for pydantic.
-    """
+    """Return None for `null`, JSON for a list or table, a list for `a,b`, and else the text itself for pydantic."""
     kinds = kinds_of(annotation)
     if text == "null" and NoneType in kinds:
         return None
     is_list = any(get_origin(kind) is tuple for kind in kinds)
-    if text.lstrip().startswith(("[", "{")) and (is_list or any(_is_table(kind) for kind in kinds)):
+    is_table = any(is_model(kind) or get_origin(kind) is dict for kind in kinds)
+    if text.lstrip().startswith(("[", "{")) and (is_list or is_table):
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
             return text
     return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
-
-
-def _is_table(kind: Any) -> bool:
-    return is_model(kind) or get_origin(kind) is dict
 
 
 PREFIX = "ORGA_"

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from orga.activities.adapters.toml_text import TomlTooDeep, read_toml
 from orga.client.config.environment import Setting, bare_sections, merge_settings, settings
-from orga.client.config.policy_folder import with_policy_folder
+from orga.client.config.policy import with_policy_folder
 from orga.client.config.problems import KeySource, problem_lines
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import (
@@ -22,22 +22,17 @@ from orga.client.config.trust.check import (
     policies_risk,
     policies_trust_request,
     require_owner,
-    require_trust,
     trusts_all,
     user_settings,
 )
 from orga.client.config.trust.risks import Risk, UserSettings, risks
 from orga.client.errors import ConfigError
-from orga.client.user_path import user_path
+from orga.client.server.home import user_path
 from orga.workflows.types.json_text import as_object
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """Return the line of the key at `path`, counted from 1.
-
-    Without such a key it is the line of the nearest enclosing table, else that of the first key inside. None if there
-    is none of them.
-    """
+    """Return the line of the key at `path`, else of the nearest enclosing table, else of the first key inside."""
     best: tuple[int, int] | None = None
     inside: int | None = None
     for number, here in _key_lines(text):
@@ -54,21 +49,14 @@ def _key_lines(text: str) -> list[tuple[int, tuple[str, ...]]]:
     found: list[tuple[int, tuple[str, ...]]] = []
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
-        header = _table_path(line)
-        table = table if header is None else header
-        key = _key_path(line) if header is None else ()
-        if key is not None:
+        if line.lstrip().startswith("[") and (header := _single_path(line)):
+            table = header
+            found.append((number, table))
+            continue
+        name, equals, _ = line.partition("=")
+        if equals and (key := _single_path(f"{name} = 0")):
             found.append((number, (*table, *key)))
     return found
-
-
-def _table_path(line: str) -> tuple[str, ...] | None:
-    return _single_path(line) if line.lstrip().startswith("[") else None
-
-
-def _key_path(line: str) -> tuple[str, ...] | None:
-    name, equals, _ = line.partition("=")
-    return _single_path(f"{name} = 0") if equals else None
 
 
 def _single_path(toml: str) -> tuple[str, ...] | None:
@@ -127,12 +115,9 @@ def load_config(
     """
     env = os.environ if env is None else env
     read = _read_config(named, folder or Path.cwd(), env, named_by)
-    if not trusts_all(env) and (asked := read.trust_request(env)):
-        try:
-            require_trust(asked)
-        except Untrusted:
-            _refuse_misspelt(read, env)
-            raise
+    if not trusts_all(env) and (asked := read.trust_request(env)) and asked.risks and not asked.is_trusted:
+        _refuse_misspelt(read, env)
+        raise Untrusted(asked)
     return LoadedConfig(with_policy_folder(read.config(env), read.base).with_file(read.path), read.path)
 
 
@@ -161,11 +146,7 @@ def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) 
 
 
 def config_trust_request(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> TrustRequest | None:
-    """Return the trust request of the file or policy folder that `load_config` would use, or None if there is none.
-
-    Raises:
-        ConfigError: As `load_config`, except for trust.
-    """
+    """Return the trust request of the file or policy folder that `load_config` would use, or None if there is none."""
     return _read_config(named, folder, env).trust_request(env)
 
 

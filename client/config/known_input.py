@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.errors import ConfigError
@@ -51,15 +50,9 @@ def model_problem(name: str, env: Mapping[str, str], models: ModelsConfig) -> st
     return ""
 
 
-class PriceList(Protocol):
-    """A source of model prices."""
-
-    def is_priced(self, name: str) -> bool: ...
-
-
-def price_check(config: ModelsConfig, models: PriceList) -> Callable[[str], bool]:
-    """Return a function that tests whether a model has a price. It accepts every model under `unpriced = "allow"`."""
-    return models.is_priced if config.unpriced == "refuse" else lambda model: True
+def price_check(config: ModelsConfig, is_priced: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Return the function itself. Under `unpriced = "allow"`, return one that accepts every model."""
+    return is_priced if config.unpriced == "refuse" else lambda model: True
 
 
 Environment = Mapping[str, str]

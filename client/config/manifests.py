@@ -50,12 +50,8 @@ def manifest_paths(patterns: Iterable[str]) -> list[Path]:
     for pattern in patterns:
         matching = sorted(glob(pattern, recursive=True)) if has_magic(pattern) else [pattern]  # noqa: PTH207
         found |= dict.fromkeys(map(Path, matching))
-    return [_relative_path(path) for path in found]
-
-
-def _relative_path(path: Path) -> Path:
     here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    return [path.relative_to(here) if path.is_relative_to(here) else path for path in found]
 
 
 def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[FileProblem]]:

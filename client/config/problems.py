@@ -21,18 +21,18 @@ def problem_lines(error: ValidationError, model: type[BaseModel], source: KeySou
     found = error.errors(include_url=False)
     left = len(found) - MAX_SHOWN
     more = [f"and {left} more problems"] if left > 0 else []
-    return [*(_problem_line(details, model, source) for details in found[:MAX_SHOWN]), *more]
+    lines: list[str] = []
+    for details in found[:MAX_SHOWN]:
+        path = tuple(str(part) for part in details["loc"] if part != "[key]")
+        problem = validation_problem_text(details, model, path)
+        lines.append(f"{source(path)}: {'.'.join(path) or 'the file'}: {problem}")
+    return [*lines, *more]
 
 
 def unknown_key_remedy(key: str, known: list[str]) -> str:
     """Return the remedy for an unknown key: the nearest known key, and all allowed ones."""
     hint = meant_key_hint(key, known)
     return f"{hint}allowed: {', '.join(known)}" if known else f"{hint}no key is allowed here"
-
-
-def _problem_line(details: ErrorDetails, model: type[BaseModel], source: KeySource) -> str:
-    path = tuple(str(part) for part in details["loc"] if part != "[key]")
-    return f"{source(path)}: {'.'.join(path) or 'the file'}: {validation_problem_text(details, model, path)}"
 
 
 def validation_problem_text(details: ErrorDetails, model: type[BaseModel], path: tuple[str, ...]) -> str:

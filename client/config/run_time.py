@@ -62,11 +62,7 @@ def value_at(config: OrgaConfig, path: Path) -> Any:
 
 
 def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
-    """Return the configuration with these values, after the checks that reading `orga.toml` makes.
-
-    Raises:
-        InvalidSettings: It names each bad key.
-    """
+    """Return the configuration with these values, after the checks that reading `orga.toml` makes."""
     config = config.with_agents(with_default_agent(config.agents))
     paths = setting_paths(config)
     problems = list(_value_problems(values, paths))

@@ -20,8 +20,7 @@ from temporalio.client import Client, WorkflowExecution
 from orga.activities.adapters.toml_text import read_toml
 from orga.client.config.file import find_config
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.worker_order import ROOT_VARIABLE
-from orga.client.user_path import user_path
+from orga.client.server.home import user_path
 from orga.workflows.types.input import (
     POLICY_MEMO,
     WORKPLACE_MEMO,
@@ -32,6 +31,8 @@ from orga.workflows.types.input import (
 )
 from orga.workflows.types.names import TASK_QUEUE
 from orga.workflows.types.tool_calls.sandbox import can_exist
+
+ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"
 
 MARK_CHARS = 10
 MODELS_CHARS = 8
@@ -108,18 +109,11 @@ def worker_command(place: Workplace | None, command: str | None = None) -> str:
     named = named if named is not None and named.is_file() else None  # a file that has moved is found at its new place
     there = [] if place.folder == str(Path.cwd()) else ["cd", shlex.quote(place.folder), "&&"]
     root = [] if _finds_root(named or found, place) else [f"{ROOT_VARIABLE}={shlex.quote(place.root)}"]
-    return " ".join([*there, *root, *_settings_to_repeat(place), command, *_as_option(named)])
-
-
-def _as_option(config: Path | None) -> list[str]:
-    return [] if config is None else ["--config", shlex.quote(str(config))]
-
-
-def _settings_to_repeat(place: Workplace) -> list[str]:
-    """Return the model variables that differ here. The names come from the run's starter and may be anything."""
-    if place.models in {"", _model_settings()[0]}:
-        return []
-    return [f"{name}=…" for name in place.variables[:MAX_SHOWN] if _VARIABLE.fullmatch(name)]
+    # the names of variables come from the run's starter and may be anything
+    differing = () if place.models in {"", _model_settings()[0]} else place.variables[:MAX_SHOWN]
+    variables = [f"{name}=…" for name in differing if _VARIABLE.fullmatch(name)]
+    option = [] if named is None else ["--config", shlex.quote(str(named))]
+    return " ".join([*there, *root, *variables, command, *option])
 
 
 def _model_settings() -> tuple[str, tuple[str, ...]]:

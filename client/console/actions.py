@@ -394,10 +394,6 @@ class Situation:
     is_turn_open: bool
 
 
-def _always(_: Situation) -> bool:
-    return True
-
-
 def _is_session(now: Situation) -> bool:
     return now.kind == "session"
 
@@ -415,7 +411,7 @@ class ActionRule:
     """Everything about one kind of action."""
 
     model: type[RunAction]
-    makes_sense: Callable[[Situation], bool] = _always
+    makes_sense: Callable[[Situation], bool] = lambda _: True
     why_not: str = ""
     """Why it makes no sense, if it does not."""
     role: Role = "operator"

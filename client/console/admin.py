@@ -31,10 +31,8 @@ from orga.client.config.listed import (
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Call, Flag, NoParameters, Routes
-from orga.client.console.schemas import ListOf
-from orga.client.console.setting_items import setting_items
-from orga.client.console.settings_api import sources_of, without_secrets
+from orga.client.console.routes import Call, Flag, ListOf, NoParameters, Routes
+from orga.client.console.settings_api import setting_items, sources_of, without_secrets
 from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
 from orga.client.runs.settings import read_settings
 from orga.client.schedules.handle import ScheduleHandle, all_schedules, run_states, schedule_json
@@ -188,7 +186,7 @@ def _policy_view(config: OrgaConfig) -> dict[str, Any]:
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.policy.ladder import engine_name
     from orga.activities.adapters.problem import BrokenPolicies
-    from orga.client.config.policy_settings import policy_settings
+    from orga.client.config.policy import policy_settings
 
     settings = policy_settings(config.policy, {})
     shown: dict[str, Any] = {"items": [], "engine": engine_name(settings), "version": None, "problem": None}
@@ -216,7 +214,7 @@ def _policy_view(config: OrgaConfig) -> dict[str, Any]:
 async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
     """Judge a proposed call by the policies, without running it."""
     from orga.activities.adapters.policy.ladder import policy_engine
-    from orga.client.config.policy_settings import policy_settings
+    from orga.client.config.policy import policy_settings
     from orga.client.policies.cases import BadCases, CaseFile, CaseTool, PolicyCase, case_results
 
     given, config = call.given, await _trusted_configuration(call)

@@ -1,28 +1,174 @@
 """Who may enter the console, and who may do what.
 
 There are three ways in, and each gives a `Visitor`. On loopback, the printed address has a token of the person who
-started the console. Names with tokens of their own are in a file of hashes (`tokens.py`). A trusted proxy names the
+started the console. Names with tokens of their own are in a file of hashes (`TokenFile`). A trusted proxy names the
 visitor in headers. A token in an address becomes a session cookie.
 """
 
 import hmac
 import html
+import json
 import logging
+import os
+import secrets
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from time import monotonic
-from typing import NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, cast
 
+from pydantic import Field, ValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orga.client.console.problems import Problem, handle_problem, problem_answer
-from orga.client.console.visitors import ROLES, Role, Visitor, roles_up_to, visitor_name
+from orga.client.errors import OrgaError
+from orga.workflows.types.control import MAX_SENDER_CHARS
+from orga.workflows.types.record import CheckedInput, validation_problems
+from orga.workflows.types.text import clean_text, one_line
+
+Role = Literal["viewer", "operator", "approver", "admin"]
+ROLES: tuple[Role, ...] = ("viewer", "operator", "approver", "admin")
+"""Each role has the rights of those before it."""
+
+_TOKEN_BYTES = 32
+_OTHERS = 0o077
+
+
+def roles_up_to(role: Role) -> tuple[Role, ...]:
+    return ROLES[: ROLES.index(role) + 1]
+
+
+def _visitor_name(text: str) -> str:
+    """Return a name as the journal has it, on one line, or "" if there is none."""
+    return one_line(clean_text(text), MAX_SENDER_CHARS)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """The authenticated sender of a request."""
+
+    name: str
+    """The name in `by` of the journal."""
+    roles: tuple[Role, ...] = ROLES
+    tenants: frozenset[str] | None = None
+    """The tenants whose runs exist for the visitor. None means all runs."""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The name and the tenants: one name may be used in several tenants."""
+        return self.name, *sorted(self.tenants or ())
+
+    def may(self, role: Role) -> bool:
+        return role in self.roles
+
+
+class _Entry(CheckedInput):
+    """A name with a token."""
+
+    name: str = Field(min_length=1, max_length=MAX_SENDER_CHARS)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """The digest of its token. A token is random, so its digest does not reveal it."""
+    role: Role = "viewer"
+    tenants: tuple[str, ...] | None = None
+
+
+class _TokenList(CheckedInput):
+    tokens: tuple[_Entry, ...] = ()
+
+
+class TokenFile:
+    """A file of names with hashed tokens. It is read again whenever it changes, so a removed token is not valid."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it. Raise OrgaError if it cannot be read."""
+        self._path, self._seen = path, (0, 0)
+        self._visitors: dict[str, Visitor] = {}
+        self._refresh()
+
+    def visitor(self, token: str) -> Visitor | None:
+        """Return the visitor with this token. While the file cannot be read, nobody enters."""
+        try:
+            self._refresh()
+        except OrgaError:
+            return None
+        return self._visitors.get(sha256(token.encode()).hexdigest())
+
+    def add(self, name: str, role: Role, tenants: Sequence[str]) -> str:
+        """Add a name and return its token, which is stored nowhere."""
+        if _visitor_name(name) != name or not name:
+            raise OrgaError(f"--add-token: {name!r} must be one line of at most {MAX_SENDER_CHARS} characters")
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        added = _Entry(name=name, sha256=sha256(token.encode()).hexdigest(), role=role, tenants=tuple(tenants) or None)
+        known = _read(self._path)
+        text = _TokenList(tokens=(*known.tokens, added)).model_dump_json(indent=1)
+        _write_private(self._path, text)
+        return token
+
+    def _refresh(self) -> None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            found = None
+        seen = (found.st_mtime_ns, found.st_size) if found else (0, 0)
+        if seen != self._seen:
+            self._visitors = {each.sha256: _visitor(each) for each in _read(self._path).tokens}
+            self._seen = seen
+        elif found is None:
+            self._visitors = {}
+
+
+def _visitor(entry: _Entry) -> Visitor:
+    tenants = None if entry.tenants is None else frozenset(entry.tenants)
+    return Visitor(entry.name, roles_up_to(entry.role), tenants)
+
+
+def _read(path: Path) -> _TokenList:
+    try:
+        text, mode = path.read_text(), path.stat().st_mode
+    except FileNotFoundError:
+        return _TokenList()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OrgaError(f"--tokens: {path} cannot be read ({error})") from None
+    if mode & _OTHERS:
+        raise OrgaError(f"--tokens: others may read {path}. Run: chmod 600 {path}")
+    try:
+        return _TokenList.model_validate(json.loads(text), extra="forbid")
+    except ValidationError as error:
+        raise OrgaError(f"--tokens: {path}: {'; '.join(validation_problems(error))}") from None
+    except ValueError:
+        raise OrgaError(f"--tokens: {path} is no JSON. Make it with: orga console --add-token NAME") from None
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Replace a file by one that only its owner can read."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        new.replace(path)
+    except OSError as error:
+        raise OrgaError(f"{path} cannot be written: {error.strerror}. Name a file in a folder of yours") from None
+
+
+def owner_token(path: Path) -> str:
+    """Return the token of the person who starts the console. It stays the same, so that open pages stay logged in."""
+    try:
+        if not path.stat().st_mode & _OTHERS and (known := path.read_text().strip()):
+            return known
+    except (OSError, UnicodeDecodeError):
+        pass
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    _write_private(path, token)
+    return token
+
 
 __all__ = ["ROLES", "Role", "Visitor"]
 
@@ -84,12 +230,6 @@ class Limits(NamedTuple):
     """Runs that are started."""
 
 
-class Tokens(Protocol):
-    """Names with tokens of their own."""
-
-    def visitor(self, token: str) -> Visitor | None: ...
-
-
 class Proxy(NamedTuple):
     """A proxy that authenticates visitors and names them in headers."""
 
@@ -104,7 +244,7 @@ class Proxy(NamedTuple):
             )
         except ValueError:
             return None
-        name = visitor_name(connection.headers.get("x-forwarded-user", "")) if is_trusted else ""
+        name = _visitor_name(connection.headers.get("x-forwarded-user", "")) if is_trusted else ""
         if not name:
             return None
         groups = [each.strip() for each in connection.headers.get("x-forwarded-groups", "").split(",")]
@@ -144,7 +284,7 @@ class Doors:
     read_only: bool = False
     scheme: str = "http"
     """The scheme that browsers see."""
-    tokens: Tokens | None = None
+    tokens: TokenFile | None = None
     proxy: Proxy | None = None
     limits: Limits = field(default_factory=Limits)
     _writes: _Counts = field(default_factory=_Counts, init=False, repr=False)
@@ -204,11 +344,7 @@ class DoorKeeper:
     """ASGI middleware that lets in only requests of known visitors to the console's own addresses."""
 
     def __init__(self, app: ASGIApp, doors: Doors, media_paths: tuple[str, ...] = ()) -> None:
-        """Wrap an application.
-
-        Args:
-            media_paths: Beginnings of the paths whose bodies may contain pictures and documents.
-        """
+        """Wrap an application. Bodies at paths that begin with one of `media_paths` may contain pictures."""
         self._app, self._doors, self._media_paths = app, doors, media_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,11 +372,7 @@ class DoorKeeper:
             await (await handle_problem(request, error))(scope, receive, answer.send)
 
     def _early_answer(self, request: Request, max_body_bytes: int) -> Response | None:
-        """Return the answer that ends a request at the door, or None after its visitor was noted.
-
-        Raises:
-            Problem: It may not enter.
-        """
+        """Return the answer that ends a request at the door, or None after its visitor was noted."""
         if {"content-length", "transfer-encoding"} <= {*request.headers.keys()}:
             ambiguous = Problem(400, "a request has both Content-Length and Transfer-Encoding. Send one of them")
             ambiguous.headers["Connection"] = "close"  # a proxy may see another end of this request

@@ -13,8 +13,7 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 from orga.client.console.problems import Problem, invalid
 from orga.client.console.routes import Call, Console, Flag, NoParameters, Routes, visible_run
 from orga.client.console.rows import Row, read_result, read_row, task_of
-from orga.client.journal.file import journal_content
-from orga.client.journal.head import KeyProblem, private_key, sealed_head
+from orga.client.journal.file import KeyProblem, journal_content, private_key, sealed_head
 from orga.client.journal.reading import read_journal
 from orga.client.journal.timeline import IterationRecord, SearchLimits, TimelineText
 from orga.client.journal.timelines import FoundTexts, TimelinePage, Timelines, timelines_of

@@ -51,7 +51,7 @@ async def _markdown(call: Call[Texts]) -> dict[str, Any]:
 def _nodes(tokens: list[Token]) -> list[Node]:
     root: list[Node] = []
     open_children = [root]
-    for token in _flat(tokens):
+    for token in (inner for each in tokens for inner in (each.children or [] if each.type == "inline" else [each])):
         here = open_children[-1]
         if token.nesting < 0:
             open_children.pop()
@@ -75,10 +75,6 @@ def _nodes(tokens: list[Token]) -> list[Node]:
     return root
 
 
-def _flat(tokens: list[Token]) -> list[Token]:
-    return [inner for token in tokens for inner in (token.children or [] if token.type == "inline" else [token])]
-
-
 def _details(token: Token) -> dict[str, Any]:
     match token.type:
         case "ordered_list_open":
@@ -89,13 +85,10 @@ def _details(token: Token) -> dict[str, Any]:
             return {}
 
 
-def _is_link(address: str) -> bool:
-    return address.lower().startswith(("http://", "https://", "mailto:"))
-
-
 _PARSER = (
     MarkdownIt("commonmark", {"html": False})
     .enable(["table", "strikethrough"])
     .disable(["image", "html_block", "html_inline"])
 )
-_PARSER.validateLink = _is_link  # pyright: ignore[reportAttributeAccessIssue] - the library's own way to restrict links
+# the library's own way to restrict links
+_PARSER.validateLink = lambda url: url.lower().startswith(("http://", "https://", "mailto:"))  # pyright: ignore[reportAttributeAccessIssue]

@@ -9,8 +9,7 @@ from pydantic import Field, ValidationError
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.client.console.routes import Call, NoParameters, Routes
-from orga.client.console.schemas import ListOf
+from orga.client.console.routes import Call, ListOf, NoParameters, Routes
 from orga.client.errors import OrgaError
 from orga.client.history.chain import history_error, run_chain
 from orga.client.history.events import happenings

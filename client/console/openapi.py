@@ -1,15 +1,21 @@
-"""The OpenAPI 3.1 document of the interface, generated from the declarations of its routes."""
+"""The OpenAPI 3.1 document of the interface, generated from its routes, and JSON Schemas of our models."""
 
+import ast
+import inspect
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from http import HTTPStatus
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
 
 from orga.client.console.problems import MEDIA_TYPE
 from orga.client.console.routes import API, ApiRoute
-from orga.client.console.schemas import shared_schemas
 
 _PROBLEM: Mapping[str, Any] = {
     "type": "object",
@@ -72,7 +78,12 @@ class _Schemas:
     def __init__(self, routes: Sequence[ApiRoute[Any]]) -> None:
         inputs = {model for route in routes for model in (route.by_kind or {"": route.takes}).values()}
         answers = {route.answers for route in routes if isinstance(route.answers, type)}
-        self._references, self.found = shared_schemas(inputs, answers, f"{_PLACE}{{model}}")
+        models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in inputs]
+        models.extend((model, "serialization") for model in answers)
+        self._references, shared = models_json_schema(
+            models, ref_template=f"{_PLACE}{{model}}", schema_generator=_WithFieldTexts
+        )
+        self.found: dict[str, Any] = shared["$defs"]
 
     def input(self, model: type[BaseModel]) -> dict[str, Any]:
         """Return the schema itself, not a reference."""
@@ -155,3 +166,49 @@ def _responses(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
 
 def _response(status: int, media_type: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": HTTPStatus(status).phrase, "content": {media_type: {"schema": schema}}}
+
+
+@cache
+def _field_texts(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring of each field, on one line. Fields without one are left out."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        if kind is BaseModel:
+            continue
+        for field, text in pairwise(_class_bodies(kind.__module__).get(kind.__name__, ())):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (line := _text_of(text)):
+                found[field.target.id] = line
+    return found
+
+
+@cache
+def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
+    """Return the bodies of a module's classes. `inspect.getsource` of a class would parse the module for each one."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError):  # a module without source, such as a built-in one
+        return {}
+    return {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _text_of(statement: ast.stmt) -> str:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return " ".join(value.value.split()) if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+class _WithFieldTexts(GenerateJsonSchema):
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        for name, text in _field_texts(schema["cls"]).items():
+            field = schema["cls"].model_fields.get(name)
+            shown = found.get("properties", {}).get((field.alias if field else None) or name)
+            if shown is not None:
+                shown.setdefault("description", text)
+        if self.mode == "validation" and "properties" in found:
+            found.setdefault("additionalProperties", False)
+        return found
+
+
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of the input of a model. It refuses unknown keys, as the interface does."""
+    return model.model_json_schema(schema_generator=_WithFieldTexts)

@@ -20,11 +20,11 @@ from orga.client.errors import (
     RunNotFound,
     ScheduleNotFound,
     ServerLost,
+    ServerUnavailable,
     TooLong,
 )
 from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.timelines import NoRecord, NoText
-from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.record import InvalidInput
 
 MEDIA_TYPE = "application/problem+json"
@@ -55,14 +55,7 @@ class Problem(Exception):
     def __init__(
         self, status: int, detail: str, *, errors: Sequence[Mapping[str, str]] = (), retry_after_s: int | None = None
     ) -> None:
-        """Create it.
-
-        Args:
-            status: The HTTP status.
-            detail: One line for people: what is wrong, and what to do.
-            errors: One `{"where", "detail"}` for each bad key.
-            retry_after_s: The seconds until another attempt can succeed.
-        """
+        """Create it. `detail` is one line for people, `errors` has a `{"where", "detail"}` for each bad key."""
         super().__init__(detail)
         self.status, self.detail, self.errors = status, detail, errors
         self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}

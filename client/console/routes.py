@@ -127,9 +127,18 @@ class Call(Generic[M]):
         return self.run
 
 
+T = TypeVar("T")
+
+
+class ListOf(BaseModel, Generic[T]):
+    """A list, and the parameter `next` that reads on. It is null at the end."""
+
+    items: Sequence[T]
+    next: str | None
+
+
 Answer = Response | BaseModel | Mapping[str, Any]
 """A response, or what becomes the JSON of a response with status 200."""
-
 
 AnswerSchema = type[BaseModel] | Mapping[str, Any] | None
 
@@ -185,9 +194,8 @@ class ApiRoute(Generic[M]):
     async def _read(self, request: Request) -> M:
         query = query_of(request)
         if self.method != "GET" and query:
-            raise Problem(
-                422, "a request that writes has no query. Give everything in its body", errors=_unknown(query)
-            )
+            errors = [{"where": key, "detail": "unknown key"} for key in query]
+            raise Problem(422, "a request that writes has no query. Give everything in its body", errors=errors)
         given = query if self.method == "GET" else _valid_text(await json_body(request))
         return checked(self.takes if self.by_kind is None else _kind_in(given, self.by_kind), given)
 
@@ -312,22 +320,13 @@ def _kind_in(given: Any, by_kind: Mapping[str, type[M]]) -> type[M]:
     raise invalid([f"kind: must be one of {', '.join(by_kind)}"])
 
 
-def _unknown(given: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"where": key, "detail": "unknown key"} for key in given]
-
-
 def derived_id(*parts: str) -> str:
     """Return an id for these parts, always the same, and another one for other parts."""
     return str(uuid5(NAMESPACE_URL, json.dumps(parts)))
 
 
 async def visible_run(client: Client, visitor: Visitor, run_id: str) -> WorkflowExecutionDescription:
-    """Return a run. One of another tenant does not exist for the visitor.
-
-    Raises:
-        RunNotFound: There is no such run, or it is not the visitor's.
-        NotAnAgent: The id belongs to a workflow of another type.
-    """
+    """Return a run. One of another tenant does not exist for the visitor."""
     described = await AgentHandle(client, run_id).describe()
     if not may_see(visitor, described):
         raise RunNotFound(run_id)

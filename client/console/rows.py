@@ -4,6 +4,7 @@ import asyncio
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from json import dumps, loads
 from typing import Annotated, Any, Literal, NamedTuple, Self, cast, get_args
@@ -14,11 +15,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import recorded_workplace
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Call, Console, Routes
-from orga.client.console.schemas import ListOf
+from orga.client.console.routes import Call, Console, ListOf, Routes
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.ids import kind_of
+from orga.client.runs.ids import kind_of, newest_runs, replaced_run_ids, visibility_literal
 from orga.client.runs.listing import (
     AT_ONCE,
     MAX_QUERIED_RUNS,
@@ -29,7 +29,6 @@ from orga.client.runs.listing import (
     listed_run,
     read_task,
 )
-from orga.client.runs.named import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
 from orga.workflows.types.control import StopReason
@@ -291,9 +290,10 @@ async def read_tasks(console: Console, executions: Sequence[tuple[str, str]]) ->
 
     async def read(key: tuple[str, str]) -> str:
         if key not in console.tasks:
-            async with some:
-                described = await _describe(console.client, *key)
-            await _keep_task(console, described, key)
+            with suppress(RPCError):
+                async with some:
+                    described = await console.client.get_workflow_handle(key[0], run_id=key[1] or None).describe()
+                await _keep_task(console, described, key)
         return console.tasks.get(key, "")
 
     return list(await asyncio.gather(*map(read, executions)))
@@ -306,36 +306,19 @@ async def task_of(console: Console, described: WorkflowExecutionDescription) -> 
     return console.tasks.get(key, "")
 
 
-async def _keep_task(console: Console, described: WorkflowExecutionDescription | None, key: tuple[str, str]) -> None:
-    if described is None:
-        return
+async def _keep_task(console: Console, described: WorkflowExecutionDescription, key: tuple[str, str]) -> None:
     if len(console.tasks) >= MAX_TASKS:
         console.tasks.clear()
-    try:
+    with suppress(RPCError, OrgaError, ValueError):  # the server no longer has its beginning
         console.tasks[key] = await read_task(console.client, described)
-    except (RPCError, OrgaError, ValueError):  # the server no longer has its beginning
-        return
 
 
-async def _describe(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionDescription | None:
-    try:
-        return await client.get_workflow_handle(workflow_id, run_id=run_id or None).describe()
-    except RPCError:
-        return None
-
-
-async def read_rows(console: Console, runs: Sequence[WorkflowExecution], *, asks: bool = True) -> list[Row]:
-    """Return the rows of runs, in order.
-
-    Args:
-        console: Its client reads, and its cache has the tasks.
-        runs: From visibility.
-        asks: Whether up to 20 live runs are asked for current numbers. Otherwise theirs may be old.
-    """
+async def read_rows(console: Console, runs: Sequence[WorkflowExecution]) -> list[Row]:
+    """Return the rows of runs, in order. Up to 20 live runs are asked for current numbers."""
     tasks = await read_tasks(console, [(run.id, run.run_id) for run in runs])
     live = [run for run in runs if run.status == WorkflowExecutionStatus.RUNNING]
     stuck = await failing_tasks(console.client, [run.id for run in live])
-    asked = [run for run in live if run.id not in stuck][:MAX_QUERIED_RUNS] if asks else []
+    asked = [run for run in live if run.id not in stuck][:MAX_QUERIED_RUNS]
     statuses = await _statuses(console.client, asked)
     pairs = zip(runs, tasks, strict=True)
     return [await read_row(run, task, statuses.get(run.id), stuck.get(run.id)) for run, task in pairs]

@@ -38,11 +38,7 @@ _NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Port 0 takes any free one.
-
-    Raises:
-        OrgaError: The address cannot be used.
-    """
+    """Return a listening socket. Port 0 takes any free one."""
     try:
         return _bound(host, port)
     except (OSError, OverflowError) as error:
@@ -54,9 +50,6 @@ def loopback_sockets(host: str, port: int) -> Sequence[socket.socket]:
 
     A browser tries both 127.0.0.1 and ::1 for a `.localhost` name. If the console had only one of them, another user
     of the machine could listen on the other one, and would get the token.
-
-    Raises:
-        OrgaError: An address cannot be used.
     """
     first, other = bound_socket(host, port), _OTHER_LOOPBACK.get(host)
     if other is None:

@@ -158,10 +158,7 @@ async def read_snapshot(
 ) -> dict[str, Any]:
     """Return the snapshot of a run as JSON values. `with_controls_for` adapts it to a visitor.
 
-    Args:
-        console: Its client reads.
-        described: The run.
-        view: The run as its journal shows it now, if somebody follows it.
+    `view` is the run as its journal shows it now, if somebody follows it.
     """
     facts = await _read_facts(console, described, view)
     status, view, ended = facts.status, facts.view, facts.result

@@ -10,10 +10,10 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 
 from orga.client.console.doors import Visitor
+from orga.client.console.openapi import json_schema
 from orga.client.console.problems import Problem, invalid, invalid_input, refused
 from orga.client.console.routes import API, Call, Console, NoParameters, Routes, derived_id, json_response
 from orga.client.console.rows import KINDS, Kind
-from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
 from orga.client.runs.agents import STARTED_BY_MEMO, run_id_of, start_run
 from orga.client.runs.ids import refuse_derived
@@ -94,7 +94,8 @@ async def _start(call: Call[Start]) -> Any:
                 raise refused("id", f"{run_id!r} is taken by another run. Choose another id", 409) from None
             text = "was used for another request. Take a new key for this one"
             raise refused(IDEMPOTENCY_KEY, text, 409) from None
-    return _started(run_id, given.kind)
+    location = {"Location": f"{API}/runs/{quote(run_id, safe='')}"}
+    return json_response(StartedRun(id=run_id, kind=given.kind), 201, **location)
 
 
 def _run_id(call: Call[Start], key: str) -> str:
@@ -120,11 +121,6 @@ async def begin_run(console: Console, visitor: Visitor, kind: StartKind, checked
         attributes=TypedSearchAttributes(attributes),
         started_by=visitor.name,
     )
-
-
-def _started(run_id: str, kind: Kind) -> Any:
-    location = {"Location": f"{API}/runs/{quote(run_id, safe='')}"}
-    return json_response(StartedRun(id=run_id, kind=kind), 201, **location)
 
 
 def _idempotency_key(call: Call[Start]) -> str:

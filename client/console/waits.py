@@ -9,9 +9,8 @@ from typing import Any, Literal, Self
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
-from orga.client.console.routes import Call, Console, Routes
+from orga.client.console.routes import Call, Console, ListOf, Routes
 from orga.client.console.rows import read_tasks
-from orga.client.console.schemas import ListOf
 from orga.client.errors import OrgaError
 from orga.client.journal.run_view import ViewedEntry
 from orga.client.journal.timeline import IterationRecord
@@ -203,14 +202,7 @@ def _time(text: Any) -> datetime | None:
 async def read_inbox(
     console: Console, tenants: Container[str | None] | None, *, kind: WaitKind | None = None, queue: str | None = None
 ) -> list[Wait]:
-    """Return what waits for a person, that of the oldest runs first.
-
-    Args:
-        console: Its client asks, and its cache has the tasks of runs.
-        tenants: Only of runs for these tenants. None: of all.
-        kind: Only of this kind.
-        queue: Only questions to this group of people.
-    """
+    """Return what waits for a person, that of the oldest runs first. `queue` is a group of people."""
     found = inbox(console.client, kind=kind, queue=queue)
     entries = [entry async for entry in found if tenants is None or entry.tenant in tenants]
     tasks = await read_tasks(console, [(entry.run_id, entry.segment_id) for entry in entries])
@@ -223,26 +215,19 @@ def _entry_waits(entry: InboxEntry, task: str) -> list[Wait]:
         return question_waits(
             entry.run_id, task, entry.agent, entry.wait, {each.approval_id: each for each in entry.held}
         )
-    common: dict[str, Any] = {"kind": entry.kind, "run": entry.run_id, "run_task": task, "agent": entry.agent}
+    more: dict[str, Any]
     if (failed := entry.undelivered) is not None:
         delivery = failed.delivery
         question = f"the answer was not delivered to {delivery.name} ({delivery.kind})"
-        asked = failed.goal.close_time
-        return [
-            Wait(
-                **common,
-                id=delivery.name,
-                question=question,
-                reason=delivery.error,
-                asked=asked,
-                expires=failed.told_until,
-            )
-        ]
-    if entry.failing is not None:
-        return [Wait(**common, id="", question=entry.failing.problem_line, reason=entry.failing.remedy)]
-    question = "No worker answers for this run. The page of the run shows what it waits for."
-    reason = f"You can decide there now: it counts when a worker starts on task queue {entry.task_queue!r}."
-    return [Wait(**common, id="", question=question, reason=reason)]
+        reason = delivery.error
+        more = {"id": delivery.name, "asked": failed.goal.close_time, "expires": failed.told_until}
+    elif entry.failing is not None:
+        question, reason, more = entry.failing.problem_line, entry.failing.remedy, {"id": ""}
+    else:
+        question, more = "No worker answers for this run. The page of the run shows what it waits for.", {"id": ""}
+        reason = f"You can decide there now: it counts when a worker starts on task queue {entry.task_queue!r}."
+    more |= {"kind": entry.kind, "run": entry.run_id, "run_task": task, "agent": entry.agent}
+    return [Wait(**more, question=question, reason=reason)]
 
 
 @ROUTES.get("/inbox")

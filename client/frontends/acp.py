@@ -12,12 +12,12 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 from urllib.parse import unquote
 
 from acp import PROTOCOL_VERSION, RequestError, helpers, schema
 from acp.agent.connection import AgentSideConnection
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
@@ -25,7 +25,6 @@ from orga.activities.media import Media
 from orga.activities.text.characters import harmless_text
 from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
 from orga.client.frontends import turns
-from orga.client.frontends.json_lines import JsonLines
 from orga.client.frontends.reach import OpenWait, Reach, converts_errors, held_arguments
 from orga.client.runs.agents import AgentHandle, run_id_of
 from orga.client.runs.attachments import inline_media, message_with_media
@@ -55,23 +54,17 @@ async def serve(
 ) -> None:
     """Serve a client until it closes the input. The runs then go on.
 
-    Args:
-        agent: The agent of new sessions.
-        folder: The folder that the agents act in.
-        pipes: The input and the output.
-        starts_goals: The first prompt of a new session is then a goal.
+    `agent` is that of new sessions, whose first prompt is a goal with `starts_goals`. The agents act in `folder`.
     """
-    lines = await JsonLines.over(*pipes)
+    lines = await _JsonLines.over(*pipes)
     connect: Any = partial(AcpAgent, reach, agent, folder, starts_goals=starts_goals)
     async with AgentSideConnection(connect, lines, listening=False, use_unstable_protocol=True) as connection:
         await connection.listen()
 
 
-def _request_error(error: Exception) -> RequestError:
-    return RequestError(NOT_FOUND if isinstance(error, RunNotFound) else REFUSED, str(error))
-
-
-_explained = converts_errors(_request_error)
+_explained = converts_errors(
+    lambda error: RequestError(NOT_FOUND if isinstance(error, RunNotFound) else REFUSED, str(error))
+)
 
 
 class AcpAgent:
@@ -202,13 +195,7 @@ class AcpSession:
     """Follows one run for the client."""
 
     def __init__(self, reach: Reach, folder: Path, client: Any, run: AgentHandle, goal_of: str) -> None:
-        """Prepare a session.
-
-        Args:
-            folder: The folder that the run acts in.
-            client: The connection.
-            goal_of: The agent of a goal that the first prompt starts, or "" for a run that exists.
-        """
+        """Prepare a session. `goal_of` is the agent of a goal that the first prompt starts, or "" if the run exists."""
         self._reach, self._folder, self._client, self._run, self._goal_of = reach, folder, client, run, goal_of
         self._fold = turns.TurnFold(run.id, None)
         self._is_silent = False
@@ -418,3 +405,56 @@ def content(text: str) -> list[Any] | None:
 def plan_entry(step: dict[str, Any]) -> schema.PlanEntry:
     text = f"{step['skill']}: {step['goal']}{' (failed)' if step['status'] == 'failed' else ''}"
     return helpers.plan_entry(one_line(text, 500), status="pending" if step["status"] == "open" else "completed")
+
+
+MAX_LINE_BYTES = 32_000_000
+"""The limit of a message. It has room for the largest document as base64."""
+
+INVALID = -32600
+
+
+class _Message(BaseModel):
+    """The keys that every message shares. The package checks the rest, but wrong ones of these would stop it."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    id: int | float | str | None = None
+    method: str = ""
+    error: dict[str, Any] = {}
+
+
+class _JsonLines:
+    """The wire: one JSON object a line. A line that is none is answered with an error, and the next one is read.
+
+    While the client does not read, nothing more is read from it, so what waits for it stays bounded.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def over(cls, given: BinaryIO, taken: BinaryIO) -> Self:
+        """Return the wire over a pipe to read from and one to write to."""
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), given)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, taken)
+        return cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self._writer.write(json.dumps(message, ensure_ascii=False, default=str).encode(errors="replace") + b"\n")
+        await self._writer.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next message, or None at the end."""
+        while True:
+            await self._writer.drain()
+            try:
+                if not (line := await self._reader.readline()):
+                    return None
+                return _Message.model_validate_json(line).model_dump(exclude_unset=True)
+            except ValueError:  # the reader has dropped this part of a line that is too long. The rest is no JSON
+                problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_LINE_BYTES:,} bytes"
+                await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID, "message": problem}})
+
+    async def close(self) -> None:
+        self._writer.close()

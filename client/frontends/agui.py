@@ -25,7 +25,6 @@ from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Adapter, Console, invalid, json_body
 from orga.client.errors import OrgaError
-from orga.client.frontends.interrupts import decide, interrupt_of
 from orga.client.frontends.reach import open_waits
 from orga.client.frontends.threads import (
     TurnStream,
@@ -155,6 +154,8 @@ class _ProtocolRun:
 
     async def _resume(self, run: AgentHandle, past: list[JournalEntry]) -> tuple[int | None, int | None]:
         """Decide what the request answers. Return the turn that asked, and the turn of a message that comes with it."""
+        from orga.client.frontends.agui_events import decide
+
         answers = self.given.resume or []
         await decide(self.console, run, self.visitor, answers)
         if not isinstance(run, SessionHandle):
@@ -215,6 +216,8 @@ class _ProtocolRun:
             return run, None
         if (turn := known_turn(past, message_id)) is None:
             if current_turn(past) and (waits := await open_waits(run)):
+                from orga.client.frontends.agui_events import interrupt_of
+
                 ids = ", ".join(interrupt_of(wait, run.id, self.base).id for wait in waits)
                 raise Problem(409, f"this thread waits for a person. Resume its interrupts first: {ids}")
             turn = await self._post(run, message)

@@ -199,18 +199,11 @@ def _wait_view(wait: OpenWait) -> WaitingItem:
     )
 
 
-def build_server(
-    reach: Reach,
-    *,
-    agent_tools: Mapping[str, str] | None = None,
-    may_decide: bool = False,
-) -> MCPServer:
+def build_server(reach: Reach, *, agent_tools: Mapping[str, str] | None = None, may_decide: bool = False) -> MCPServer:
     """Return a server for one client.
 
-    Args:
-        reach: The runs that exist for the client, and the name of its operator.
-        agent_tools: Agents that get a tool of their own, with what each is for.
-        may_decide: Whether the client may decide held calls. Its operator is then the approver.
+    `agent_tools` are agents that get a tool of their own, with what each is for. With `may_decide`, the client may
+    decide held calls, and its operator is the approver.
     """
     runs = Runs(reach)
     server: MCPServer = MCPServer("orga", title="orga: durable agents", instructions=INSTRUCTIONS, log_level="ERROR")

@@ -51,12 +51,7 @@ class Reach:
     """Whether the person may start, answer and guide runs."""
 
     async def open(self, run_id: str, *, is_write: bool = False) -> AgentHandle:
-        """Return the handle of a run that this front end may see. A live run gets a worker.
-
-        Raises:
-            RunNotFound: There is no such run, or it belongs to somebody else.
-            InvalidInput: The person writes too often.
-        """
+        """Return the handle of a run that this front end may see. A live run gets a worker."""
         if is_write:
             self.count_write()
         if not 0 < len(run_id) <= 1_000:
@@ -77,11 +72,7 @@ class Reach:
         run_id: str | None = None,
         attachments: Sequence[Attachment] = (),
     ) -> AgentHandle:
-        """Start a run. A session begins without a task and attachments.
-
-        Raises:
-            InvalidInput: No worker would take the run, or its id is taken.
-        """
+        """Start a run. A session begins without a task and attachments."""
         refuse_derived(run_id)
         try:
             return await self._start(kind, agent, task, run_id, attachments)

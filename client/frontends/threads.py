@@ -79,9 +79,7 @@ class TurnStream(EventSourceResponse):
     ) -> None:
         """Serve the events of a generator, as long as the token of the request is valid.
 
-        Args:
-            failed: Returns the event of a failure, given its message and its code.
-            fields: Returns the fields of an event in the stream, such as its `data`.
+        `failed` makes an event of the message and the code of a failure, `fields` what the stream has of an event.
         """
         self._console, self._visitor = console_of(request), visitor_of(request)
         require_room(self._console, self._visitor)
@@ -128,11 +126,7 @@ async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str |
 async def start_thread(
     console: Console, visitor: Visitor, kind: Literal["session", "goal"], run_id: str, given: Mapping[str, Any]
 ) -> AgentHandle:
-    """Start a session or a goal, or return the one that the same request has started at the same time.
-
-    Raises:
-        Problem: The input is invalid, its tenant is not one of the visitor's, or the id is taken.
-    """
+    """Start a session or a goal, or return the one that the same request has started at the same time."""
     how = START_KINDS[kind]
     console.doors.count_start(visitor)
     try:
@@ -158,12 +152,7 @@ async def post_message(session: SessionHandle, text: str, **options: Unpack[Send
 
 
 def message_parts(content: Any, where: str) -> tuple[str, list[Media]]:
-    """Return the text of a message, and its pictures and documents.
-
-    Raises:
-        Problem: A part is something else.
-        InvalidInput: A part has an address instead of the bytes.
-    """
+    """Return the text of a message, and its pictures and documents."""
     if content is None or isinstance(content, str):
         return content or "", []
     texts, media = list[str](), list[Media]()

@@ -210,10 +210,7 @@ async def shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["Wa
 def followed_timelines(client: Client, workflow_id: str, *, is_current: bool) -> Sequence[TimelineFold]:
     """Return the timelines of a run's last segments, if somebody follows the run in this event loop.
 
-    Args:
-        client: The client that follows it.
-        workflow_id: The run's id.
-        is_current: Return none until the run is read up to now.
+    With `is_current`, return none until the run is read up to now.
     """
     watcher = _WATCHERS.get(client, {}).get((asyncio.get_running_loop(), workflow_id))
     return watcher.timelines if watcher and (watcher.is_current or not is_current) else ()

@@ -1,19 +1,196 @@
-"""An exported journal as a file: JSON lines, one per entry, and the head as the last line."""
+"""An exported journal as a file: JSON lines, one per entry, and the head as the last line.
+
+The head has the run, the length and the last hash. An Ed25519 key can sign it.
+"""
 
 import json
+import os
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
+from typing import Self
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import ValidationError
 
 from orga.activities.adapters.shared_files import write_atomically
 from orga.client.errors import OrgaError
-from orga.client.journal.head import SealedHead, head_mismatches
 from orga.client.journal.laws import Check
-from orga.workflows.decisions.journal.entries import canonical_line, first_break
+from orga.workflows.decisions.journal.entries import GENESIS_HASH, canonical_line, first_break
 from orga.workflows.types.json_text import unique_keys_object
+from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import JournalEntry
+
+KEY_PREFIX = "ed25519:"
+"""Prefix of a public key in its text form, before the base64."""
+
+ID_CHARS = 16
+OTHERS = 0o077
+
+
+class KeyProblem(OrgaError):
+    """The key cannot be used."""
+
+
+def generate_key(path: Path) -> str:
+    """Write a private key (PKCS 8, PEM, mode 0600) and its public key. Return the public one, or raise KeyProblem."""
+    private = Ed25519PrivateKey.generate()
+    pem = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = public_text(private.public_key())
+    try:
+        _write_new_file(path, pem, 0o600)
+        _write_new_file(public_path(path), f"{public}\n".encode(), 0o644)
+    except FileExistsError as error:
+        raise KeyProblem(f"{error.filename} exists already. A key is never overwritten. Name another file") from None
+    except OSError as error:
+        raise KeyProblem(f"{error.filename} cannot be written: {error.strerror}") from None
+    return public
+
+
+def public_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.pub")
+
+
+def private_key(path: Path) -> Ed25519PrivateKey:
+    """Read a private key. Raise KeyProblem if it is unreadable, no Ed25519 key, or readable by others."""
+    try:
+        pem, mode = path.read_bytes(), path.stat().st_mode
+    except OSError as error:
+        raise KeyProblem(f"the signing key {path} cannot be read: {error.strerror}") from None
+    if mode & OTHERS:
+        raise KeyProblem(f"others may read the signing key {path}; run: chmod 600 {path}")
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyProblem(f"{path} holds no Ed25519 key in PEM without a password; make one with: orga audit keygen")
+    return key
+
+
+def public_key(text: str) -> Ed25519PublicKey:
+    """Read a public key, as `public_text` writes it. Raise KeyProblem if it is none."""
+    stripped = text.strip()
+    try:
+        return Ed25519PublicKey.from_public_bytes(b64decode(stripped.removeprefix(KEY_PREFIX), validate=True))
+    except ValueError:
+        raise KeyProblem(f"{stripped[:80]!r} is no public key; one begins with {KEY_PREFIX}") from None
+
+
+def public_text(key: Ed25519PublicKey) -> str:
+    return KEY_PREFIX + b64encode(key.public_bytes_raw()).decode()
+
+
+def key_id(key: Ed25519PublicKey) -> str:
+    return sha256(key.public_bytes_raw()).hexdigest()[:ID_CHARS]
+
+
+def is_signed(key: Ed25519PublicKey, signature: str, message: bytes) -> bool:
+    try:
+        decoded = b64decode(signature, validate=True)
+        key.verify(decoded, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return b64encode(decoded).decode() == signature
+
+
+def _write_new_file(path: Path, content: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+_PURPOSE = b"orga journal head 1\n"
+"""Prefix of the signed message, so that a signature of a head is valid for nothing else."""
+
+
+class JournalHead(Record):
+    run: str
+    length: int
+    hash: str
+    """Hash of the last entry, which depends on all entries before it."""
+    signed_at: datetime | None = None
+    key_id: str = ""
+
+    def with_signer(self, key_id: str, now: datetime) -> Self:
+        return replace_fields(self, {"signed_at": now, "key_id": key_id})
+
+
+class SealedHead(Record):
+    """The last line of an export."""
+
+    head: JournalHead
+    signature: str = ""
+    """Base64. Empty if the head is not signed."""
+
+
+def sealed_head(run: str, entries: Sequence[JournalEntry], key: Ed25519PrivateKey | None, now: datetime) -> SealedHead:
+    """Return the head of these entries, signed if there is a key."""
+    head = JournalHead(run=run, length=len(entries), hash=_last_hash(entries))
+    if key is None:
+        return SealedHead(head=head)
+    head = head.with_signer(key_id(key.public_key()), now)
+    return SealedHead(head=head, signature=b64encode(key.sign(_signed_message(head))).decode())
+
+
+def head_check(
+    run: str, entries: Sequence[JournalEntry], found: SealedHead | None, trusted: Sequence[Ed25519PublicKey] | None
+) -> Check:
+    """Check that the head fits the entries, and that a trusted key has signed it.
+
+    If there are trusted keys, the head must be signed. None skips the check of signatures.
+    """
+    if found is None:
+        last = len(entries) - 1
+        return Check("head", run, False, f"it has no head: whether entries followed entry {last} is unknown")
+    faults = [
+        *head_mismatches(run, entries, found.head),
+        *([] if trusted is None else _signature_faults(found, trusted)),
+    ]
+    head = found.head
+    by = f"signed at {head.signed_at:%Y-%m-%dT%H:%M:%SZ} by key {head.key_id}" if head.signed_at else "not signed"
+    by = "signature not looked at" if trusted is None else by
+    return Check("head", run, not faults, "; ".join(faults) or f"{head.length} entries, {by}")
+
+
+def head_mismatches(run: str, entries: Sequence[JournalEntry], head: JournalHead) -> list[str]:
+    """Return the differences between head and entries, such as a cut tail or an added entry."""
+    faults = [f"its head is that of {head.run}"] if head.run != run else []
+    if len(entries) < head.length:
+        return [*faults, f"entry {len(entries)} is missing: the head counts {head.length}, the tail was cut"]
+    if len(entries) > head.length:
+        return [*faults, f"entry {head.length} is beyond the head, which counts {head.length}"]
+    if head.hash != _last_hash(entries):
+        faults.append(f"entry {len(entries) - 1} does not have the hash of the head: it or one before it was replaced")
+    return faults
+
+
+def _signature_faults(found: SealedHead, trusted: Sequence[Ed25519PublicKey]) -> list[str]:
+    if not found.signature:
+        return ["its head is not signed"] if trusted or found.head.key_id else []
+    key = next((key for key in trusted if key_id(key) == found.head.key_id), None)
+    if key is None:
+        known = ", ".join(map(key_id, trusted)) or "none"
+        return [f"its head is signed by key {found.head.key_id}, which is not trusted; trusted: {known}"]
+    if is_signed(key, found.signature, _signed_message(found.head)):
+        return []
+    return ["the signature is not one over this head"]
+
+
+def _signed_message(head: JournalHead) -> bytes:
+    return _PURPOSE + json.dumps(head.model_dump(mode="json"), sort_keys=True).encode()
+
+
+def _last_hash(entries: Sequence[JournalEntry]) -> str:
+    return entries[-1].hash if entries else GENESIS_HASH
+
 
 NO_JOURNAL_HINT = "this is no journal; write one with: orga journal ID --export FILE"
 
@@ -78,12 +255,7 @@ def _lines(entries: Sequence[JournalEntry], head: SealedHead) -> list[bytes]:
 
 
 def _require_canonical(path: Path, content: bytes, file: JournalFile) -> None:
-    """Refuse other bytes with the same meaning. If the meaning differs, later checks report it.
-
-    Raises:
-        NoJournal: A line is not written in the canonical bytes.
-        ValueError: The last line is not terminated.
-    """
+    """Refuse other bytes with the same meaning. If the meaning differs, later checks report it."""
     assert file.head is not None
     if first_break(file.entries) is None and not head_mismatches(file.head.head.run, file.entries, file.head.head):
         canonical_lines = (*_lines(file.entries, file.head), b"")
@@ -106,17 +278,12 @@ def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Se
         return found(False, f"its chain breaks at entry {broken}: it or one before it was changed")
     for entry, recorded in zip(exported, entries, strict=False):
         if entry.hash != recorded.hash:
-            return found(
-                False, f"entry {entry.sequence} differs from the history in {_differing_fields(entry, recorded)}"
-            )
+            fields = (name for name in JournalEntry.model_fields if name != "hash")
+            differing = [name for name in fields if getattr(entry, name) != getattr(recorded, name)] or ["hash"]
+            return found(False, f"entry {entry.sequence} differs from the history in {', '.join(differing)}")
     if len(exported) > len(entries):
         return found(False, f"it has {len(exported)} entries, the run {len(entries)}")
     has_ended = bool(entries) and entries[-1].event == "Terminated"
     if len(exported) < len(entries) and has_ended:
         return found(False, f"it ends after {len(exported)} of {len(entries)} entries: the tail is missing")
     return found(True, f"{len(exported)} of {len(entries)} entries, unchanged")
-
-
-def _differing_fields(entry: JournalEntry, recorded: JournalEntry) -> str:
-    fields = [name for name in JournalEntry.model_fields if name != "hash"]
-    return ", ".join(name for name in fields if getattr(entry, name) != getattr(recorded, name)) or "hash"

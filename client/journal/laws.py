@@ -69,7 +69,10 @@ class _ReplyState:
             case on.ApprovalResolved() | on.CritiqueEvaluated() if (
                 verdict := recorded_verdict(entry.event, entry.data)
             ) is not None:
-                yield from self._stage_faults(event.place, verdict)
+                place = event.place
+                if verdict not in VERDICTS_AFTER_GATE or not self._statuses_for(place).apply_verdict(place, verdict):
+                    what = f"records {verdict!r} for {place or 'nothing'}"
+                    yield f"{what}, which cannot follow what was recorded for it before"
             case on.Terminated(reason="completed") if self._answer:
                 if lacks := self._answers.missing_verdict_text(self._answer):
                     yield f"ends with the answer of iteration {self._answer}, which lacks {lacks}"
@@ -86,14 +89,11 @@ class _ReplyState:
             if place in SEPARATE_PROPOSALS:
                 continue
             statuses = self._statuses_for(place)
-            is_judged_again = self._is_part(place) and statuses.status_of(place) in _JUDGED_AGAIN
+            is_part = not place.isdecimal() and place not in self._places.values()
+            is_judged_again = is_part and statuses.status_of(place) in _JUDGED_AGAIN
             if "calls" not in event.model_fields_set or is_judged_again:
                 statuses.begin_judging(place)
             statuses.apply_verdict(place, decision)
-
-    def _stage_faults(self, place: str, verdict: Any) -> Iterable[str]:
-        if verdict not in VERDICTS_AFTER_GATE or not self._statuses_for(place).apply_verdict(place, verdict):
-            yield f"records {verdict!r} for {place or 'nothing'}, which cannot follow what was recorded for it before"
 
     def _execution_faults(self, place: str) -> Iterable[str]:
         if place in self._begun:
@@ -104,9 +104,6 @@ class _ReplyState:
 
     def _statuses_for(self, place: str) -> ProposalStatuses[str]:
         return self._answers if place.isdecimal() else self._calls
-
-    def _is_part(self, place: str) -> bool:
-        return not place.isdecimal() and place not in self._places.values()
 
 
 def _executed_places(event: JournalEvent, places: dict[str, str]) -> Iterator[str]:
@@ -145,7 +142,11 @@ def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
     stages.
     """
     own = [entry for entry in entries if not entry.run]
-    faults = [*_beginning_faults(own), *_end_faults(entries)]
+    faults: list[str] = []
+    if own and own[0].event not in BEGINNINGS:
+        first = f"entry {own[0].sequence} is {own[0].event}"
+        faults.append(f"{first}: a journal begins with {' or '.join(BEGINNINGS)}")
+    faults += _end_faults(entries)
     if not any(entry.event == PAST_MISSING for entry in entries):  # earlier questions are missing here
         faults += [*_approval_faults(entries), *_delegate_faults(entries), *_turn_faults(own), *effect_faults(entries)]
     return faults[:MAX_FAULTS]
@@ -154,12 +155,6 @@ def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
 def has_ended(entries: Sequence[JournalEntry]) -> bool:
     """Return whether the journal's own run has ended. Then an earlier export of it is incomplete."""
     return any(entry.event == "Terminated" and not entry.run for entry in entries)
-
-
-def _beginning_faults(own: Sequence[JournalEntry]) -> list[str]:
-    if not own or own[0].event in BEGINNINGS:
-        return []
-    return [f"entry {own[0].sequence} is {own[0].event}: a journal begins with {' or '.join(BEGINNINGS)}"]
 
 
 def _end_faults(entries: Sequence[JournalEntry]) -> list[str]:

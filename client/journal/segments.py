@@ -113,22 +113,18 @@ def _write_file(key: SegmentKey, segment: ClosedSegment) -> None:
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _is_own(path.parent.stat(follow_symlinks=False)):
-            write_atomically(path, _file_content(key, segment))
+            head = json.dumps({"of": _header(key), "base": segment.base}).encode()
+            write_atomically(path, gzip.compress(b"\n".join([head, *segment.texts.values()]), compresslevel=1))
             _delete_oldest(path.parent)
 
 
 def _file_of(key: SegmentKey) -> Path:
-    name = sha256(json.dumps([FOLD_VERSION, key.namespace, key.workflow_id, key.run_id]).encode()).hexdigest()
+    name = sha256(json.dumps(_header(key)).encode()).hexdigest()
     return server_home().timelines / f"{name}.jsonl.gz"
 
 
 def _header(key: SegmentKey) -> list[str | int]:
     return [FOLD_VERSION, key.namespace, key.workflow_id, key.run_id]
-
-
-def _file_content(key: SegmentKey, segment: ClosedSegment) -> bytes:
-    head = json.dumps({"of": _header(key), "base": segment.base}).encode()
-    return gzip.compress(b"\n".join([head, *segment.texts.values()]), compresslevel=1)
 
 
 def _parsed(key: SegmentKey, content: bytes) -> ClosedSegment:

@@ -177,7 +177,12 @@ class SearchLimits(Record):
 
     def parts(self, record: IterationRecord) -> Iterator[tuple[tuple[str, str], ...]]:
         """Yield the texts of each part of a record that is looked at, with their places."""
-        calls = [call for call in record.calls if self._has_call(call)]
+        calls = [
+            call
+            for call in record.calls
+            if (not self.tools or call.tool in self.tools)
+            and (not self.outcomes or not self.outcomes.isdisjoint((call.state, call.verdict)))
+        ]
         events = [event for event in record.events if not self.events or event.event in self.events]
         if (self.is_of_calls and not calls) or (self.events and not events):
             return
@@ -187,10 +192,6 @@ class SearchLimits(Record):
             yield from map(_call_texts, calls)
         if self.events or not self.is_of_calls:
             yield from (((event.event, json_text(event.data)),) for event in events)
-
-    def _has_call(self, call: TimelineCall) -> bool:
-        is_tool = not self.tools or call.tool in self.tools
-        return is_tool and (not self.outcomes or not self.outcomes.isdisjoint((call.state, call.verdict)))
 
 
 def _call_texts(call: TimelineCall) -> tuple[tuple[str, str], ...]:
@@ -337,12 +338,7 @@ class TimelineFold:
     """The records of one segment. It takes the events in order, each with the journal entries that it makes."""
 
     def __init__(self, run_id: str, *, is_whole: bool = False) -> None:
-        """Begin a segment.
-
-        Args:
-            run_id: The run id of the segment. References to texts name it.
-            is_whole: Records have whole texts.
-        """
+        """Begin a segment. References to texts name its run id, unless records have whole texts."""
         self.run_id = run_id
         self.base = 0
         """The last iteration of the earlier segments."""
@@ -387,12 +383,9 @@ class TimelineFold:
         return self._numbers.get(entry.sequence)
 
     def feed(self, happening: Happening, entries: Iterable[JournalEntry], *, is_numbered: bool = True) -> None:
-        """Take the next event, and the entries that the journal makes of it.
+        """Take the next event, and the entries that the journal makes of it. Those of delegated runs are ignored.
 
-        Args:
-            happening: The next event of the segment.
-            entries: Entries of delegated runs are ignored.
-            is_numbered: True if the entries have their numbers in the whole journal.
+        `is_numbered` is True if the entries have their numbers in the whole journal.
         """
         if happening.kind == "started":
             self._on_started(happening)

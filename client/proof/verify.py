@@ -14,8 +14,7 @@ from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
 from orga.client.journal.event_types import DelegationStarted, read_event
-from orga.client.journal.file import JournalFile, export_check
-from orga.client.journal.head import SealedHead, head_check
+from orga.client.journal.file import JournalFile, SealedHead, export_check, head_check
 from orga.client.journal.laws import Check, Verification, has_ended, law_faults
 from orga.client.journal.reading import past_missing, read_journal
 from orga.client.proof.gate_record import AnsweredRequest, GateFact, GateRecord, StartedCall, breaches, started_calls

@@ -12,6 +12,7 @@ from typing import Any
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.common import VersioningBehavior
 from temporalio.converter import StorageDriverStoreContext
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
@@ -23,6 +24,7 @@ from orga.workflows.agent import AgentWorkflow
 from orga.workflows.goal import GoalWorkflow
 from orga.workflows.session import SessionWorkflow
 from orga.workflows.settings_workflow import SettingsWorkflow
+from orga.workflows.types.names import SETTINGS_WORKFLOW
 
 REPLAY_BUILD = "replay"
 """Build id of replayers. Without one the SDK reads all modules from disk to make one, which blocks for two seconds."""
@@ -105,7 +107,6 @@ class PatientRunner(WrappedRunner):
     """Makes another runner delay queries until no local activity is pending. An answer would end the workflow task."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Create an instance that delays queries."""
         return PatientInstance(super().create_instance(det))
 
 
@@ -129,13 +130,19 @@ class PatientInstance(WrappedInstance):
             self._delayed_queries, self._task_history_length = [], act.history_length
         if self._pending_local_activities and any(_is_query_in_task(job) for job in act.jobs):
             self._delayed_queries.extend(act.jobs)  # an activation with queries has no other jobs
-            return _empty_completion()
+            empty = WorkflowActivationCompletion()
+            empty.successful.SetInParent()
+            return empty
         completion = super().activate(act)
         self._pending_local_activities -= {
             job.resolve_activity.seq for job in act.jobs if job.resolve_activity.is_local
         }
-        self._pending_local_activities |= _scheduled_numbers(completion.successful.commands)
-        self._pending_local_activities -= _cancelled_numbers(completion.successful.commands)
+        for command in completion.successful.commands:
+            if command.HasField("schedule_local_activity"):
+                self._pending_local_activities.add(command.schedule_local_activity.seq)
+        for command in completion.successful.commands:  # workflow code does not wait for cancelled ones any more
+            if command.HasField("request_cancel_local_activity"):
+                self._pending_local_activities.discard(command.request_cancel_local_activity.seq)
         if self._delayed_queries and not self._pending_local_activities and not _may_have_more_jobs(completion):
             completion.successful.commands.extend(self._query_answers(act))
         return completion
@@ -152,25 +159,6 @@ class PatientInstance(WrappedInstance):
 
 def _is_query_in_task(job: WorkflowActivationJob) -> bool:
     return job.HasField("query_workflow") and job.query_workflow.query_id != _DIRECT_QUERY_ID
-
-
-def _empty_completion() -> WorkflowActivationCompletion:
-    completion = WorkflowActivationCompletion()
-    completion.successful.SetInParent()
-    return completion
-
-
-def _scheduled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
-    local = (command.schedule_local_activity for command in commands if command.HasField("schedule_local_activity"))
-    return {scheduled.seq for scheduled in local}
-
-
-def _cancelled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
-    """Return the numbers of cancelled local activities. Workflow code does not wait for them any more."""
-    cancelled = (
-        each.request_cancel_local_activity for each in commands if each.HasField("request_cancel_local_activity")
-    )
-    return {each.seq for each in cancelled}
 
 
 def _may_have_more_jobs(completion: WorkflowActivationCompletion) -> bool:
@@ -215,3 +203,28 @@ def sandbox_for_others(runner: WorkflowRunner) -> WorkflowRunner:
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner
     return replace(runner, restrictions=runner.restrictions.with_passthrough_modules("orga"))
+
+
+class UnpinningRunner(WrappedRunner):
+    """Unpins a run in its last workflow task before it continues as new.
+
+    The continue-as-new command itself says so too (`initial_versioning_behavior`), but servers up to at least 1.29
+    ignore that: a pinned run would keep its version for ever.
+    """
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        return _UnpinningInstance(super().create_instance(det), is_pinned=det.info.workflow_type != SETTINGS_WORKFLOW)
+
+
+class _UnpinningInstance(WrappedInstance):
+    def __init__(self, instance: WorkflowInstance, *, is_pinned: bool) -> None:
+        super().__init__(instance)
+        self._is_pinned = is_pinned
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        completion = super().activate(act)
+        if not self._is_pinned or any(
+            command.HasField("continue_as_new_workflow_execution") for command in completion.successful.commands
+        ):
+            completion.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value  # pyright: ignore
+        return completion

@@ -43,11 +43,7 @@ def register_check(client: Client, check: "Callable[[RequestedNames], None]") ->
 def check_by_local_worker(
     client: Client, checked: "AgentInput | GoalInput | SessionInput", task_queue: str | None
 ) -> None:
-    """Refuse an input that this process's own worker would refuse. Check nothing if the run goes to another queue.
-
-    Raises:
-        InvalidInput: The text is the worker's own.
-    """
+    """Refuse an input that this process's own worker would refuse. Check nothing if the run goes to another queue."""
     if client in _CHECKS_BY_CLIENT and task_queue in (None, queue_and_memo(client)[0]):
         from orga.client.config.known_input import requested_names
 
@@ -279,7 +275,7 @@ class AgentHandle:
                 return kind_of(ended).result.model_validate(ended)
             except WorkflowFailureError as error:
                 if not await self._was_reset(error):
-                    raise RunFailed(_failure_cause(error)) from None
+                    raise RunFailed(str(error.cause)) from None
             except RPCError as error:
                 raise user_error(error, self.id) from error
 
@@ -383,12 +379,7 @@ async def start_run(
     attributes: TypedSearchAttributes,
     started_by: str = "",
 ) -> None:
-    """Start a run of any kind under a checked id, as `start_agent` does. The memo names who started it, if given.
-
-    Raises:
-        InvalidInput: The worker in this process would refuse it.
-        OrgaError: A run with this id is live, or has ended and `again` is False.
-    """
+    """Start a run of any kind under a checked id, as `start_agent` does. The memo names who started it, if given."""
     if task_queue is not None:
         _refuse_hidden_characters(task_queue, "task_queue")
     check_by_local_worker(client, checked, task_queue)
@@ -414,11 +405,7 @@ async def start_run(
 
 
 def run_id_of(given: str | None, kind: Literal["agent", "goal", "session"] = "agent") -> str:
-    """Return the id of a new run: the given one, else `<kind>-<uuid7>`.
-
-    Raises:
-        InvalidInput: The given id has characters that people cannot read or that change the meaning of a command.
-    """
+    """Return the id of a new run: the given one, else `<kind>-<uuid7>`."""
     if given is None:
         return f"{kind}-{uuid_utils.uuid7()}"
     _refuse_hidden_characters(given, "id")
@@ -433,7 +420,3 @@ def _refuse_hidden_characters(name: str, what: str) -> None:
             "must be one line, not empty, without control or hidden characters or double spaces, not beginning with -"
         )
         raise InvalidInput(f"{what} {escaped_line(name)!r}: {problem}")
-
-
-def _failure_cause(error: WorkflowFailureError) -> str:
-    return str(error.cause)

@@ -9,8 +9,7 @@ from weakref import WeakKeyDictionary
 from orga.activities.adapters.blob_folder import BlobFolder
 from orga.activities.media import Media, UnusableMedia, keep_media, shown_name
 from orga.activities.ports import BlobStore
-from orga.client.server.home import server_home
-from orga.client.user_path import user_path
+from orga.client.server.home import server_home, user_path
 from orga.workflows.types.input import MAX_ATTACHMENTS, Attachment
 from orga.workflows.types.record import InvalidInput, check_input
 from orga.workflows.types.sessions.session_input import MAX_MESSAGE_ATTACHMENTS
@@ -53,11 +52,7 @@ def store_of(client: "Client") -> BlobStore:
 
 
 def read_attachment(path: str | Path) -> Media:
-    """Return the file's content. A leading `~` is the home folder.
-
-    Raises:
-        UnusableMedia: It cannot be read.
-    """
+    """Return the file's content. A leading `~` is the home folder."""
     try:
         return Media.read(user_path(path))
     except (OSError, ValueError) as error:  # ValueError: the path contains NUL
@@ -72,11 +67,7 @@ def refuse_too_many(count: int, most: int = MAX_ATTACHMENTS) -> None:
 
 
 async def with_attachments(checked: T, given: Sequence[Attachable], client: "Client") -> T:
-    """Return the input with more attachments, after its own.
-
-    Raises:
-        InvalidInput: As for `kept_attachments`.
-    """
+    """Return the input with more attachments, after its own."""
     if not given:
         return checked
     kept = await kept_attachments(given, store_of(client), already=checked.attachments)
@@ -84,11 +75,7 @@ async def with_attachments(checked: T, given: Sequence[Attachable], client: "Cli
 
 
 def inline_media(encoded: str, name: str = "") -> Media:
-    """Return the content that a message of a protocol has as base64, or as a `data:` URL with base64.
-
-    Raises:
-        InvalidInput: It is neither. No address is ever fetched.
-    """
+    """Return the content that a message has as base64, or as a `data:` URL with base64. No address is ever fetched."""
     start, comma, data = encoded.partition(",")
     if comma and start.startswith("data:") and start.endswith(";base64"):
         encoded = data
@@ -100,11 +87,7 @@ def inline_media(encoded: str, name: str = "") -> Media:
 
 
 async def message_with_media(text: str, media: Iterable[Media], client: "Client") -> tuple[str, tuple[Attachment, ...]]:
-    """Keep what comes with a front end's message. Return its text, or a line for each if it has none, and references.
-
-    Raises:
-        InvalidInput: As for `kept_attachments`.
-    """
+    """Keep what comes with a front end's message. Return its text, or else a line for each, and references."""
     kept = await kept_attachments(media, store_of(client), most=MAX_MESSAGE_ATTACHMENTS)
     return (text if text.strip() else "\n".join(each.part().line() for each in kept)), kept
 

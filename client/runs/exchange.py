@@ -44,13 +44,8 @@ async def first_answer(
 ) -> T:
     """Return the first answer to a question that is asked a second time after a while.
 
-    Args:
-        ask: Asks once, and gives up after the time that it is given.
-        within: Limit for both requests together.
-        after: Time before the second request.
-
-    Raises:
-        Exception: Both requests failed. It is the first one's.
+    `ask` gives up after the time that it is given, and both requests together after `within`. If both fail, the first
+    one's exception is raised.
     """
     asked = [asyncio.ensure_future(ask(within))]
     try:
@@ -101,11 +96,7 @@ class Exchange:
             raise user_error(error, self._id) from error
 
     async def signal(self, name: str, *arguments: str | dict[str, Any]) -> None:
-        """Send a signal. A run without a worker receives it when one starts.
-
-        Raises:
-            TooLong: The run would cut the text. Nothing was sent.
-        """
+        """Send a signal. A run without a worker receives it when one starts. One that is too long is not sent."""
         for argument in arguments:
             check_length(argument if isinstance(argument, str) else to_json(argument).decode())
         try:
@@ -133,12 +124,7 @@ class Exchange:
     ) -> Any:
         """Send an update, but only if a worker is running. Otherwise it would take effect whenever one starts.
 
-        Args:
-            name: The update's name.
-            argument: Its argument.
-            within: Limit for the answer.
-            update_id: The sender's id. An update that was accepted under this id is not sent again, and its answer is
-                returned.
+        An update that was accepted under the sender's id is not sent again, and its answer is returned.
 
         Raises:
             Refused: The run's validator refused it.
@@ -186,19 +172,14 @@ class Exchange:
         return True
 
     async def require_worker(self) -> None:
-        """Check that a worker could accept what is sent.
-
-        Raises:
-            RunEnded: The run has ended.
-            NoAnswer: No worker polls the task queue. Its subclass `TaskFails`: workers poll, but none can continue the
-                run.
-        """
+        """Raise RunEnded or NoAnswer if no worker could accept what is sent. TaskFails: none can continue the run."""
         described = await self.describe()
         if described.status != WorkflowExecutionStatus.RUNNING:
             raise RunEnded(self._id)
         if not await may_be_polled(self._client, described.task_queue):
             raise NoAnswer(described.task_queue, worker_command(await recorded_workplace(described)))
-        await self._refuse_while_its_task_fails(described)
+        if failing := await self._failing_task(described):
+            raise failing
 
     async def _not_taken_error(self) -> NotTakenYet:
         """Return the error for an update that nobody has answered."""
@@ -214,16 +195,13 @@ class Exchange:
     async def _no_answer_error(self) -> NoAnswer:
         """Return the reason why nobody answers."""
         described = await self.describe()
-        try:
-            await self._refuse_while_its_task_fails(described)
-        except TaskFails as error:
-            return error
+        if failing := await self._failing_task(described):
+            return failing
         return NoAnswer(described.task_queue, worker_command(await recorded_workplace(described)))
 
-    async def _refuse_while_its_task_fails(self, described: WorkflowExecutionDescription) -> None:
+    async def _failing_task(self, described: WorkflowExecutionDescription) -> TaskFails | None:
         failing = await failing_task(self._client, described)
-        if failing is not None:
-            raise TaskFails(self._id, failing.problem_line, failing.remedy)
+        return failing and TaskFails(self._id, failing.problem_line, failing.remedy)
 
     async def _wait_for_record(self) -> None:
         """Wait briefly while a workflow task is pending.
@@ -251,24 +229,17 @@ def is_ended_error(error: RPCError) -> bool:
 
 def refusal_error(error: UpdateFailed) -> Refused:
     """Return the error for an update that a run refused, by the run's name for the refusal."""
-    kind = (isinstance(error.cause, ApplicationError) and error.cause.type) or ""
-    refused = REFUSALS.get(kind, Refused)(_refusal_text(error))
-    refused.kind = kind
-    refused.details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
+    cause = error.cause
+    if not isinstance(cause, ApplicationError):
+        return Refused(str(cause))
+    kind = cause.type or ""
+    refused = REFUSALS.get(kind, Refused)(cause.message)
+    refused.kind, refused.details = kind, cause.details
     return refused
 
 
-def _refusal_text(error: UpdateFailed) -> str:
-    """Return the validator's message without the type of its exception."""
-    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-
-
 def sender_fields(by: str, intervention_id: str = "") -> dict[str, str]:
-    """Return what identifies an intervention and its sender, as a signal has it. Empty without both.
-
-    Raises:
-        InvalidInput: The id is invalid.
-    """
+    """Return what identifies an intervention and its sender, as a signal has it. Empty without both."""
     given = {name: value for name, value in (("id", intervention_id), ("by", by)) if value}
     found = sender_of(given)
     if intervention_id and "id" not in found:
@@ -277,11 +248,7 @@ def sender_fields(by: str, intervention_id: str = "") -> dict[str, str]:
 
 
 def check_length(text: str) -> None:
-    """Refuse a text of which a run would use only a part.
-
-    Raises:
-        TooLong: The text is too long.
-    """
+    """Raise TooLong for a text of which a run would use only a part."""
     size = len(text.encode("utf-8", "replace"))
     if size > MAX_SIGNAL_BYTES:
         raise TooLong(size, MAX_SIGNAL_BYTES)

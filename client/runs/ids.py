@@ -1,16 +1,25 @@
-"""Ids of runs, and the types of their results and statuses, by kind of run."""
+"""Ids of runs: what they may be, and the run that has one, or one that begins so, or the newest run.
 
-from collections.abc import Callable
+A server lists live runs first, then ended ones by the time of their end.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import OrgaError
+from orga.client.errors import AmbiguousRun, OrgaError, RunNotFound
+from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.json_text import as_object
-from orga.workflows.types.names import TERMINATION
+from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW, TERMINATION
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus
 
@@ -66,26 +75,239 @@ class RunKind(NamedTuple):
     status: type[AgentStatus]
 
 
-def _agent_kind() -> RunKind:
-    return RunKind(AgentResult, AgentStatus)
-
-
-def _goal_kind() -> RunKind:
-    from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus
-
-    return RunKind(GoalResult, GoalStatus)
-
-
-def _session_kind() -> RunKind:
-    from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus
-
-    return RunKind(SessionResult, SessionStatus)
-
-
-_KINDS: dict[str, Callable[[], RunKind]] = {"goal": _goal_kind, "session": _session_kind}
-
-
 def kind_of(answer: Any) -> RunKind:
-    """Return the kind of the run that returned this result or status. Without a `kind` it is an agent's."""
-    kind = as_object(answer).get("kind")
-    return _KINDS.get(kind, _agent_kind)() if isinstance(kind, str) else _agent_kind()
+    """Return the kind of the run that returned this result or status. Types of goals and sessions are rarely needed."""
+    match as_object(answer).get("kind"):
+        case "goal":
+            from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus
+
+            return RunKind(GoalResult, GoalStatus)
+        case "session":
+            from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus
+
+            return RunKind(SessionResult, SessionStatus)
+        case _:
+            return RunKind(AgentResult, AgentStatus)
+
+
+LIVE_QUERY = "ExecutionStatus = 'Running'"
+_ENDED_QUERY = "ExecutionStatus != 'Running'"
+
+_PAGE_SIZE = 100
+
+_RunPredicate = Callable[[WorkflowExecution], bool]
+
+
+def visibility_literal(text: str) -> str:
+    """Return a text as a literal of Temporal's visibility queries."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+async def newest_runs(
+    client: Client, query: str, limit: int, *, is_wanted: _RunPredicate = lambda _: True, with_ended: bool = True
+) -> list[WorkflowExecution]:
+    """Return the runs that started last, live or ended, newest first.
+
+    Ended runs are read until none of the remaining ones can be newer. No run started after its own end.
+    `is_wanted` is a condition that the query cannot express.
+    """
+    newest = _NewestRuns(limit)
+    async for run in client.list_workflows(f"{LIVE_QUERY} AND {query}", page_size=min(limit, _PAGE_SIZE)):
+        if is_wanted(run):
+            newest.add(run)
+        if newest.is_full:
+            break
+    if with_ended:
+        async for run in client.list_workflows(f"{_ENDED_QUERY} AND {query}", page_size=_PAGE_SIZE):
+            if newest.is_full and run.close_time and run.close_time <= newest.earliest:
+                break
+            if is_wanted(run):
+                newest.add(run)
+    return newest.newest_first
+
+
+async def replaced_run_ids(client: Client, runs: Sequence[WorkflowExecution]) -> set[str]:
+    """Return the run ids of ended executions that a later execution of the workflow replaced, as after a rewind."""
+    ended = [run for run in runs if run.close_time is not None]
+    found = set[str]()
+    for start in range(0, len(ended), _PAGE_SIZE):
+        some = {run.id: run for run in ended[start : start + _PAGE_SIZE]}
+        query = f"ExecutionStatus != 'ContinuedAsNew' AND WorkflowId IN ({', '.join(map(visibility_literal, some))})"
+        async for other in client.list_workflows(query, page_size=_PAGE_SIZE):
+            if other.start_time > some[other.id].start_time:
+                found.add(some[other.id].run_id)
+    return found
+
+
+class _NewestRuns:
+    """Keeps the runs that started last among those added, with only the latest execution of each workflow."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._runs: dict[str, WorkflowExecution] = {}
+        self._starts: list[tuple[datetime, str]] = []
+        """A heap, earliest first. Entries of replaced executions stay until they come first."""
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._runs) >= self._limit
+
+    @property
+    def earliest(self) -> datetime:
+        """The earliest start of the runs kept."""
+        return self._earliest_start[0]
+
+    @property
+    def _earliest_start(self) -> tuple[datetime, str]:
+        while True:
+            start, workflow_id = self._starts[0]
+            run = self._runs.get(workflow_id)
+            if run is not None and run.start_time == start:
+                return start, workflow_id
+            heappop(self._starts)
+
+    @property
+    def newest_first(self) -> list[WorkflowExecution]:
+        return sorted(self._runs.values(), key=lambda run: run.start_time, reverse=True)
+
+    def add(self, run: WorkflowExecution) -> None:
+        """Add a run. A run that was added while live may have ended since."""
+        known = self._runs.get(run.id)
+        if known is not None and known.start_time > run.start_time:
+            return
+        if known is None or known.start_time < run.start_time:
+            heappush(self._starts, (run.start_time, run.id))
+        self._runs[run.id] = run
+        if len(self._runs) > self._limit:
+            del self._runs[self._earliest_start[1]]
+
+
+ID_PREFIXES = ("agent-", "goal-", "session-")
+"""The prefixes of generated ids. People may leave them out."""
+
+_UUID_CHARS = 36
+
+_WHOLE_CHARS = min(map(len, ID_PREFIXES)) + _UUID_CHARS
+"""Length of a generated id. A name of this length without our prefix was copied whole and is never a beginning."""
+
+MIN_CHARS = 4
+"""The shortest beginning, without its prefix. Anything shorter is probably a typing error."""
+
+MAX_FOUND = 200
+"""Matches that are read, including delegates, whose ids begin with their parent's."""
+
+_SHOWN_MATCHES = 5
+
+LOOKS, BETWEEN_LOOKS_S = 20, 0.05
+"""Attempts to find a run that has just started, and seconds between them. A server lists a run after a delay."""
+
+
+@dataclass(frozen=True)
+class NamedRun:
+    """A run that was found by name."""
+
+    id: str
+    is_whole_id: bool
+    """True if the name was the whole id. Otherwise the command shows which run it chose."""
+
+
+async def run_by_name(client: Client, name: str) -> NamedRun:
+    """Return the run with this id, else the only run whose id begins with the name."""
+    if await _run_exists(client, name):
+        return NamedRun(name, is_whole_id=True)
+    if not can_be_id_prefix(name):
+        raise RunNotFound(name, text=_too_short_text(name))
+    beginnings = (name, *(f"{head}{name}" for head in ID_PREFIXES if not name.startswith(ID_PREFIXES)))
+    query = " OR ".join(f"WorkflowId STARTS_WITH {visibility_literal(each)}" for each in beginnings)
+    found = _without_delegates(await _list_runs(client, f"({query})", RunNotFound(name)))
+    if not found:
+        raise RunNotFound(name)
+    if len(found) > 1:
+        raise AmbiguousRun(name, [run.id for run in found[:_SHOWN_MATCHES]], len(found))
+    return NamedRun(found[0].id, is_whole_id=False)
+
+
+async def newest_run(client: Client, query: str) -> NamedRun:
+    """Return the run that matches the query and started last. Delegates are ignored."""
+    not_found = RunNotFound("--last", text='there is no run here yet; start one with: orga run "…"')
+    return await _find_newest(client, f"{_RUNS} AND {query}", not_found)
+
+
+async def newest_session(client: Client, query: str) -> NamedRun:
+    """Return the live session that matches the query and started last."""
+    not_found = RunNotFound("--last", text="there is no open session here; begin one with: orga chat")
+    sessions_query = f"WorkflowType = {visibility_literal(SESSION_WORKFLOW)} AND {query}"
+    return await _find_newest(client, sessions_query, not_found, with_ended=False)
+
+
+async def wait_until_listed(client: Client, workflow_id: str) -> None:
+    """Wait until the server lists the run, for a second at most. Before that, `--last` would find an older run."""
+    with suppress(RunNotFound):
+        for _ in range(LOOKS):
+            if await _list_runs(client, f"WorkflowId = {visibility_literal(workflow_id)}", RunNotFound(workflow_id)):
+                return
+            await asyncio.sleep(BETWEEN_LOOKS_S)
+
+
+async def _find_newest(client: Client, query: str, not_found: RunNotFound, *, with_ended: bool = True) -> NamedRun:
+    with _listing_errors(not_found):
+        found = await newest_runs(client, query, 1, is_wanted=lambda run: not run.parent_id, with_ended=with_ended)
+        for run in found:
+            return NamedRun(run.id, is_whole_id=False)
+    raise not_found
+
+
+def can_be_id_prefix(name: str) -> bool:
+    """Return whether the text may be the beginning of an id."""
+    rest = _without_prefix(name)
+    whole = _WHOLE_CHARS if rest == name else _UUID_CHARS
+    return MIN_CHARS <= len(rest) < whole and name.isprintable()
+
+
+def _too_short_text(name: str) -> str:
+    if len(_without_prefix(name)) >= MIN_CHARS or not name.isprintable():
+        return ""
+    prefix = name.removesuffix(_without_prefix(name))
+    after = f" after {prefix!r}" if prefix else ""
+    return f"{name!r} is too short for an id's beginning: type {MIN_CHARS} characters{after}; `orga list` shows the ids"
+
+
+def _without_prefix(name: str) -> str:
+    return next((name.removeprefix(head) for head in ID_PREFIXES if name.startswith(head)), name)
+
+
+def _without_delegates(found: Iterable[WorkflowExecution]) -> list[WorkflowExecution]:
+    """Return the newest run of each id, newest first. A delegate is left out if its parent is also found."""
+    newest: dict[str, WorkflowExecution] = {}
+    for run in sorted(found, key=lambda run: run.start_time, reverse=True):
+        newest.setdefault(run.id, run)
+    return [run for run in newest.values() if not any(run.id.startswith(f"{other}.") for other in newest)]
+
+
+_RUNS = f"WorkflowType IN ({', '.join(map(visibility_literal, RUN_WORKFLOWS))}) AND ExecutionStatus != 'ContinuedAsNew'"
+
+
+async def _run_exists(client: Client, workflow_id: str) -> bool:
+    try:
+        await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status in {RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT}:
+            return False
+        raise
+    return True
+
+
+async def _list_runs(client: Client, query: str, not_found: RunNotFound) -> list[WorkflowExecution]:
+    with _listing_errors(not_found):
+        return [run async for run in client.list_workflows(f"{_RUNS} AND {query}", limit=MAX_FOUND)]
+
+
+@contextmanager
+def _listing_errors(not_found: RunNotFound) -> Generator[None]:
+    """Raise `not_found` if the server cannot list runs or refuses this query."""
+    try:
+        yield
+    except RPCError as error:
+        if error.status == RPCStatusCode.INVALID_ARGUMENT or is_unsupported(error):
+            raise not_found from None
+        raise

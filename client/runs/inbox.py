@@ -80,7 +80,8 @@ async def inbox(
         silent = [run.id for run, status in zip(some, statuses, strict=True) if status is None]
         failing = await failing_tasks(client, silent)
         async for question in _questions(some, statuses, failing):
-            if kind in (None, question.kind) and _is_for_queue(queue, question):
+            is_for_queue = queue is None or question.wait is None or question.wait.queue == queue
+            if kind in (None, question.kind) and is_for_queue:
                 yield question
     if kind in (None, DELIVERY) and queue is None:
         async for entry in _undelivered_entries(client):
@@ -126,7 +127,3 @@ async def _undelivered_entries(client: Client) -> AsyncGenerator[InboxEntry]:
             yield replace(await _run_entry(failed.goal, DELIVERY), undelivered=failed)
     except RPCError as error:
         raise OrgaError(f"the server does not list ended goals: {error_reason(error)}; see `orga doctor`") from error
-
-
-def _is_for_queue(queue: str | None, question: InboxEntry) -> bool:
-    return queue is None or question.wait is None or question.wait.queue == queue

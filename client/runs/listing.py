@@ -16,7 +16,7 @@ from orga.client.history.chain import read_start
 from orga.client.history.values import RunValues, decode_payloads
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.named import newest_runs, replaced_run_ids, visibility_literal
+from orga.client.runs.ids import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
@@ -152,11 +152,8 @@ async def listed_runs(client: Client, wanted: RunFilter, limit: int) -> list[Lis
             raise OrgaError(f"the server does not list runs: {error_reason(error)}; see `orga doctor`") from error
         raise InvalidInput(f"query: the server refuses it: {error.message}") from None
     failing = await failing_tasks(client, [row.id for row in found if row.state.startswith(LIVE_STATE)])
-    return [_with_failing_task(row, failing[row.id]) if row.id in failing else row for row in found]
-
-
-def _with_failing_task(row: ListedRun, failing: FailingTask) -> ListedRun:
-    return replace(row, state=f"{LIVE_STATE} (stuck)", task_fails=failing)
+    stuck = f"{LIVE_STATE} (stuck)"
+    return [replace(row, state=stuck, task_fails=failing[row.id]) if row.id in failing else row for row in found]
 
 
 async def listed_run(run: WorkflowExecution) -> ListedRun:
@@ -236,7 +233,8 @@ async def read_task(client: Client, described: WorkflowExecutionDescription) -> 
     if summary and not summary.endswith("…"):
         return summary
     try:
-        return await _task_in_input(client, described) or summary
+        fields = await read_input(client, described)
+        return one_line(as_text(fields.get("task") or fields.get("goal")), TASK_CHARS) or summary
     except Exception:  # the server may no longer have the input, and a codec may raise anything
         if not summary:
             raise
@@ -274,11 +272,6 @@ async def read_first_message(client: Client, workflow_id: str) -> str:
     except Exception:  # the server may no longer have the history, and a codec may raise anything
         return ""
     return ""
-
-
-async def _task_in_input(client: Client, described: WorkflowExecutionDescription) -> str:
-    fields = await read_input(client, described)
-    return one_line(as_text(fields.get("task") or fields.get("goal")), TASK_CHARS)
 
 
 async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:

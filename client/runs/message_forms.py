@@ -1,46 +1,17 @@
 """Conversations in the formats of OpenAI's and Anthropic's SDKs, to continue one outside of orga."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic_core import to_json
 
-from orga.workflows.types.parts import ToolCall
+from orga.workflows.types.status import ShownMessage
 
 _NO_TEXT = "(nothing)"
 """Replaces an empty text, which Anthropic refuses."""
 
 
-class ConversationMessage(Protocol):
-    """A message of a run, as `AgentHandle.conversation` returns it."""
-
-    @property
-    def role(self) -> str:
-        """The author's role."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The text of the message."""
-        ...
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The calls that the message asks for."""
-        ...
-
-    @property
-    def call_id(self) -> str | None:
-        """The id of the call whose result this is."""
-        ...
-
-    @property
-    def is_error(self) -> bool:
-        """True if that call failed."""
-        ...
-
-
-def openai_messages(conversation: Iterable[ConversationMessage]) -> list[dict[str, Any]]:
+def openai_messages(conversation: Iterable[ShownMessage]) -> list[dict[str, Any]]:
     """Return a conversation as `messages` of OpenAI's Chat Completions.
 
     Texts of tools and strangers are included unchanged. Mark them as data before a model reads them.
@@ -51,23 +22,19 @@ def openai_messages(conversation: Iterable[ConversationMessage]) -> list[dict[st
     return [_openai_message(message) for message in conversation]
 
 
-def _openai_message(message: ConversationMessage) -> dict[str, Any]:
+def _openai_message(message: ShownMessage) -> dict[str, Any]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
     if not message.calls:
         return {"role": message.role, "content": message.text}
-    calls = [
-        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": _arguments_json(call)}}
-        for call in message.calls
-    ]
+    calls: list[dict[str, Any]] = []
+    for call in message.calls:
+        arguments = to_json(call.arguments).decode() if call.malformed is None else call.malformed
+        calls.append({"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
     return {"role": message.role, "content": message.text or None, "tool_calls": calls}
 
 
-def _arguments_json(call: ToolCall) -> str:
-    return to_json(call.arguments).decode() if call.malformed is None else call.malformed
-
-
-def anthropic_messages(conversation: Iterable[ConversationMessage]) -> dict[str, Any]:
+def anthropic_messages(conversation: Iterable[ShownMessage]) -> dict[str, Any]:
     """Return a conversation as `system` and `messages` of Anthropic's Messages API.
 
     Use it as `client.messages.create(**anthropic_messages(...), ...)`. Consecutive messages of one role are joined, as
@@ -89,7 +56,7 @@ def anthropic_messages(conversation: Iterable[ConversationMessage]) -> dict[str,
     return {"messages": messages, **({"system": "\n\n".join(system)} if system else {})}
 
 
-def _anthropic_blocks(message: ConversationMessage) -> list[dict[str, Any]]:
+def _anthropic_blocks(message: ShownMessage) -> list[dict[str, Any]]:
     if message.role == "tool":
         failed = {"is_error": True} if message.is_error else {}
         text = message.text or _NO_TEXT

@@ -24,7 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.ports import NotifyError, RunKey
 from orga.client.errors import OrgaError
-from orga.client.runs.named import replaced_run_ids
+from orga.client.runs.ids import replaced_run_ids
 from orga.workflows.types.goals.deliveries import Delivered
 from orga.workflows.types.goals.goal_result import GoalResult
 from orga.workflows.types.names import DEAD_LETTERS, GOAL_WORKFLOW
@@ -61,11 +61,7 @@ async def last_sending(client: Client, goal: RunKey, name: str) -> Sending:
 
 @asynccontextmanager
 async def record_sending(client: Client, goal: RunKey, name: str, last: Sending) -> AsyncGenerator[None]:
-    """Record the sending in this block as the next one after `last`, and its outcome.
-
-    Raises:
-        OrgaError: Somebody else is sending it, or the server cannot record it.
-    """
+    """Record the sending in this block as the next one after `last`, and its outcome."""
     try:
         sending: WorkflowHandle[Any, Any] = await client.start_workflow(
             REDELIVERY,
@@ -134,11 +130,7 @@ class FailedDelivery(NamedTuple):
 
 
 async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
-    """Yield recent failed deliveries, those of the last ended goals first.
-
-    Raises:
-        RPCError: The server does not list runs.
-    """
+    """Yield recent failed deliveries, those of the last ended goals first."""
     since = (datetime.now(UTC) - LISTED_FOR).isoformat()
     query = (
         f"WorkflowType = '{GOAL_WORKFLOW}' AND ExecutionStatus = 'Completed' AND {DEAD_LETTERS.name} > 0 "

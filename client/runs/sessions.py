@@ -52,84 +52,14 @@ _LOST_SERVER_PAUSE_S = 1.0
 _TURN_REQUEST_TIMEOUT = timedelta(seconds=60)
 """Limit for one request that waits for a turn. Then the request is repeated."""
 
-_CONTINUED_FAILURES = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
-"""The server's errors for an update of a run that has continued as new. The new run is asked again."""
-
-
-class TurnWaiter(AgentHandle):
-    """The part of a session's handle that waits for turns."""
-
-    async def _latest(self) -> list[TurnResult]:
-        """Return the results that the session keeps."""
-        return [TurnResult.model_validate(each) for each in await self._exchange.query("turns")]
-
-    async def _wait_for_turn(self, turn: int) -> TurnResult:
-        """Wait until a turn has ended, and return its result. Raises the same errors as `SessionHandle.result_of`."""
-        update_id = _update_id(turn)
-        while True:
-            try:
-                answer = await self._exchange.ask_update(
-                    "await_turn", {"turn": turn}, _TURN_REQUEST_TIMEOUT, update_id=update_id
-                )
-            except UpdateUnanswered:
-                await asyncio.sleep(_LOST_SERVER_PAUSE_S)
-            except UpdateFailed as error:
-                refused = refusal_error(error)
-                if refused.kind not in _CONTINUED_FAILURES:
-                    raise refused from None
-                update_id = _update_id(turn)
-                await asyncio.sleep(_RETRY_S)
-            except RPCError as error:
-                if is_ended_error(error):
-                    return await self._result_after_end(turn)
-                if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
-                    await self._look_out(turn, _UPDATE_LIMIT_PAUSE_S)
-                    continue
-                if not isinstance(failure := user_error(error, self.id), ServerLost):
-                    raise failure from error
-                await asyncio.sleep(_LOST_SERVER_PAUSE_S)
-            else:
-                if found := answer.get("result"):
-                    return TurnResult.model_validate(found)
-                update_id = _update_id(turn)
-                await self._look_out(turn, answer.get("again_in_s", 0.0))
-
-    async def _look_out(self, turn: int, within_s: float) -> None:
-        """Wait until a turn or its session has ended, but no longer than that. It adds nothing to the history.
-
-        Raises:
-            RunNotFound: The server no longer has this session.
-        """
-        until = asyncio.get_running_loop().time() + within_s
-        await asyncio.sleep(_RETRY_S)
-        while (left := until - asyncio.get_running_loop().time()) > 0:
-            try:
-                is_live = (await self.describe()).status == WorkflowExecutionStatus.RUNNING
-                if not is_live or any(each.turn == turn for each in await self._latest()):
-                    return
-            except RunNotFound:
-                raise
-            except OrgaError:  # ask again later
-                pass
-            await asyncio.sleep(min(_POLL_S, max(left, 0.0)))
-
-    async def _result_after_end(self, turn: int) -> TurnResult:
-        ended = SessionResult.model_validate((await self.result()).model_dump())
-        found = next((each for each in ended.latest if each.turn == turn), None)
-        if found is None:
-            raise TurnUnknown(f"session {self.id!r} has ended and keeps no turn {turn}; `orga journal` shows it")
-        return found
-
-
-def _update_id(turn: int) -> str:
-    return f"turn-{turn}-{uuid_utils.uuid4()}"
-
-
 _RETRY_S = 0.2
 """Seconds between two attempts to reach a worker, or a run that has just continued as new."""
 
 _PATIENCE_S = 5.0
 """Seconds to wait for a worker."""
+
+_CONTINUED_FAILURES = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
+"""The server's errors for an update of a run that has continued as new. The new run is asked again."""
 
 
 class SendOptions(TypedDict, total=False):
@@ -141,7 +71,7 @@ class SendOptions(TypedDict, total=False):
     attachments: "Sequence[Attachable]"
 
 
-class SessionHandle(TurnWaiter):
+class SessionHandle(AgentHandle):
     """A session, live or ended: `SessionHandle(client, id)`. It has all methods of an `AgentHandle`."""
 
     async def send(self, text: str, **options: Unpack[SendOptions]) -> TurnResult:
@@ -210,7 +140,34 @@ class SessionHandle(TurnWaiter):
             RunNotFound: The server no longer has this session.
             RunFailed: The session failed, or an operator terminated it.
         """
-        return await self._wait_for_turn(turn)
+        update_id = _update_id(turn)
+        while True:
+            try:
+                answer = await self._exchange.ask_update(
+                    "await_turn", {"turn": turn}, _TURN_REQUEST_TIMEOUT, update_id=update_id
+                )
+            except UpdateUnanswered:
+                await asyncio.sleep(_LOST_SERVER_PAUSE_S)
+            except UpdateFailed as error:
+                refused = refusal_error(error)
+                if refused.kind not in _CONTINUED_FAILURES:
+                    raise refused from None
+                update_id = _update_id(turn)
+                await asyncio.sleep(_RETRY_S)
+            except RPCError as error:
+                if is_ended_error(error):
+                    return await self._result_after_end(turn)
+                if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
+                    await self._look_out(turn, _UPDATE_LIMIT_PAUSE_S)
+                    continue
+                if not isinstance(failure := user_error(error, self.id), ServerLost):
+                    raise failure from error
+                await asyncio.sleep(_LOST_SERVER_PAUSE_S)
+            else:
+                if found := answer.get("result"):
+                    return TurnResult.model_validate(found)
+                update_id = _update_id(turn)
+                await self._look_out(turn, answer.get("again_in_s", 0.0))
 
     async def interrupt(self, why: str = "", *, turn: int | None = None, by: str = "") -> int:
         """Cut the current turn short and return its number. The session continues.
@@ -243,7 +200,7 @@ class SessionHandle(TurnWaiter):
 
     async def turns(self) -> list[TurnResult]:
         """Return the results that the session keeps: those of its last turns, oldest first."""
-        return await self._latest()
+        return [TurnResult.model_validate(each) for each in await self._exchange.query("turns")]
 
     async def _send_message(self, message: Mapping[str, str]) -> int:
         """Send a message, and retry for a moment: a worker that has just started does not poll yet.
@@ -263,6 +220,32 @@ class SessionHandle(TurnWaiter):
                 if asyncio.get_running_loop().time() >= until:
                     raise untaken or error from None
                 await asyncio.sleep(_RETRY_S)
+
+    async def _look_out(self, turn: int, within_s: float) -> None:
+        """Wait until a turn or its session has ended, but no longer than that. It adds nothing to the history."""
+        until = asyncio.get_running_loop().time() + within_s
+        await asyncio.sleep(_RETRY_S)
+        while (left := until - asyncio.get_running_loop().time()) > 0:
+            try:
+                is_live = (await self.describe()).status == WorkflowExecutionStatus.RUNNING
+                if not is_live or any(each.turn == turn for each in await self.turns()):
+                    return
+            except RunNotFound:
+                raise
+            except OrgaError:  # ask again later
+                pass
+            await asyncio.sleep(min(_POLL_S, max(left, 0.0)))
+
+    async def _result_after_end(self, turn: int) -> TurnResult:
+        ended = SessionResult.model_validate((await self.result()).model_dump())
+        found = next((each for each in ended.latest if each.turn == turn), None)
+        if found is None:
+            raise TurnUnknown(f"session {self.id!r} has ended and keeps no turn {turn}; `orga journal` shows it")
+        return found
+
+
+def _update_id(turn: int) -> str:
+    return f"turn-{turn}-{uuid_utils.uuid4()}"
 
 
 async def start_session(

@@ -12,7 +12,8 @@ from pathlib import Path
 from temporalio.client import Client
 
 from orga.activities.adapters.shared_files import is_locked, try_lock
-from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
+from orga.client.errors import ServerUnavailable
+from orga.client.server.endpoint import Endpoint, Report, ServerRecord, read_record
 from orga.client.server.home import (
     Home,
     UnreadableTable,
@@ -24,9 +25,8 @@ from orga.client.server.home import (
 )
 from orga.client.server.obtain import locate
 from orga.client.server.port_numbers import Claim, claimed_port, number_lock
-from orga.client.server.readiness import silence_reason
-from orga.client.server.record import ServerRecord, read_record
 from orga.client.server.search_attributes import register_missing, type_name
+from orga.client.server.server_errors import silence_reason
 from orga.own_code import ROOT
 from orga.start import module_command
 from orga.workflows.types.names import KEYS
@@ -87,9 +87,6 @@ def launch_supervisor(home: Home, executable: Path, idle_s: float) -> bool:
 
     The lock is taken here and inherited by the supervisor, so it is held without interruption. So are the claims of
     ports.
-
-    Raises:
-        ServerUnavailable: No port is free, or a leftover server cannot be stopped.
     """
     lock = try_lock(home.supervisor_lock)
     if lock is None:
@@ -170,14 +167,7 @@ START_TIMEOUT_S = 60.0
 
 
 async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
-    """Return the running server, or start one. Use it within a `lease`.
-
-    Args:
-        idle_s: Seconds without a lease after which a server that is started here stops.
-
-    Raises:
-        ServerUnavailable: There is no executable, no writable folder or no free port, or the server died.
-    """
+    """Return the running server, or start one, which stops after `idle_s` without a lease. Use it within a `lease`."""
     home = prepare_home()
     while True:
         ours = False
@@ -190,7 +180,9 @@ async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
         if ours:
             raise _death_error(home)
     if ours:
-        await _register_attributes(record.endpoint)
+        # an older database lacks some: the server applies the attributes in its flags only to a new one
+        client = await Client.connect(record.endpoint.address, namespace=record.endpoint.namespace)
+        await register_missing(client)
     return record.endpoint
 
 
@@ -224,11 +216,6 @@ async def _wait_for_answer(home: Home) -> ServerRecord | None:
             )
         await asyncio.sleep(0.05)
     return None
-
-
-async def _register_attributes(endpoint: Endpoint) -> None:
-    """Register what an older database lacks. The server applies the attributes in its flags only to a new database."""
-    await register_missing(await Client.connect(endpoint.address, namespace=endpoint.namespace))
 
 
 def _death_error(home: Home) -> ServerUnavailable:

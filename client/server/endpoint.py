@@ -1,9 +1,17 @@
-"""A Temporal server to connect to, or the reason why there is none."""
+"""A Temporal server to connect to, and `server.json`, which describes the running embedded one.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+The record is no proof that the server lives. Its lock is.
+"""
 
-from orga.client.errors import OrgaError
+import json
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from orga.activities.adapters.shared_files import acquire_lock, try_lock, write_atomically
+from orga.client.server.home import Home, prepare_home
 
 Report = Callable[[str], None]
 
@@ -18,10 +26,52 @@ class Endpoint:
     embedded: bool = False
 
 
-class ServerUnavailable(OrgaError):
-    """No server is available. The text is one line: the cause, then the remedy."""
+@dataclass(frozen=True)
+class ServerRecord:
+    """A server process. `ready` is True once it has bound its ports."""
 
-    def __init__(self, cause: str, remedy: str) -> None:
-        super().__init__(f"{cause}; {remedy}")
-        self.cause = cause
-        self.remedy = remedy
+    pid: int
+    host: str
+    port: int
+    ui_port: int
+    version: str
+    started_at: str
+    ready: bool = False
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint for commands."""
+        return Endpoint(f"{self.host}:{self.port}", f"http://{self.host}:{self.ui_port}", "default", embedded=True)
+
+
+def read_record(path: Path) -> ServerRecord | None:
+    """Return the record, or None if there is none that this version understands. Unknown keys are ignored."""
+    try:
+        written = json.loads(path.read_bytes())
+        return ServerRecord(**{field.name: written[field.name] for field in fields(ServerRecord)})
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def write_record(path: Path, record: ServerRecord) -> None:
+    """Replace the whole record. A reader never sees half of it."""
+    write_atomically(path, json.dumps(asdict(record), indent=1).encode())
+
+
+@contextmanager
+def lease() -> Generator[None]:
+    """Keep the embedded server running. Take the lease before `ensure_server`.
+
+    If an idle server is being stopped, this waits for a second or two until it is gone. `ensure_server` then starts the
+    next one.
+    """
+    descriptor = acquire_lock(prepare_home().leases_lock, shared=True)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_lock_leases(home: Home) -> int | None:
+    """Return a lock that makes new leases wait, or None if there are leases."""
+    return try_lock(home.leases_lock)

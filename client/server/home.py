@@ -2,121 +2,66 @@
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from orga.activities.adapters.shared_files import write_atomically
-from orga.client.errors import OrgaError
-from orga.client.server.endpoint import ServerUnavailable
-from orga.client.user_path import user_path
+from orga.client.errors import OrgaError, ServerUnavailable
 
 
-@dataclass(frozen=True)
+def user_path(written: str | Path) -> Path:
+    """Return the path with `~` replaced. Without such a home it stays unchanged, and names no existing file."""
+    try:
+        return Path(written).expanduser()
+    except RuntimeError:
+        return Path(written)
+
+
 class Home:
     """The state folder of one user's server."""
 
-    folder: Path
-
-    @property
-    def database(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.database = folder / "temporal.db"
         """SQLite database of all runs and their histories."""
-        return self.folder / "temporal.db"
-
-    @property
-    def record(self) -> Path:
-        """The record of the running server (`record.py`)."""
-        return self.folder / "server.json"
-
-    @property
-    def ports(self) -> Path:
+        self.record = folder / "server.json"
+        """The record of the running server (`endpoint.py`)."""
+        self.ports = folder / "ports.json"
         """The ports of the last server, as text under `server` and `ui`. The next server takes the same."""
-        return self.folder / "ports.json"
-
-    @property
-    def trust(self) -> Path:
+        self.trust = folder / "trust.json"
         """The trusted configurations (`orga.client.config.trust.check`)."""
-        return self.folder / "trust.json"
-
-    @property
-    def engines(self) -> Path:
+        self.engines = folder / "engines.json"
         """The last engine of each configuration (`orga.client.workers.engine_memory`)."""
-        return self.folder / "engines.json"
-
-    @property
-    def lessons(self) -> Path:
+        self.lessons = folder / "lessons.json"
         """Lessons from refusals of models, for all workers. It may be deleted."""
-        return self.folder / "lessons.json"
-
-    @property
-    def logins(self) -> Path:
+        self.logins = folder / "logins"
         """Folder of people's logins at MCP servers (`orga.activities.adapters.mcp.login`)."""
-        return self.folder / "logins"
-
-    @property
-    def blocked_loops(self) -> Path:
+        self.blocked_loops = folder / "holds.json"
         """Blocked event loops of workers (`orga.client.workers.registrations`)."""
-        return self.folder / "holds.json"
-
-    @property
-    def chat_input(self) -> Path:
+        self.chat_input = folder / "chat_history"
         """The input history of `orga chat`."""
-        return self.folder / "chat_history"
-
-    @property
-    def console_token(self) -> Path:
+        self.console_token = folder / "console-token"
         """The token of the address that `orga console` prints."""
-        return self.folder / "console-token"
-
-    @property
-    def console_page(self) -> Path:
+        self.console_page = folder / "console.html"
         """A page that leads to that address, for `orga console --open`."""
-        return self.folder / "console.html"
-
-    @property
-    def knowledge(self) -> Path:
+        self.knowledge = folder / "knowledge"
         """Folder of the knowledge stores without a configured path, one for each folder that runs work in."""
-        return self.folder / "knowledge"
-
-    @property
-    def blobs(self) -> Path:
+        self.blobs = folder / "blobs"
         """Folder of pictures and documents, by digest (`orga.activities.adapters.blob_folder`). Nothing is removed."""
-        return self.folder / "blobs"
-
-    @property
-    def edits(self) -> Path:
+        self.edits = folder / "edits.db"
         """SQLite database of the edits that `edit_file` has made (`orga.activities.adapters.tools.file_changes`)."""
-        return self.folder / "edits.db"
-
-    @property
-    def timelines(self) -> Path:
+        self.timelines = folder / "timelines"
         """Folder of segments that were read for timelines (`orga.client.journal.segments`). It may be deleted."""
-        return self.folder / "timelines"
-
-    @property
-    def log(self) -> Path:
+        self.log = folder / "server.log"
         """Output of supervisor and server. The previous one is `server.log.1`."""
-        return self.folder / "server.log"
-
-    @property
-    def early_worker_lock(self) -> Path:
+        self.early_worker_lock = folder / "ahead.lock"
         """Held by the command that starts a worker before it knows the order. Only one command at a time does that."""
-        return self.folder / "ahead.lock"
-
-    @property
-    def supervisor_lock(self) -> Path:
+        self.supervisor_lock = folder / "supervisor.lock"
         """Held from the decision to start a server until its supervisor has gone."""
-        return self.folder / "supervisor.lock"
-
-    @property
-    def server_lock(self) -> Path:
+        self.server_lock = folder / "server.lock"
         """Held by the server process itself, so it outlives a killed supervisor."""
-        return self.folder / "server.lock"
-
-    @property
-    def leases_lock(self) -> Path:
+        self.leases_lock = folder / "leases.lock"
         """Shared by the commands that use the server."""
-        return self.folder / "leases.lock"
 
 
 def server_home() -> Home:

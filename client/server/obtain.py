@@ -18,9 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from orga.activities.adapters.shared_files import try_lock
-from orga.client.server.endpoint import Report, ServerUnavailable
-from orga.client.server.home import cache_folder
-from orga.client.user_path import user_path
+from orga.client.errors import ServerUnavailable
+from orga.client.server.endpoint import Report
+from orga.client.server.home import cache_folder, user_path
 from orga.own_code import ROOT, installed_program
 
 VERSION = "1.5.1"
@@ -176,7 +176,8 @@ async def _run(command: list[str], environment: dict[str, str], doing: str, repo
         telling.cancel()
         await _end_process(await starting)
     if process.returncode != 0:
-        raise ObtainFailed(_last_line(errors) or f"exit code {process.returncode}")
+        lines = errors.decode(errors="replace").strip().splitlines()
+        raise ObtainFailed((lines[-1].strip()[:300] if lines else "") or f"exit code {process.returncode}")
 
 
 async def _end_process(process: asyncio.subprocess.Process) -> None:
@@ -193,11 +194,6 @@ async def _report_progress(doing: str, report: Report) -> None:
         await asyncio.sleep(REPORT_EVERY_S)
 
 
-def _last_line(output: bytes) -> str:
-    lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1].strip()[:300] if lines else ""
-
-
 REMEDY = (
     "install the `temporal` command (https://docs.temporal.io/cli), name it in ORGA_TEMPORAL_CLI, "
     "or name a running server in TEMPORAL_ADDRESS"
@@ -208,9 +204,6 @@ async def locate(report: Report) -> Path:
     """Return the path of a `temporal` executable.
 
     Order: `ORGA_TEMPORAL_CLI`, PATH, our cache, the archive of a release, a build with Go.
-
-    Raises:
-        ServerUnavailable: All ways failed. The text has the reason of each, and the remedy.
     """
     if named := os.environ.get("ORGA_TEMPORAL_CLI"):
         return _named_executable(named)

@@ -11,7 +11,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, Describe
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.client.server.endpoint import ServerUnavailable
+from orga.client.errors import ServerUnavailable
 from orga.client.server.home import UnreadableTable, read_table, server_home, write_table
 from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.input import Workplace

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orga.activities.adapters.shared_files import try_lock
-from orga.client.server.endpoint import ServerUnavailable
+from orga.client.errors import ServerUnavailable
 
 HOST = "127.0.0.1"
 """The address that embedded servers listen on. Only this machine reaches them."""
@@ -35,12 +35,7 @@ def number_lock(port: int, locks: Path) -> int | None:
 def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Claim:
     """Return the first port from `preferred` on that is free and not claimed by another server of ours.
 
-    Args:
-        locks: Folder of the locks on numbers.
-        lock: An existing lock on `preferred`, which is passed on to the claim.
-
-    Raises:
-        ServerUnavailable: No port is free.
+    `locks` is the folder of the locks on numbers, and `lock` one on `preferred` that this process has already.
     """
     for port in range(preferred, min(preferred + TRIES, 65_536)):
         descriptor = lock if lock is not None and port == preferred else number_lock(port, locks)

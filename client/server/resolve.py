@@ -7,10 +7,10 @@ from contextlib import suppress
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 
-from orga.client.errors import ConfigError
+from orga.client.errors import ConfigError, ServerUnavailable
 from orga.client.server.embedded import ensure_server, running_server
-from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
-from orga.client.server.readiness import explain_failure
+from orga.client.server.endpoint import Endpoint, Report
+from orga.client.server.server_errors import explain_failure
 
 CONNECT_TIMEOUT_S = 10.0
 EMBEDDED_NAMESPACE = "default"

@@ -34,9 +34,7 @@ def type_name(key: SearchAttributeKey[Any]) -> str:
 async def missing_names(client: Client) -> list[str]:
     """Return the names that the client's namespace lacks.
 
-    Raises:
-        SearchAttributesRefused: A name has another type, or the server does not report them. Its subclass
-            `NoSearchAttributes`: the server does not support them.
+    Raise SearchAttributesRefused if a name has another type, or the server does not report them.
     """
     try:
         listed = await client.operator_service.list_search_attributes(

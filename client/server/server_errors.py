@@ -1,10 +1,13 @@
-"""The meaning of a server's errors: it is lost for the moment, or lacks a feature, like Temporal's test server."""
+"""The meaning of a server's errors, and the reason why a server does not answer."""
 
+import asyncio
+from contextlib import suppress
+
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 _DISK_FULL = ("database or disk is full", "no space left on device", "disk quota exceeded")
 """Parts of the messages of SQLite and other databases."""
-
 
 _LOST_STATUSES = {
     RPCStatusCode.UNAVAILABLE,
@@ -29,13 +32,84 @@ def is_unsupported(error: RPCError) -> bool:
 
 def error_reason(error: RPCError) -> str:
     """Return why the server refused the request, in one line."""
-    if is_unsupported(error):
-        return f"{_request_name(error)}, which this server does not support, like Temporal's test server"
+    if is_unsupported(error):  # every server's message has the request as `package.Service/Name`
+        words = (word.rpartition("/")[2] for word in error.message.split() if "/" in word)
+        name = next(words, error.message)
+        return f"{name}, which this server does not support, like Temporal's test server"
     if any(sign in error.message.lower() for sign in _DISK_FULL):
         return "the disk of its database is full; make room, and runs continue by themselves"
     return error.message
 
 
-def _request_name(error: RPCError) -> str:
-    """Return the name of the request, which is part of every server's message as `package.Service/Name`."""
-    return next((word.rpartition("/")[2] for word in error.message.split() if "/" in word), error.message)
+async def silence_reason(address: str, timeout_s: float = 2.0) -> str | None:
+    """Return None if a Temporal server answers at `address`, else the reason in one line."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            try:
+                await Client.connect(address)
+            except (RuntimeError, ValueError) as error:
+                return await explain_failure(error, address)
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    return None
+
+
+async def explain_failure(error: Exception, address: str) -> str:
+    """Return the cause. If the connection was closed, an HTTP request checks for a web server."""
+    cause = connect_failure(error)
+    return _OTHER_SERVER if cause == CONNECTION_CLOSED and await _is_web_server(address) else cause
+
+
+def connect_failure(error: Exception) -> str:
+    """Return the cause in the SDK's nested message. A library's own message is never returned."""
+    text = str(error)
+    for sign, cause in _CAUSES.items():
+        if sign in text:
+            return cause
+    return _OTHER_SERVER if any(sign in text for sign in _LIBRARY_ERRORS) else " ".join(text.split())[:200]
+
+
+async def _is_web_server(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with suppress(OSError, ValueError, TimeoutError):
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                writer.write(f"HEAD / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+                return (await reader.read(5)) == b"HTTP/"
+            finally:
+                writer.close()
+    return False
+
+
+_PROBE_TIMEOUT_S = 2.0
+
+_OTHER_SERVER = "something other than a Temporal server answers"
+
+CONNECTION_CLOSED = "it closes the connection without an answer"
+"""The symptom of a server that is stopping, and of a web server whose answer came too late to be read."""
+
+_CAUSES = {
+    "Connection refused": "connection refused",
+    "failed to lookup address": "unknown host",
+    "HTTP status code 404": _OTHER_SERVER,
+    "FRAME_SIZE_ERROR": _OTHER_SERVER,
+    "http2 error": _OTHER_SERVER,
+    "hyper::Error(Canceled": CONNECTION_CLOSED,
+    "BrokenPipe": CONNECTION_CLOSED,
+    "Broken pipe": CONNECTION_CLOSED,
+    "ConnectionReset": CONNECTION_CLOSED,
+    "ConnectionAborted": CONNECTION_CLOSED,
+    "NotConnected": CONNECTION_CLOSED,
+    "UnexpectedEof": CONNECTION_CLOSED,
+    "IncompleteMessage": CONNECTION_CLOSED,
+    "ChannelClosed": CONNECTION_CLOSED,
+    "InvalidContentType": "it does not speak TLS",
+    "certificate": "its certificate is not accepted",
+    "Unauthenticated": "it refuses our credentials",
+    "PermissionDenied": "it refuses our credentials",
+    "Network is unreachable": "the network does not reach it",
+    "No route to host": "the network does not reach it",
+}
+
+_LIBRARY_ERRORS = ("tonic::", "hyper::", "h2::")

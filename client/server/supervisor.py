@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orga.activities.adapters.shared_files import acquire_lock
+from orga.client.server.endpoint import ServerRecord, read_record, try_lock_leases, write_record
 from orga.client.server.home import Home
 from orga.client.server.port_numbers import HOST
-from orga.client.server.record import ServerRecord, read_record, try_lock_leases, write_record
 from orga.client.server.ui import Api, serve_ui
 
 POLL_S = 0.5
@@ -101,11 +101,7 @@ async def _start_server(orders: SupervisorOrders, api: Api) -> Process:
 
 
 async def _wait_until_bound(server: Process, orders: SupervisorOrders, api: Api) -> None:
-    """Wait for the ports and record that the server is ready. Give up if it ends or is to be stopped.
-
-    Raises:
-        UnsafeServer: Its HTTP API would obey any web page.
-    """
+    """Wait for the ports and record that the server is ready. Give up if it ends or is to be stopped."""
     while server.returncode is None and (record := read_record(orders.home.record)):
         with suppress(OSError):
             _, writer = await asyncio.open_connection(HOST, orders.port)

@@ -1,21 +1,52 @@
-"""The global OpenTelemetry providers, exporting by OTLP over HTTP. If the collector is silent, they warn once."""
+"""What telemetry exports over OTLP: the span of each run, the spans and metrics in it, and runs that wait for people.
 
+The span of a run is the root of its one trace, through every continue-as-new. The metrics of waiting runs come from
+visibility alone. If the collector is silent, one warning says so.
+"""
+
+import asyncio
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NoReturn
 
-from opentelemetry import metrics, trace
+from opentelemetry import context, metrics, trace
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from temporalio.contrib.opentelemetry import ReplaySafeMeterProvider, create_tracer_provider
+from opentelemetry.util.types import AttributeValue
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, ReplaySafeMeterProvider, create_tracer_provider
+from temporalio.plugin import SimplePlugin
+from temporalio.service import RPCError
+from temporalio.worker import (
+    ContinueAsNewInput,
+    ExecuteWorkflowInput,
+    Interceptor,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+    WorkflowOutboundInterceptor,
+)
 
+from orga.activities.instruments import count, record
 from orga.client.config.sections import TelemetryConfig
+from orga.client.runs.inbox import WAITING_RUNS
+from orga.client.server.server_errors import error_reason, is_unsupported
+from orga.workflows.phases.control.visibility import open_span
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.names import WAITING, WAITING_SINCE
+from orga.workflows.types.status import AgentResult
 
 _EXPORTERS = tuple(f"opentelemetry.exporter.otlp.proto.http.{kind}_exporter" for kind in ("trace", "metric"))
 _log = logging.getLogger(__name__)
@@ -83,3 +114,145 @@ def _finish_within(timeout_s: float, *flushes: Callable[[], None]) -> bool:
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
     return not any(thread.is_alive() for thread in threads)
+
+
+def run_spans() -> tuple[SimplePlugin, ...]:
+    """Return the plugins in order: the SDK's carries the context in headers, and ours opens a span in it."""
+    return (OpenTelemetryPlugin(), SimplePlugin("orga.RunSpans", interceptors=[_RunSpans()]))
+
+
+class _RunSpans(Interceptor):
+    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
+        return _RunSpanInbound
+
+
+class _RunSpanInbound(WorkflowInboundInterceptor):
+    def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+        self._outbound = _RunSpanOutbound(outbound)
+        super().init(self._outbound)
+
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        info = workflow.info()
+        received = context.get_current()
+        if info.continued_run_id and trace.get_current_span(received).get_span_context().is_valid:
+            self._outbound.first_run = received
+        if info.continued_run_id is None:
+            count(names.RUNS_STARTED)
+        about = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
+        with open_span("invoke_agent", about) as span:
+            try:
+                result = await super().execute_workflow(input)
+            except Exception as error:
+                if workflow.is_failure_exception(error):
+                    count(names.RUN_COUNT, {names.ENDING: "failed"})
+                raise
+            if isinstance(result, AgentResult):
+                _record_ending(span, result)
+            _record_history()
+            return result
+
+
+class _RunSpanOutbound(WorkflowOutboundInterceptor):
+    """Passes on the first run's span, so that the spans of a chain's runs are siblings in it and not nested."""
+
+    first_run: Context | None = None
+
+    def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:
+        _record_history()
+        token = context.attach(self.first_run or context.get_current())
+        try:
+            super().continue_as_new(input)
+        finally:
+            context.detach(token)
+
+
+def _record_ending(span: trace.Span, result: AgentResult) -> None:
+    span.set_attribute(names.ENDING, result.termination.reason)
+    span.set_attribute(names.ITERATIONS, result.iterations)
+    span.set_attribute(names.INPUT_TOKENS, result.usage.input_tokens)
+    span.set_attribute(names.CACHED_TOKENS, result.usage.cached_input_tokens)
+    span.set_attribute(names.OUTPUT_TOKENS, result.usage.output_tokens)
+    span.set_attribute(names.DENIED, result.tool_calls.denied)
+    count(names.RUN_COUNT, {names.ENDING: result.termination.reason})
+    known: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
+    about = {name: known[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in known}
+    failed = {names.ERROR: result.termination.reason} if result.termination.reason == "error" else {}
+    record(names.RUN_DURATION, result.duration_s, {names.ENDING: result.termination.reason, **about, **failed})
+
+
+def _record_history() -> None:
+    info = workflow.info()
+    record(names.HISTORY_SIZE, info.get_current_history_size())
+    record(names.HISTORY_EVENTS, info.get_current_history_length())
+
+
+_REFRESH_INTERVAL_S = 30.0
+_MAX_RUNS = 10_000
+"""Runs that are counted. The metrics stop there."""
+
+
+@dataclass
+class _WaitingRuns:
+    runs: int = 0
+    oldest: datetime | None = None
+
+    def add(self, since: datetime | None) -> None:
+        self.runs += 1
+        if since is not None:
+            self.oldest = min(self.oldest or since, since)
+
+
+class WaitingMetrics:
+    """The gauges of one worker, with the values of the last visibility query."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _WaitingRuns] = {}
+        meter = get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
+        meter.create_observable_gauge(
+            names.WAITING_RUNS, [self._runs], unit="{run}", description="Runs that wait for a person, by kind"
+        )
+        meter.create_observable_gauge(
+            names.WAITING_AGE, [self._ages], unit="s", description="How long the oldest of them has waited, by kind"
+        )
+
+    async def refresh(self, client: Client) -> None:
+        """Query visibility. Each kind that was seen before keeps a value, 0 if none is left."""
+        found = {kind: _WaitingRuns() for kind in self._known}
+        async for run in client.list_workflows(WAITING_RUNS, limit=_MAX_RUNS):
+            kind = run.typed_search_attributes.get(WAITING) or ""
+            found.setdefault(kind, _WaitingRuns()).add(run.typed_search_attributes.get(WAITING_SINCE))
+        self._known = found
+
+    def _runs(self, options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(each.runs, {names.WAIT_KIND: kind}) for kind, each in self._known.items()]
+
+    def _ages(self, options: CallbackOptions) -> Iterable[Observation]:
+        now = datetime.now(UTC)
+        return [
+            Observation(max((now - each.oldest).total_seconds(), 0.0) if each.oldest else 0.0, {names.WAIT_KIND: kind})
+            for kind, each in self._known.items()
+        ]
+
+
+@asynccontextmanager
+async def waiting_metrics(client: Client, *, every_s: float = _REFRESH_INTERVAL_S) -> AsyncGenerator[None]:
+    """Keep the gauges up to date during the block. If the server does not answer, log a warning."""
+    metrics = WaitingMetrics()
+
+    async def watch() -> None:
+        while True:
+            try:
+                await metrics.refresh(client)
+            except RPCError as error:
+                _log.warning("the server does not list what waits for people: %s", error_reason(error))
+                if is_unsupported(error):
+                    return
+            await asyncio.sleep(every_s)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching

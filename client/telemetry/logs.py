@@ -26,11 +26,6 @@ _CREDENTIAL = re.compile(r"(?i)\b(?:bearer|basic)\s+[\w\-.~+/=]{8,}|(?<=://)[^/\
 class SecretMask:
     secrets: KnownSecrets
 
-    @classmethod
-    def of_environment(cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()) -> "SecretMask":
-        """Return a mask for variables whose names suggest secrets, and for those in `also`."""
-        return cls(KnownSecrets.from_environment(environment, also))
-
     def mask_line(self, line: str) -> str:
         return _CREDENTIAL.sub(REDACTED, self.secrets.redact(line))
 
@@ -91,7 +86,7 @@ def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str]
     The values of the variables in `secrets` are hidden too, whatever their names are.
     """
     handler = logging.StreamHandler(sys.stderr)
-    mask = SecretMask.of_environment(also=secrets)
+    mask = SecretMask(KnownSecrets.from_environment(os.environ, secrets))
     handler.setFormatter(_MaskingFormatter(_rendering_processors(json, mask), mask))
     root = logging.getLogger()
     root.handlers = [handler]

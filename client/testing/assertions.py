@@ -68,7 +68,9 @@ def last_refusal(journal: Iterable[JournalEntry]) -> str:
             case on.ReasoningComplete() as event:
                 for index, action in enumerate(event.actions):
                     place = str(entry.iteration) if action.tool is None else f"{entry.iteration}.{index}"
-                    proposed[f"{entry.run} {place}"] = _proposal(action)
+                    subject = "the answer" if action.tool is None else action.tool
+                    value = action.respond if action.tool is None else action.arguments
+                    proposed[f"{entry.run} {place}"] = f"{subject} {_value_text(value)}"
             case on.PolicyEvaluated() as event:
                 refusals = [
                     (place, f"{_REFUSED_FATES[verdict.decision]}{_rules_text(verdict.policies)}", verdict.reason)
@@ -83,12 +85,6 @@ def last_refusal(journal: Iterable[JournalEntry]) -> str:
             proposal = proposed.get(f"{entry.run} {place}", f"the proposal {place}".strip())
             last = f"{entry.iteration}: {proposal} was {fate}" + (f": {why}" if why else "")
     return last
-
-
-def _proposal(action: on.RecordedAction) -> str:
-    if action.tool is None:
-        return f"the answer {_value_text(action.respond)}"
-    return f"{action.tool} {_value_text(action.arguments)}"
 
 
 def assert_called(

@@ -82,7 +82,11 @@ class AtWork:
         Raises:
             InvalidInput: The text names each bad key.
         """
-        given = dict(_as_mapping(task))
+        given: dict[str, Any]
+        if isinstance(task, AgentInput):
+            given = task.model_dump(mode="json", exclude_unset=True)
+        else:
+            given = {"task": task} if isinstance(task, str) else dict(task)
         if agent is not None:
             given["agent"] = agent.name if isinstance(agent, Agent) else agent
         if settings is not None:
@@ -186,12 +190,6 @@ def _refusal_line(journal: Sequence[JournalEntry]) -> str:
     """Return the last refused proposal on a line of its own, or ""."""
     refused = last_refusal(journal)
     return f"\nthe last refused proposal: {refused}" if refused else ""
-
-
-def _as_mapping(task: AgentInput | Mapping[str, Any] | str) -> Mapping[str, Any]:
-    if isinstance(task, AgentInput):
-        return task.model_dump(mode="json", exclude_unset=True)
-    return {"task": task} if isinstance(task, str) else task
 
 
 def _time_skipping(temporal: WorkflowEnvironment) -> AbstractAsyncContextManager[None]:

@@ -43,11 +43,7 @@ class NoHistory(OrgaError):
 
 
 def _recorded_history(path: Path) -> WorkflowHistory:
-    """Read the file.
-
-    Raises:
-        NoHistory: It is no history. The text says how to get one.
-    """
+    """Read the file. Raise NoHistory, which says how to get one, if it is none."""
     try:
         history = WorkflowHistory.from_json(path.stem, path.read_text(encoding="utf-8"))
     except OSError as error:

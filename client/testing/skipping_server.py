@@ -14,10 +14,9 @@ from pathlib import Path
 from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 
+from orga.client.errors import ServerUnavailable
 from orga.client.history.values import data_converter
-from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.home import cache_folder
-from orga.client.user_path import user_path
+from orga.client.server.home import cache_folder, user_path
 from orga.own_code import installed_program
 
 VARIABLE = "ORGA_TEST_SERVER"
@@ -54,11 +53,7 @@ exec java -XX:SharedArchiveFile="$here/classes.jsa" -Xshare:auto -Xlog:disable -
 
 @asynccontextmanager
 async def skipping_server(converter: DataConverter = data_converter) -> AsyncGenerator[WorkflowEnvironment]:
-    """Start a server and stop it when the block ends.
-
-    Raises:
-        ServerUnavailable: All ways failed. The text has the reason of each, and the remedy.
-    """
+    """Start a server and stop it when the block ends."""
     async with await _start_first_found(converter) as environment:
         yield environment
 
@@ -110,8 +105,7 @@ def fetched_launcher() -> Path | None:
 def fetch_with_maven() -> Path:
     """Return the command that runs the server with Java, after fetching its files into a folder next to their place.
 
-    Raises:
-        RuntimeError: There is no Java, no Maven, or the fetch failed.
+    Raise RuntimeError without Java and Maven, or if the fetch failed.
     """
     for command in ("java", "mvn"):
         if installed_program(command) is None:

@@ -20,7 +20,7 @@ from orga.activities.gate.permits import permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.client.config.delivery_settings import notify_settings
 from orga.client.config.known_input import price_check
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.policy import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
 from orga.client.server.home import server_home
@@ -74,13 +74,18 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     chosen = _chosen_models(agents, choice, problems)
     _check_tiers(config, models.check, problems)
     _check_models(chosen, models.check, problems)
-    _check_costs(agents, chosen, price_check(config.models, models), problems)
+    is_priced = price_check(config.models, models.is_priced)
+    for name, each in chosen.items():
+        if problem := cost_refusal(each, agents[name].config, is_priced):
+            problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
     is_elsewhere = partial(is_server_tool, servers=config.mcp.servers)
     problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
     problems.found.extend(asdict(found) for found in pipeline_problems(config.pipelines, agents))
     policy = ""
     with problems.collecting("policy", "correct [policy] in orga.toml"):
-        policy = _policy_text(policy_settings(config.policy, env))
+        settings = policy_settings(config.policy, env)
+        policy_engine(settings)  # it works
+        policy = f"{engine_name(settings)}: {_POLICY_TEXTS[engine_name(settings)](settings)}"
     with problems.collecting("mcp", "correct [mcp] in orga.toml, or the environment"):
         servers = server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
         warnings.found.extend(asdict(found) for found in unready_servers(servers))
@@ -93,7 +98,10 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     if not problems.found:
         with problems.collecting("worker", "correct orga.toml, or the environment"):
             configured_parts(config, env, root, knows_attributes=False)
-    answers = asyncio.run(_model_problems(models, [*_models_to_check(chosen), *_tier_models(config)], warnings))
+    tiers = config.models.tiers
+    named = [name for each in chosen.values() for name in each.models]
+    named += [name for tier in tiers.configured_tiers for name in tiers.models(tier)]
+    answers = asyncio.run(_model_problems(models, named, warnings))
     return {
         "agents": {
             name: {"model": agent.model or choice.default, "tools": list(agent.tools)} for name, agent in agents.items()
@@ -124,15 +132,6 @@ def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Pr
                 check(model)
 
 
-def _models_to_check(chosen: Mapping[str, ChosenModels]) -> Iterable[str]:
-    return (model for models in chosen.values() for model in models.models)
-
-
-def _tier_models(config: OrgaConfig) -> Iterable[str]:
-    tiers = config.models.tiers
-    return (model for tier in tiers.configured_tiers for model in tiers.models(tier))
-
-
 def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], None], problems: _Problems) -> None:
     for name, models in chosen.items():
         for key, model in models.keyed_models():
@@ -153,24 +152,6 @@ async def _model_problems(models: ModelRegistry, names: Iterable[str], warnings:
                 warnings.add(f"model {name}", problem, remedy)
     await models.close()
     return found
-
-
-def _check_costs(
-    agents: Mapping[str, AgentConfig],
-    chosen: Mapping[str, ChosenModels],
-    is_priced: Callable[[str], bool],
-    problems: _Problems,
-) -> None:
-    for name, models in chosen.items():
-        if problem := cost_refusal(models, agents[name].config, is_priced):
-            problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
-
-
-def _policy_text(settings: PolicySettings) -> str:
-    """Return which engine decides, after checking that it works."""
-    policy_engine(settings)
-    name = engine_name(settings)
-    return f"{name}: {_POLICY_TEXTS[name](settings)}"
 
 
 _POLICY_TEXTS: dict[str, Callable[[PolicySettings], str]] = {

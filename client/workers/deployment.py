@@ -4,23 +4,24 @@ The versions are Temporal's: the name of a deployment, and the build of the work
 which version takes new runs.
 """
 
+import re
 import sys
 from base64 import b32encode
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
-from typing import Any
+from shlex import quote
 
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
-from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.worker import WorkerDeploymentConfig, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion as Described
+from temporalio.api.enums.v1 import VersioningBehavior, WorkerVersioningMode
+from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.common import WorkerDeploymentVersion as Version
 
-from orga.client.runners.workflows import WrappedInstance, WrappedRunner
-from orga.client.workers.routing import deployment_name
+from orga.client.server.endpoint import Endpoint
+from orga.client.server.pollers import describe_queue, live_pollers
 from orga.own_code import sources
-from orga.workflows.types.names import SETTINGS_WORKFLOW
 
 LIBRARIES = ("google-re2", "minijinja", "opentelemetry-api", "pydantic", "pydantic-core", "rapidfuzz", "temporalio")
 """Libraries that workflow code imports. Another version may decide differently."""
@@ -43,42 +44,87 @@ def digest_of(code: Iterable[tuple[str, bytes]], versions: dict[str, str]) -> st
     return b32encode(found.digest()).decode().lower()[:BUILD_CHARS]
 
 
-def deployment_version(deployment: str) -> WorkerDeploymentVersion:
+def deployment_version(deployment: str) -> Version:
     """Raise ValueError if the name is invalid."""
-    return WorkerDeploymentVersion(deployment_name(deployment), build_id())
+    return Version(deployment_name(deployment), build_id())
 
 
-def worker_options(version: WorkerDeploymentVersion | None, runner: WorkflowRunner) -> dict[str, Any]:
-    """Return the options that make a worker one of this version. Without a version, it takes runs that have none."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Routing:
+    """The versions of a queue's workflow tasks. None means workers without a version."""
+
+    current: Version | None
+    """The version that takes new runs, and runs that have no version yet."""
+    polled: frozenset[Version | None]
+    """The versions of the workers that poll."""
+
+    @property
+    def is_served(self) -> bool:
+        """True if a worker takes new runs."""
+        return self.current in self.polled
+
+    @property
+    def waiting_versions(self) -> list[Version]:
+        """The versions whose workers poll but take no new runs."""
+        found = [version for version in self.polled if version is not None and version != self.current]
+        return sorted(found, key=Version.to_canonical_string)
+
+
+async def routing(client: Client, task_queue: str) -> Routing | None:
+    """Return the versions of a queue, or None if the server does not report them."""
+    answer = await describe_queue(client, task_queue)
+    if answer is None:
+        return None
+    versioned = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
+    options = [poller.deployment_options for poller in live_pollers(answer)]
+    polled = [
+        Version(each.deployment_name, each.build_id) if each.worker_versioning_mode == versioned else None
+        for each in options
+    ]
+    return Routing(_parsed_version(answer.versioning_info.current_deployment_version), frozenset(polled))
+
+
+async def is_version_missing(client: Client, task_queue: str, version: Version | None) -> bool:
+    """Return whether a run is pinned to a version of which no worker polls."""
     if version is None:
-        return {"build_id": build_id(), "unsandboxed_workflow_runner": runner}
-    pinned = VersioningBehavior.PINNED
-    config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=pinned)
-    return {"deployment_config": config, "unsandboxed_workflow_runner": UnpinningRunner(runner)}
+        return False
+    there = await routing(client, task_queue)
+    return there is not None and version not in there.polled
 
 
-class UnpinningRunner(WrappedRunner):
-    """Unpins a run in its last workflow task before it continues as new.
-
-    The continue-as-new command itself says so too (`initial_versioning_behavior`), but servers up to at least 1.29
-    ignore
-    that: a pinned run would keep its version for ever.
-    """
-
-    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Create an instance that gives up its version when its run continues as new, and never pins settings."""
-        return _UnpinningInstance(super().create_instance(det), is_pinned=det.info.workflow_type != SETTINGS_WORKFLOW)
+def deployment_name(text: str) -> str:
+    """Raise ValueError for an invalid name. The server reserves `.` and `:`."""
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"--deployment {text!r}: 1 to 64 letters, digits, - and _, the first a letter or a digit")
+    return text
 
 
-class _UnpinningInstance(WrappedInstance):
-    def __init__(self, instance: WorkflowInstance, *, is_pinned: bool) -> None:
-        super().__init__(instance)
-        self._is_pinned = is_pinned
+def make_current_command(version: Version, server: Endpoint) -> str:
+    """Return the command that sends new runs to a version."""
+    where = f"--address {server.address} --namespace {quote(server.namespace)}"
+    named = f"--deployment-name {version.deployment_name} --build-id {version.build_id}"
+    return f"temporal worker deployment set-current-version {where} {named}"
 
-    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        completion = super().activate(act)
-        if not self._is_pinned or any(
-            command.HasField("continue_as_new_workflow_execution") for command in completion.successful.commands
-        ):
-            completion.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value  # pyright: ignore
-        return completion
+
+def no_workers_text(current: Version, task_queue: str) -> str:
+    """Return the message that new runs wait for a worker of the current version."""
+    name = current.to_canonical_string()
+    start = f"start one of that build with: orga worker --deployment {current.deployment_name}"
+    return f"runs on task queue {task_queue!r} go to version {name}, of which no worker polls: {start}"
+
+
+def pinned_version(run: WorkflowExecutionDescription) -> Version | None:
+    """Return the version that a run is pinned to, if any."""
+    info = run.raw_description.workflow_execution_info.versioning_info
+    return (
+        _parsed_version(info.deployment_version)
+        if info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
+        else None
+    )
+
+
+def _parsed_version(found: Described) -> Version | None:
+    return Version(found.deployment_name, found.build_id) if found.build_id else None

@@ -12,18 +12,57 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orga.activities.adapters.shared_files import try_lock
-from orga.client.config.worker_order import WorkerOrder
-from orga.client.server.endpoint import ServerUnavailable
+from orga.client.errors import ServerUnavailable
 from orga.client.server.home import prepare_home
 from orga.start import module_command
 
 KEPT_LOGS = 10
+"""Logs of ended workers. Older ones are deleted."""
+
+POLLING_MESSAGE = "worker polls task queue"
+"""The first words of the line that a worker logs once it polls."""
+
+
+@dataclass(frozen=True)
+class WorkerOrder:
+    """The settings that a worker gets at its start."""
+
+    address: str | None
+    """None for the embedded server: the worker finds it itself and must not use credentials of the environment."""
+    namespace: str | None
+    task_queue: str
+    config: Path | None = None
+    root: Path | None = None
+    """Folder of the file tools. None takes the configuration's, else the working directory."""
+    json_logs: bool = False
+    folder_queue: str | None = None
+    """A second queue that the worker polls."""
+    deployment: str | None = None
+    """Name of the deployment that the worker is a version of. None for a worker without a version."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the settings that have no command line option, as environment variables."""
+        from orga.client.config.workplace import ROOT_VARIABLE  # a worker starts before its command loads this
+
+        return {ROOT_VARIABLE: str(self.root)} if self.root else {}
+
+    def arguments(self) -> list[str]:
+        named = (
+            ("--address", self.address),
+            ("--namespace", self.namespace),
+            ("--task-queue", self.task_queue),
+            ("--task-queue", self.folder_queue),
+            ("--config", self.config),
+            ("--deployment", self.deployment),
+        )
+        options = [text for name, value in named if value for text in (name, str(value))]
+        return [*options, "--json-logs"] if self.json_logs else options
 
 
 @dataclass(frozen=True)
 class EarlyWorker:
     process: subprocess.Popen[bytes]
-    log: Path | None
+    log: Path | None = None
 
     def send_order(self, order: WorkerOrder) -> None:
         """Send the order. If the worker has died, whoever waits for it notices."""
@@ -89,7 +128,9 @@ def start_without_order() -> EarlyWorker:
     with os.fdopen(descriptor, "wb") as log:
         process = start_writing_to(log.fileno())
     log = Path(draft).rename(folder / f"worker-{process.pid}.log")
-    _prune(folder)
+    ended = [log for log in folder.glob("worker-*.log") if not _may_live(log)]
+    for old in sorted(ended, key=_modified_at)[:-KEPT_LOGS]:
+        old.unlink(missing_ok=True)
     return EarlyWorker(process, log)
 
 
@@ -102,13 +143,6 @@ def start_writing_to(output: int | None) -> subprocess.Popen[bytes]:
         stderr=None if output is None else subprocess.STDOUT,
         start_new_session=True,  # Ctrl-C reaches only the command, which then stops its worker
     )
-
-
-def _prune(folder: Path) -> None:
-    """Delete the logs of ended workers, except the newest."""
-    ended = [log for log in folder.glob("worker-*.log") if not _may_live(log)]
-    for old in sorted(ended, key=_modified_at)[:-KEPT_LOGS]:
-        old.unlink(missing_ok=True)
 
 
 def _may_live(log: Path) -> bool:

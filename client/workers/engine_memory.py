@@ -9,15 +9,13 @@ from temporalio.service import RPCError
 
 from orga.activities.adapters.policy.ladder import engine_name, policy_version
 from orga.activities.ports import PolicyEngine
-from orga.client.config.policy_folder import policy_location_digest
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.policy import policy_location_digest, policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import recorded_policy
-from orga.client.errors import ConfigError
+from orga.client.errors import ConfigError, ServerUnavailable
 from orga.client.history.values import values_of
 from orga.client.past.aftermath import recorded_setup
-from orga.client.runs.named import newest_runs, visibility_literal
-from orga.client.server.endpoint import ServerUnavailable
+from orga.client.runs.ids import newest_runs, visibility_literal
 from orga.client.server.home import read_table, server_home, write_table
 from orga.client.server.pollers import identity_policy, poller_identities, short_policy
 from orga.workflows.types.names import RUN_WORKFLOWS
@@ -51,12 +49,7 @@ async def recorded_engine(client: Client, task_queue: str) -> str:
 async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
     """Refuse a task queue whose runs are judged by another policy, since any of its workers may judge any of them.
 
-    Args:
-        task_queue: The queue that it is about to poll.
-        own: The worker's policy, as `policy_text` returns it.
-
-    Raises:
-        ConfigError: The text names the worker or the live run with another policy.
+    `own` is the policy of the worker that is about to poll it, as `policy_text` returns it.
     """
     for identity in await poller_identities(client, task_queue) or ():
         if not is_same_policy(short_policy(own), identity_policy(identity)):

@@ -234,7 +234,10 @@ class InCodeParts:
             if agent.model is not None and tier_in_model_name(agent.model) is None:
                 _require_model(agent.name, model_name_problem(agent.model, config.models.own_endpoints))
         agents = _merge_tables("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
-        servers = [(name, _checked_server(name, given)) for name, given in self.mcp_servers.items()]
+        servers = [
+            (name, each if isinstance(each, McpServer) else _validate(McpServer, dict(each), f"mcp_servers[{name!r}]"))
+            for name, each in self.mcp_servers.items()
+        ]
         mcp = {"servers": _merge_tables("MCP server", config.mcp.servers, servers, file)}
         found = config.with_agents(agents).with_mcp(_validate(type(config.mcp), mcp, "mcp_servers"))
         if self.own.engine is not None:
@@ -251,10 +254,6 @@ def _merge_tables(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[s
             raise ConfigError(f"two {what}s given in code are called {name!r}; rename one of them")
         merged[name] = each
     return merged
-
-
-def _checked_server(name: str, given: McpServer | Mapping[str, Any]) -> McpServer:
-    return given if isinstance(given, McpServer) else _validate(McpServer, dict(given), f"mcp_servers[{name!r}]")
 
 
 def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyConfig:

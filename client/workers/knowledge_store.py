@@ -11,8 +11,7 @@ from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.adapters.problem import extra_remedy
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
 from orga.client.config.sections import ModelsConfig, OrgaConfig
-from orga.client.server.home import server_home
-from orga.client.user_path import user_path
+from orga.client.server.home import server_home, user_path
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT
 from orga.workflows.types.models.providers import HASHING, WORDLLAMA, checked_embedder_name
 
@@ -20,14 +19,9 @@ _MISSING_EXTRA = f"the embedder wordllama needs the extra: {extra_remedy('embedd
 
 
 def configured_embedder(name: str, env: Mapping[str, str], models: ModelsConfig) -> Embedder:
-    """Return the embedder. It loads nothing and calls no provider yet.
+    """Return the embedder that `[knowledge] embedder` names. It loads nothing and calls no provider yet.
 
-    Args:
-        name: The value of `[knowledge] embedder`.
-        models: Holds the addresses of providers, which win over the environment's, and the endpoints.
-
-    Raises:
-        ValueError: There is no such embedder, it is not installed, or its key or address is missing.
+    Raise ValueError if there is no such embedder, it is not installed, or its key or address is missing.
     """
     name = checked_embedder_name(name, models.embedding_endpoints)
     if name == HASHING:
@@ -47,12 +41,7 @@ MARK_CHARS = 10
 def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> KnowledgeStore:
     """Return the store. It opens nothing before its first use, so that a worker without knowledge leaves no file.
 
-    Args:
-        env: Holds the address of a database and the keys of providers.
-        root: The root of the file tools.
-
-    Raises:
-        ValueError: Something is not set or not installed. The text names it, but no secret.
+    Raise ValueError if something is not set or not installed. The text names it, but no secret.
     """
     embedder = configured_embedder(config.knowledge.embedder, env, config.models)
     if config.knowledge.backend == "postgres":

@@ -36,8 +36,7 @@ from orga.activities.prepare import SettingsCheck
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.config.delivery_settings import ADDRESS, delivery_channels, notify_settings, run_channels
 from orga.client.config.known_input import price_check
-from orga.client.config.policy_folder import policy_location_digest
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.policy import policy_location_digest, policy_settings
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
@@ -105,12 +104,7 @@ def configured_deliveries(
 ) -> dict[str, DeliveryChannel]:
     """Return the configured channels by name. The limits of the file tools apply to files that they write.
 
-    Args:
-        env: Holds the secrets of channels.
-        store: The worker's store. Without it, the configured one is opened.
-
-    Raises:
-        ValueError: A channel cannot be used. The text names it.
+    Without the worker's store, the configured one is opened. Raise ValueError for a channel that cannot be used.
     """
     return delivery_channels(
         config.goals.deliveries,
@@ -189,18 +183,10 @@ def configured_parts(
     client: Client | None = None,
     own: OwnParts = NO_OWN_PARTS,
 ) -> Parts:
-    """Return the parts for a configuration.
+    """Return the parts for a configuration. Raise ValueError for something in it that is unavailable.
 
-    Args:
-        knows_attributes: True if the server has our search attributes.
-        link: Returns the page of a run.
-        in_code: Tools that an application gives in code.
-        stand_ins: Models and tools that replace the real ones in a test.
-        client: Reads the settings at run time. Without it, there are none.
-        own: Parts that an application gives as objects, in place of the configured ones.
-
-    Raises:
-        ValueError: Something in the configuration is unavailable. The text names it.
+    An application gives tools `in_code`, and its `own` objects take the place of configured parts. Without a client,
+    there are no settings at run time.
     """
     store = own.knowledge or configured_store(config, env, root)
     blobs = blob_store() if own.blobs is None else own.blobs
@@ -227,8 +213,7 @@ def configured_parts(
     webhook = notify_settings(config.notify, env)
     if webhook is not None:
         facts = facts.with_notify(config.notify.events)
-    is_priced = price_check(config.models, models)
-
+    is_priced = price_check(config.models, models.is_priced)
     critics = {f"{CODE}:{name}": critic for name, critic in own.critics.items()}
 
     def check_model(name: str) -> None:

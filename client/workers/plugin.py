@@ -34,11 +34,10 @@ from orga.client.config.trust.rules_in_use import writable_rules
 from orga.client.config.workplace import workplace
 from orga.client.connect import UpdateReasons, run_page
 from orga.client.errors import ConfigError
-from orga.client.runners.workflows import WORKFLOWS, SharedRunner, our_runner, sandbox_for_others
+from orga.client.runners.workflows import WORKFLOWS, SharedRunner, UnpinningRunner, our_runner, sandbox_for_others
 from orga.client.runs.attachments import register_store
 from orga.client.server.search_attributes import are_usable
 from orga.client.workers.core_faults import SHUTDOWN_GRACE, end_if_not_begun, work_around_core_faults
-from orga.client.workers.deployment import UnpinningRunner
 from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
 from orga.client.workers.in_code import Agent, Function, InCodeParts, OwnParts
 from orga.client.workers.parts import Parts, StandIns, configured_parts
@@ -179,7 +178,9 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         given["workflows"] = [*workflows, *ours.workflows]
         given["activities"] = [*activities, *ours.activities]
         given["interceptors"] = [*given.get("interceptors", ()), *ours.interceptors]
-        _share_runners(given, _our_runner(given.get("deployment_config")))
+        deployment, runner = cast("WorkerDeploymentConfig | None", given.get("deployment_config")), our_runner()
+        is_versioned = deployment is not None and deployment.use_worker_versioning
+        _share_runners(given, UnpinningRunner(runner) if is_versioned else runner)
         given["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         given["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         given["graceful_shutdown_timeout"] = given.get("graceful_shutdown_timeout") or self._shutdown_grace
@@ -199,17 +200,14 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """
         async with AsyncExitStack() as around:
             with end_if_not_begun(worker):
-                made = self._parts_for(worker)
+                interceptors = cast("dict[str, Any]", worker.config(active_config=True))["interceptors"]
+                [made] = [made for made in self._made if made.interceptor in interceptors]
                 await self._check_before_start(worker, made)
                 await around.enter_async_context(supporting_services(made.parts))
             await next(work_around_core_faults(worker))
 
     async def _check_before_start(self, worker: Worker, made: _WorkerParts) -> None:
-        """Refuse what must not start, and warn about what may surprise.
-
-        Raises:
-            ConfigError: As for `run_worker`.
-        """
+        """Refuse what must not start, and warn about what may surprise."""
         made.agents.knows_attributes = await are_usable(worker.client, _log.warning)
         await require_own_policy(worker.client, worker.task_queue, worker_policy(self.config, made.parts.policy))
         before = await recorded_engine(worker.client, worker.task_queue)
@@ -259,18 +257,8 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._in_code.refuse_missing_models(parts.models.resolve)
         return parts
 
-    def _parts_for(self, worker: Worker) -> _WorkerParts:
-        interceptors = cast("dict[str, Any]", worker.config(active_config=True))["interceptors"]
-        return next(made for made in self._made if made.interceptor in interceptors)
-
 
 def _share_runners(config: dict[str, Any], ours: WorkflowRunner) -> None:
     config["workflow_runner"] = sandbox_for_others(config.get("workflow_runner") or SandboxedWorkflowRunner())
     theirs = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
     config["unsandboxed_workflow_runner"] = SharedRunner(ours, theirs)
-
-
-def _our_runner(deployment: WorkerDeploymentConfig | None) -> WorkflowRunner:
-    """Return the runner of our workflows. With deployment versions, runs change version when they continue as new."""
-    runner = our_runner()
-    return UnpinningRunner(runner) if deployment is not None and deployment.use_worker_versioning else runner

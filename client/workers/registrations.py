@@ -69,13 +69,14 @@ async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
 def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
     conversations = Conversations(WorkflowHistory(client))
     models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
+    goal = GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)
     services = CallServices(conversations, parts.secrets, parts.permits, parts.argument_errors, parts.blobs)
     return [
         PastActivities(RunPasts(client)).read_past,
         PrepareActivities(parts.agents, conversations).prepare,
         SettingsActivities(parts.check_settings).check_settings,
         ReasonActivities(models, conversations, parts.secrets).reason,
-        *_goal_turns(GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)),
+        *(goal.plan, goal.prepare_calls, goal.evaluate, goal.decide, goal.compress, goal.summarise),
         SummariseActivities(models, conversations, parts.secrets, parts.summarizer).summarise,
         CritiqueActivities(models, conversations, parts.secrets, parts.critics).critique,
         GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
@@ -85,10 +86,6 @@ def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
         *([source_activity(parts.source, services)] if parts.source else []),
     ]
-
-
-def _goal_turns(goal: GoalActivities) -> list[Callable[..., Any]]:
-    return [goal.plan, goal.prepare_calls, goal.evaluate, goal.decide, goal.compress, goal.summarise]
 
 
 _PLAIN_CONVERTERS = (DefaultPayloadConverter, PydanticPayloadConverter)
@@ -102,7 +99,9 @@ def with_our_converter(converter: DataConverter) -> DataConverter:
     own = converter.payload_converter_class
     if issubclass(own, FrugalPayloadConverter):
         return converter
-    if own not in _PLAIN_CONVERTERS and not _is_plain(own):
+    # the class of `pydantic_data_converter`, or another such converter of the SDK
+    is_plain = issubclass(own, _PLAIN_CONVERTERS) and own.__module__.startswith("temporalio.")
+    if own not in _PLAIN_CONVERTERS and not is_plain:
         raise ConfigError(
             f"the client's payload converter {own.__qualname__} is not orga's, which its runs need; derive yours from "
             "orga.client.history.values.FrugalPayloadConverter, or do what it does in a payload codec"
@@ -110,18 +109,8 @@ def with_our_converter(converter: DataConverter) -> DataConverter:
     return replace(converter, payload_converter_class=FrugalPayloadConverter)
 
 
-def _is_plain(own: type[Any]) -> bool:
-    """Return whether it is the class of `pydantic_data_converter`, or another such converter of the SDK."""
-    return issubclass(own, _PLAIN_CONVERTERS) and own.__module__.startswith("temporalio.")
-
-
 def worker_client(config: WorkerConfig, plugin: Plugin) -> Client:
-    """Return the client of a worker.
-
-    Raises:
-        ConfigError: The client writes values in another way than our runs. Either it does not have the plugin, or a
-            later plugin has replaced our converter.
-    """
+    """Return the client of a worker. Raise ConfigError if it writes values in another way than our runs."""
     client = cast("dict[str, Client]", config)["client"]
     known = client.config(active_config=True)
     own = known["data_converter"].payload_converter_class
@@ -143,12 +132,7 @@ def refuse_shared_names(
 ) -> None:
     """Refuse workflows and activities that have one of our names, since one would hide the other.
 
-    Args:
-        ours: Our registrations for the same worker.
-        in_code: Names of tools that the application gave in code.
-
-    Raises:
-        ConfigError: The text names each, and what to do.
+    `in_code` has the names of tools that the application gave in code.
     """
     if any(each in workflows for each in ours.workflows):
         raise ConfigError(

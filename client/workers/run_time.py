@@ -61,18 +61,8 @@ class RunTimeAgents:
     def __init__(
         self, own: Agents, rules: RunTimeRules, build: Callable[[OrgaConfig], Agents], lookup: SettingsLookup
     ) -> None:
-        """Keep the parts.
-
-        Args:
-            own: The agents of the configuration alone.
-            rules: Checks the settings.
-            build: Returns the agents of a changed configuration.
-            lookup: Reads the settings.
-        """
-        self._own = own
-        self._rules = rules
-        self._build = build
-        self._lookup = lookup
+        """`own` are the agents of the configuration alone, and `build` returns those of a changed one."""
+        self._own, self._rules, self._build, self._lookup = own, rules, build, lookup
         self._built: tuple[Mapping[str, Any], Agents | None] = ({}, own)
         """The last set, and its agents. None if it is invalid."""
 

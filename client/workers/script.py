@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import BlobStore, CodeCritic, ModelProvider, PolicyEngine, Summarizer
 from orga.client.config.known_input import refuse_in_process
-from orga.client.config.policy_folder import starter_policy
+from orga.client.config.policy import starter_policy
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import set_client_home
 from orga.client.connect import connection

@@ -32,13 +32,9 @@ if TYPE_CHECKING:
 
 
 def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[str, str]) -> "McpServers | None":
-    """Return the servers, not yet connected, or None if there are none.
+    """Return the servers, not yet connected, or None if there are none. `tools` are the worker's other tools.
 
-    Args:
-        tools: Names of the worker's other tools.
-
-    Raises:
-        ValueError: A server needs something that is missing.
+    Raise ValueError for a server that needs something that is missing.
     """
     if not config.mcp.servers:
         return None
@@ -74,9 +70,6 @@ def worker_tools(
 
     With a `store`, the tools that recall and store knowledge are among the built-in ones. An application's functions
     and a test's `stand_ins` are added, the latter only under names that no tool has.
-
-    Raises:
-        ValueError: A function or manifest cannot be used, or options name no tool.
     """
     wanted = config.tools
     rules = rules_in_use(config, root, env)

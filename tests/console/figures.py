@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.client.console.stream import hub
+from orga.client.console import event_stream
 from orga.client.history.values import data_converter
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
@@ -179,7 +179,7 @@ APPROVE = """() => new Promise((done) => {
 
 
 async def test_fifty_viewers_see_a_click_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "STREAMS_A_NAME", 2 * VIEWERS)
+    monkeypatch.setattr(event_stream, "STREAMS_A_NAME", 2 * VIEWERS)
     await register_missing(client)
     acknowledged, seen = list[float](), list[float]()
     async with a_browser() as browser:

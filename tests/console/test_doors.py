@@ -14,10 +14,9 @@ from temporalio.client import Client
 
 from orga.client.console import serving
 from orga.client.console.actions import ACTIONS
-from orga.client.console.doors import MAX_BODY_BYTES, Limits
+from orga.client.console.doors import MAX_BODY_BYTES, Limits, TokenFile
+from orga.client.console.event_stream import STREAMS_A_NAME
 from orga.client.console.routes import API
-from orga.client.console.stream.hub import STREAMS_A_NAME
-from orga.client.console.visitors import TokenFile
 from orga.client.server.search_attributes import register_missing
 from tests.support.console import Served, a_console
 from tests.support.hold import PATIENCE_S

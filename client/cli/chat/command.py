@@ -41,9 +41,9 @@ from orga.client.cli.start.task_input import RunOptions, attached_media, session
 from orga.client.config.known_input import requested_names
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.runs.agents import run_id_of
-from orga.client.runs.named import newest_session
+from orga.client.runs.ids import newest_session
 from orga.client.runs.sessions import SessionHandle, start_session
-from orga.client.workers.at_hand import WorkerKeeper
+from orga.client.workers.process import WorkerKeeper
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session_input import MAX_MESSAGE_ATTACHMENTS, SessionInput

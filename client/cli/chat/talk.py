@@ -40,7 +40,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView, Turn, ViewedEntry
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SendOptions, SessionHandle
-from orga.client.user_path import user_path
+from orga.client.server.home import user_path
 from orga.workflows.decisions.result import call_counts_text, usage_text
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session_input import MAX_MESSAGE_ATTACHMENTS, WhenBusy

@@ -16,20 +16,23 @@ from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.shown.narration import INDENT, entry_lines
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.config.sections import AuditConfig
-from orga.client.journal.file import JournalFile, export_check, read_journal_file, write_journal
-from orga.client.journal.head import (
+from orga.client.journal.file import (
     KEY_PREFIX,
+    JournalFile,
+    export_check,
     generate_key,
     head_mismatches,
     key_id,
     private_key,
     public_key,
     public_path,
+    read_journal_file,
     sealed_head,
+    write_journal,
 )
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
-from orga.client.user_path import user_path
+from orga.client.server.home import user_path
 from orga.workflows.decisions.journal.entries import first_break
 from orga.workflows.types.status import JournalEntry
 

@@ -22,7 +22,7 @@ from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.policy import policy_settings
 from orga.client.journal.file import JournalFile
 from orga.client.journal.laws import Check, Verification
 from orga.client.proof.audit import SAME, Rejudger, RunAudit, VerdictComparison, change_counts, run_audits

@@ -19,6 +19,7 @@ from orga.client.cli.connection import cli_context
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import age, on_one_line, write_json, write_note, write_result
 from orga.client.errors import OrgaError
+from orga.client.runs.ids import ID_PREFIXES, MIN_CHARS
 from orga.client.runs.listing import (
     LIVE_STATE,
     ListedRun,
@@ -28,7 +29,6 @@ from orga.client.runs.listing import (
     listed_runs,
     with_details,
 )
-from orga.client.runs.named import ID_PREFIXES, MIN_CHARS
 from orga.client.server.search_attributes import SearchAttributesRefused, missing_names
 from orga.workflows.types.names import AGENT, DEAD_LETTERS, TENANT
 from orga.workflows.types.status import AgentStatus

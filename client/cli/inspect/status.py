@@ -31,7 +31,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.client.runs.failing_tasks import FailingTask, failing_task
 from orga.client.server.pollers import may_be_polled
-from orga.client.workers.routing import is_version_missing, pinned_version
+from orga.client.workers.deployment import is_version_missing, pinned_version
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.status import AgentStatus, JournalEntry, ShownMessage
 from orga.workflows.types.text import full_field_text

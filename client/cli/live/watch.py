@@ -38,7 +38,7 @@ from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
-from orga.client.workers.at_hand import WorkerKeeper
+from orga.client.workers.process import WorkerKeeper
 from orga.workflows.decisions.result import usage_text
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.sessions.session_result import TurnResult

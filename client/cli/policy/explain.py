@@ -50,7 +50,7 @@ def chosen_policy_settings(
 ) -> "PolicySettings":
     """Return the settings for a folder, or the configuration's. Raise UsageError if there are no such policies."""
     from orga.activities.adapters.policy.ladder import engine_name
-    from orga.client.config.policy_settings import policy_settings
+    from orga.client.config.policy import policy_settings
     from orga.client.config.sections import PolicyConfig
 
     if surface is not None and (not surface.replace("-", "").replace("_", "").isalnum() or not surface.isascii()):
@@ -161,7 +161,7 @@ def _policy_sources(loaded: LoadedConfig) -> Sources:
     from orga.activities.adapters.policy.cedar import read_policies
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.problem import BrokenPolicies
-    from orga.client.config.policy_settings import policy_settings
+    from orga.client.config.policy import policy_settings
 
     settings = policy_settings(loaded.config.policy, os.environ)
     if settings.folder is None:

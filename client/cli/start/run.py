@@ -35,12 +35,12 @@ from orga.client.cli.options import (
 from orga.client.cli.shown.text import on_one_line, set_quiet, write_json, write_note, write_result, write_warning
 from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
 from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
-from orga.client.config.policy_folder import starter_policy
+from orga.client.config.policy import starter_policy
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import ConfigError
 from orga.client.runs.agents import AgentHandle, run_id_of, start_agent
 from orga.client.runs.goals import start_goal
-from orga.client.runs.named import wait_until_listed
+from orga.client.runs.ids import wait_until_listed
 from orga.client.server.pollers import (
     MARK,
     config_digest,
@@ -50,8 +50,8 @@ from orga.client.server.pollers import (
     poller_identities,
     short_policy,
 )
-from orga.client.workers.at_hand import WorkerKeeper, keep_worker
-from orga.client.workers.routing import no_workers_text, routing
+from orga.client.workers.deployment import no_workers_text, routing
+from orga.client.workers.process import WorkerKeeper, keep_worker
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput, Workplace
 from orga.workflows.types.record import InvalidInput

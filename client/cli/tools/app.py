@@ -105,7 +105,7 @@ def _tool_and_listed(name: str, agent: str, here: LocalTools) -> tuple[Tool, tup
 def _build_engine(here: LocalTools) -> Any:
     from orga.activities.adapters.policy.ladder import engine_name
     from orga.client.cli.policy.explain import build_policy_engine
-    from orga.client.config.policy_settings import policy_settings
+    from orga.client.config.policy import policy_settings
 
     with usage_errors():
         settings = policy_settings(here.config.policy, os.environ)

@@ -19,12 +19,11 @@ from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, 
 from orga.client.config.file import FILE_NAME, ConfigSources, config_sources, config_trust_request, load_config
 from orga.client.config.known_input import RequestedNames, require_agent
 from orga.client.config.listed import agent_json, model_text
-from orga.client.config.policy_folder import FOLDER
+from orga.client.config.policy import FOLDER
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import TrustRequest, Untrusted, revoke_trust, trust_digest, trusted_digests
-from orga.client.errors import ConfigError, OrgaError
-from orga.client.server.endpoint import ServerUnavailable
+from orga.client.errors import ConfigError, OrgaError, ServerUnavailable
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
 
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -
     """Return the value of a key that nobody has set, and its origin."""
     from orga.activities.adapters.models.model_settings import default_model
     from orga.activities.adapters.policy.ladder import engine_name
-    from orga.client.config.policy_settings import policy_settings
+    from orga.client.config.policy import policy_settings
     from orga.client.server.resolve import standard_address
 
     match key:

@@ -25,8 +25,7 @@ from orga.client.config.file import NO_FILE
 from orga.client.config.known_input import refuse_unknown, requested_names
 from orga.client.errors import OrgaError
 from orga.client.server.home import server_home
-from orga.client.workers.at_hand import keep_worker
-from orga.client.workers.process import WorkerFailed
+from orga.client.workers.process import WorkerFailed, keep_worker
 
 if TYPE_CHECKING:
     from orga.workflows.types.goals.goal_input import GoalInput
@@ -197,7 +196,7 @@ async def console(
 
 
 def _add_token(name: str, role: RoleName, tenants: list[str], tokens: Path | None, *, as_json: bool) -> None:
-    from orga.client.console.visitors import TokenFile
+    from orga.client.console.doors import TokenFile
 
     if tokens is None:
         raise UsageError("--add-token: needs --tokens FILE, to which the name is added")
@@ -250,11 +249,10 @@ async def console_of_dev(here: CliContext) -> AsyncGenerator[ConsoleAddress]:
 async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[ConsoleAddress]:
     """Serve the console, and yield the address to open."""
     from orga.client.console.app import console_app  # only these commands need the web server
-    from orga.client.console.doors import Doors, Proxy, private_name
+    from orga.client.console.doors import Doors, Proxy, TokenFile, owner_token, private_name
     from orga.client.console.event_stream import hub_of
     from orga.client.console.routes import Console
     from orga.client.console.serving import LOOPBACK_NAMES, TlsFiles, bound_socket, loopback_sockets, served
-    from orga.client.console.visitors import TokenFile, owner_token
     from orga.client.frontends.mounted import mounted_adapters
 
     host = options.host

@@ -27,7 +27,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle, start_agent
 from orga.client.runs.goals import start_goal
 from orga.client.server.home import prepare_home
-from orga.client.workers.at_hand import WorkerKeeper, keep_worker
+from orga.client.workers.process import WorkerKeeper, keep_worker
 from orga.own_code import ROOT
 from orga.workflows.types.status import JournalEntry
 

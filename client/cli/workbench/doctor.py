@@ -26,12 +26,12 @@ from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import Untrusted
 from orga.client.connect import Connection, connection
-from orga.client.errors import ConfigError, OrgaError
+from orga.client.errors import ConfigError, OrgaError, ServerUnavailable
 from orga.client.runs.agents import start_agent
 from orga.client.runs.failing_tasks import failing_tasks
 from orga.client.runs.listing import RunFilter
 from orga.client.runs.settings import read_settings
-from orga.client.server.endpoint import Endpoint, ServerUnavailable
+from orga.client.server.endpoint import Endpoint
 from orga.client.server.home import prepare_home, server_home
 from orga.client.server.pollers import (
     MARK,
@@ -50,9 +50,9 @@ from orga.client.server.search_attributes import (
     register_missing,
 )
 from orga.client.server.server_errors import error_reason, is_unsupported
-from orga.client.telemetry.core_logs import forward_core_logs
-from orga.client.workers.at_hand import keep_worker
-from orga.client.workers.routing import Routing, make_current_command, no_workers_text, routing
+from orga.client.telemetry.start import forward_core_logs
+from orga.client.workers.deployment import Routing, make_current_command, no_workers_text, routing
+from orga.client.workers.process import keep_worker
 from orga.start import module_command
 from orga.workflows.decisions.settings import problems_text
 from orga.workflows.types.input import AgentInput, LoopConfig

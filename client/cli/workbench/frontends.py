@@ -22,7 +22,7 @@ from orga.client.config.known_input import RequestedNames, refuse_in_process, re
 from orga.client.frontends.reach import Reach
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.resolve import names_server
-from orga.client.workers.at_hand import keep_worker
+from orga.client.workers.process import keep_worker
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.text import one_line

@@ -16,7 +16,7 @@ from orga.client.cli.options import Json
 from orga.client.cli.shown.text import write_document, write_json, write_note, write_result
 from orga.client.config.file import FILE_NAME, config_trust_request, find_config
 from orga.client.config.known_input import model_problem, require_model
-from orga.client.config.policy_folder import FOLDER
+from orga.client.config.policy import FOLDER
 from orga.client.config.sections import ModelsConfig
 from orga.client.config.starter import StarterChoices, starter_text
 from orga.client.config.trust.check import trust_digest

@@ -17,12 +17,10 @@ from orga.client.cli.interrupts import Command
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import set_quiet, write_json, write_note, write_result
 from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
-from orga.client.server.endpoint import Endpoint
+from orga.client.server.endpoint import Endpoint, lease, try_lock_leases
 from orga.client.server.home import server_home
-from orga.client.server.record import lease, try_lock_leases
-from orga.client.workers.at_hand import HEALTHY_S, MAX_DEATHS
-from orga.client.workers.process import WorkerProcess, spawn_in_foreground
-from orga.client.workers.routing import deployment_name
+from orga.client.workers.deployment import deployment_name
+from orga.client.workers.process import HEALTHY_S, MAX_DEATHS, WorkerProcess, spawn_in_foreground
 
 WATCH_S = 2.0
 MAX_MISSES = 3

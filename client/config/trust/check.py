@@ -14,8 +14,7 @@ from typing import Any, cast
 from orga.client.config.environment import Setting
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.risks import WIDE, Key, Risk, UserSettings, reads_only
-from orga.client.errors import ConfigError
-from orga.client.server.endpoint import ServerUnavailable
+from orga.client.errors import ConfigError, ServerUnavailable
 from orga.client.server.home import read_table, server_home, write_table
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.text import escaped_line
@@ -93,12 +92,6 @@ class Untrusted(ConfigError):
 
 def trusts_all(env: Mapping[str, str]) -> bool:
     return env.get(VARIABLE) == "1"
-
-
-def require_trust(asked: TrustRequest) -> None:
-    """Raise Untrusted unless the configuration is harmless or trusted."""
-    if asked.risks and not asked.is_trusted:
-        raise Untrusted(asked)
 
 
 def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:

@@ -84,7 +84,7 @@ def _is_inside(value: Any, folder: Path) -> bool:
     return isinstance(value, str) and Path(value).resolve().is_relative_to(folder.resolve())
 
 
-def _are_at_home(models: Any) -> bool:
+def _are_at_home(models: Any, _: Path) -> bool:
     return isinstance(models, list) and all(
         str(each).strip().startswith(_AT_HOME) for each in cast("list[Any]", models)
     )
@@ -92,7 +92,7 @@ def _are_at_home(models: Any) -> bool:
 
 _HARMLESS_VALUES: dict[str, tuple[Callable[[Any, Path], bool], tuple[str, ...]]] = {
     "agents.*.tools": (lambda value, _: reads_only(value), ()),
-    "models.tiers.local": (lambda value, _: _are_at_home(value), _MODELS),
+    "models.tiers.local": (_are_at_home, _MODELS),
     "tools.files.root": (_is_inside, ()),
     "policy.dir": (_is_inside, ("policy",)),
     "policy.engine": (lambda value, _: value in ("cedar", "default"), ("policy",)),
@@ -159,11 +159,12 @@ class Risk:
 
     def __str__(self) -> str:
         """Return the risk on one line, with control characters escaped."""
+        why = next((why for pattern, why in _WHY.items() if _is_below(self.key, pattern)), "changes what you have set")
         name = json.dumps(".".join(self.key))[1:-1]
         value = json.dumps(self.value, default=str)
         cut = value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
         setting = f" (you have set {json.dumps(self.user_setting)[1:-1]})" if self.user_setting else ""
-        return f"{name} = {cut}: {self.why or _risk_reason(self.key)}{setting}"
+        return f"{name} = {cut}: {self.why or why}{setting}"
 
 
 def risks(file: Mapping[str, Any], folder: Path, around: UserSettings | None = None) -> list[Risk]:
@@ -196,11 +197,8 @@ def _harmless_check(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, .
     for pattern, (judge, revoking) in _HARMLESS_VALUES.items():
         if _fits(key, pattern):
             return judge, revoking
-    return _any_value, next((revoking for pattern, revoking in _HARMLESS.items() if _fits(key, pattern)), None)
-
-
-def _any_value(value: Any, folder: Path) -> bool:
-    return True
+    revoking = next((revoking for pattern, revoking in _HARMLESS.items() if _fits(key, pattern)), None)
+    return lambda value, folder: True, revoking
 
 
 def _overriding_variable(patterns: Sequence[str], around: UserSettings) -> str:
@@ -208,10 +206,6 @@ def _overriding_variable(patterns: Sequence[str], around: UserSettings) -> str:
     return next(
         (variable for key, variable in around.variables if any(_is_below(key, pattern) for pattern in patterns)), ""
     )
-
-
-def _risk_reason(key: Key) -> str:
-    return next((why for pattern, why in _WHY.items() if _is_below(key, pattern)), "changes what you have set")
 
 
 def _is_below(key: Key, pattern: str) -> bool:

@@ -11,11 +11,10 @@ from orga.activities.adapters.agents.agents import with_default_agent
 from orga.activities.adapters.agents.offered_tools import is_tool_listed
 from orga.activities.adapters.rules import Rules, TooManyFolders
 from orga.client.config.manifests import configured_manifests, manifest_paths, read_manifests
-from orga.client.config.policy_folder import FOLDER
+from orga.client.config.policy import FOLDER
 from orga.client.config.sections import OrgaConfig, tool_folders
 from orga.client.config.trust.user_code import UserCode, modules, scripts
-from orga.client.server.home import cache_folder, server_home
-from orga.client.user_path import user_path
+from orga.client.server.home import cache_folder, server_home, user_path
 from orga.own_code import ROOT, is_installed, is_ours
 from orga.workflows.types.tool_calls.mcp import is_server_tool
 from orga.workflows.types.tool_calls.sandbox import Isolation
@@ -30,7 +29,8 @@ def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rule
     """Return the rules of a worker that starts here with that configuration. Its tools write below `root`."""
     here = Path.cwd()
     base = config.file.parent if config.file else here
-    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_files_of_variables(env)]
+    variables = (user_path(env[name]).absolute() for name in _FILES_OF_VARIABLES if env.get(name))
+    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *variables]
     policies = [folder for folder in (base / FOLDER, config.policy.dir) if folder]
     manifests = [pattern for pattern in config.tools.manifests if has_magic(pattern)]
     folders = {folder: [f"{escape(str(folder))}/**/*.{end}" for end in _ENDS_OF_POLICIES] for folder in policies}
@@ -77,10 +77,6 @@ def _running_modules(root: Path) -> Iterator[Path]:
             path = Path(file)
             if not is_installed(path.resolve()):
                 yield path
-
-
-def _files_of_variables(env: Mapping[str, str]) -> Iterator[Path]:
-    return (user_path(env[name]).absolute() for name in _FILES_OF_VARIABLES if env.get(name))
 
 
 def _glob_folder(pattern: str) -> Path:

@@ -137,8 +137,16 @@ class _Command:
         files = {place for text in self._texts if _is_file(place := folder / text)}
         by_python = {folder / text for text in self._run}
         run = by_python | {folder / text for text in self._words[:1]}
-        code = UserCode(frozenset({*files, *filter(can_exist, self._missing_files(folder))}))
-        for file in (file for file in files if file in by_python or _is_python_file(file)):
+        named = (
+            folder / word
+            for at, word in enumerate(self._words)
+            if Path(word).suffix in _SCRIPTS or (at == 0 and "/" in word)
+        )
+        code = UserCode(frozenset({*files, *filter(can_exist, named)}))
+        for file in files:
+            is_python = file.suffix in {".py", ".pyw"} or bool(_SHEBANG_OF_PYTHON.match(_first_bytes(file, 200)))
+            if not is_python and file not in by_python:
+                continue
             for base in dict.fromkeys((file.parent, file.resolve().parent)):
                 shadowing = _shadowing_modules(base) if self._is_python or file in run else ()
                 code |= _with_imports([file], shadowing, base, *on_path)
@@ -149,11 +157,6 @@ class _Command:
             shadowing = _shadowing_modules(base)
             code |= _with_imports((), chain(_module_files(base, name.split(".")), shadowing), base, *on_path)
         return code
-
-    def _missing_files(self, folder: Path) -> Iterator[Path]:
-        for at, word in enumerate(self._words):
-            if Path(word).suffix in _SCRIPTS or (at == 0 and "/" in word):
-                yield folder / word
 
 
 def _python_operands(line: Sequence[str]) -> Iterator[str]:
@@ -245,10 +248,6 @@ def _syntax_tree(source: bytes) -> ast.AST | None:
         return ast.parse(source) if len(source) <= _MAX_BYTES else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
-
-
-def _is_python_file(file: Path) -> bool:
-    return file.suffix in {".py", ".pyw"} or bool(_SHEBANG_OF_PYTHON.match(_first_bytes(file, 200)))
 
 
 def _is_unchecked(bytecode: Path) -> bool:

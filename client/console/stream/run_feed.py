@@ -62,7 +62,6 @@ ACTION_STATES: Mapping[type[JournalEvent], str] = {
     on.InterventionApplied: "applied",
 }
 
-
 QUESTIONS = (on.ApprovalRequested, on.ApprovalResolved, on.QuestionAsked, on.QuestionAnswered)
 
 
@@ -75,19 +74,8 @@ class LoggedEntry(NamedTuple):
 
 
 class RunFeed(Feed):
-    def __init__(
-        self,
-        topic: str,
-        sources: Sources,
-        now: Callable[[], float],
-    ) -> None:
-        """Create the feed of `run:ID`.
-
-        Args:
-            topic: `run:` and the id of the run.
-            sources: Has the client, the state and the records.
-            now: The clock, in seconds.
-        """
+    def __init__(self, topic: str, sources: Sources, now: Callable[[], float]) -> None:
+        """Create the feed of `run:ID`. `now` is the clock, in seconds."""
         super().__init__(topic)
         self.run_id = topic.removeprefix("run:")
         self._sources, self._now = sources, now
@@ -265,10 +253,11 @@ class RunFeed(Feed):
             changed, is_over = watcher.changed, watcher.is_over
             is_rewound = False
             async for event in reader.new_events():
-                if isinstance(event, JournalEntry) and not (is_rewound := self._is_before_end(event)):
-                    self.take(event)
-                if is_rewound:
+                if not isinstance(event, JournalEntry):
+                    continue
+                if is_rewound := bool(self._log) and event.sequence <= self._log[-1].entry.sequence:
                     break
+                self.take(event)
             if is_rewound:
                 self.forget()
                 reader = JournalReader(watcher, parse_position(""))
@@ -280,9 +269,6 @@ class RunFeed(Feed):
                 watcher.raise_fault()
                 return
             await changed.wait()
-
-    def _is_before_end(self, entry: JournalEntry) -> bool:
-        return bool(self._log) and entry.sequence <= self._log[-1].entry.sequence
 
     async def _wait_for_rewind(self, ended: str, sleep: Sleep) -> None:
         """Wait until an execution follows the ended one, under its id."""

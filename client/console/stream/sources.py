@@ -15,8 +15,8 @@ from orga.client.journal.timeline import IterationRecord
 from orga.client.journal.timelines import timelines_of
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
+from orga.client.runs.ids import newest_runs, replaced_run_ids
 from orga.client.runs.inbox import WAITING_RUNS
-from orga.client.runs.named import newest_runs, replaced_run_ids
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.status import JournalEntry
 

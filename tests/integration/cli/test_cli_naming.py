@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.runs import named
+from orga.client.runs import ids
 from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga
@@ -16,7 +16,7 @@ __all__ = ["home", "orga"]
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make commands wait for a server that lists late, because the tests rely on the list."""
-    monkeypatch.setattr(named, "LOOKS", 600)
+    monkeypatch.setattr(ids, "LOOKS", 600)
 
 
 def a_detached_run(orga: Orga, *arguments: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from orga.client.frontends.json_lines import MAX_LINE_BYTES
+from orga.client.frontends.acp import MAX_LINE_BYTES
 from orga.client.frontends.turns import AGAIN_S
 from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Says
 from tests.support.model.goals import GOOD, a_step

@@ -11,8 +11,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.console import actions
-from orga.client.console.doors import Limits
-from orga.client.console.visitors import TokenFile
+from orga.client.console.doors import Limits, TokenFile
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import start_session
 from orga.client.server.search_attributes import register_missing

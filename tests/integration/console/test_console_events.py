@@ -17,7 +17,6 @@ from temporalio.client import Client, WorkflowHandle
 from orga.client.console import event_stream
 from orga.client.console.doors import Doors, Visitor, cookie_name
 from orga.client.console.routes import API
-from orga.client.console.stream import hub
 from orga.client.history.values import data_converter
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
@@ -131,7 +130,7 @@ def entry_seen(viewer: Viewer, event: str) -> float | None:
 async def test_fifty_viewers_see_an_approval_at_once_and_cost_the_server_one_watcher(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "STREAMS_A_NAME", VIEWERS)
+    monkeypatch.setattr(event_stream, "STREAMS_A_NAME", VIEWERS)
     async with a_held_run(client) as (loop, run, held), a_console(client, loop.task_queue) as console:
         before = await history_bytes(run)
         asked: list[str] = []
@@ -321,7 +320,9 @@ async def test_a_ninth_stream_of_a_name_is_refused_and_pings_keep_the_others_ope
 ) -> None:
     monkeypatch.setattr(event_stream, "PING_S", 0.1)
     async with a_console(client) as console, AsyncExitStack() as stack:
-        viewers = [await stack.enter_async_context(viewing(console, "inbox")) for _ in range(hub.STREAMS_A_NAME)]
+        viewers = [
+            await stack.enter_async_context(viewing(console, "inbox")) for _ in range(event_stream.STREAMS_A_NAME)
+        ]
         for viewer in viewers:
             await viewer.until(lambda each: len(each.of("ping")) > 1 and each.of("inbox"))
         refused = await console.http.get(f"{API}/events", params={"topics": "inbox"})

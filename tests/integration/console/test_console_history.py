@@ -8,8 +8,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.console.routes import API
-from orga.client.journal.file import read_journal_file
-from orga.client.journal.head import generate_key, head_check, public_key, public_path
+from orga.client.journal.file import generate_key, head_check, public_key, public_path, read_journal_file
 from orga.client.journal.timelines import Timelines
 from orga.client.past.fork import fork
 from orga.testing import FakeTool, answers, calls

@@ -8,10 +8,9 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.console.app import ROUTES
-from orga.client.console.doors import Limits
+from orga.client.console.doors import Limits, TokenFile
 from orga.client.console.openapi import openapi_document
 from orga.client.console.routes import API, derived_id
-from orga.client.console.visitors import TokenFile
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, calls
 from orga.workflows.types.names import TENANT, WAITING

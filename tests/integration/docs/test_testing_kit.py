@@ -16,9 +16,8 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 from examples.parts.parts import MemoryBlobs
 from orga import Agent, Media, tool
 from orga.activities.media import digest_of
-from orga.client.errors import OrgaError
+from orga.client.errors import OrgaError, ServerUnavailable
 from orga.client.runs.attachments import blob_store
-from orga.client.server.endpoint import ServerUnavailable
 from orga.client.testing.script import ScriptedModels
 from orga.testing import (
     Environment,

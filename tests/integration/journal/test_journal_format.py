@@ -13,8 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orga.client.cli.main import run_command
-from orga.client.journal.file import write_journal
-from orga.client.journal.head import public_text, sealed_head
+from orga.client.journal.file import public_text, sealed_head, write_journal
 from orga.workflows.types.status import JournalEntry
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.core import at

@@ -80,7 +80,7 @@ import asyncio, logging, sys
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
-from orga.client.telemetry.core_logs import forward_core_logs
+from orga.client.telemetry.start import forward_core_logs
 
 @workflow.defn(sandboxed=False)
 class Fails:

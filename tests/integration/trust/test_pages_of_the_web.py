@@ -13,10 +13,10 @@ import psutil
 import pytest
 from temporalio.client import Client
 
+from orga.client.errors import ServerUnavailable
 from orga.client.server.embedded import ensure_server, stop_embedded_server
-from orga.client.server.endpoint import Endpoint, ServerUnavailable
+from orga.client.server.endpoint import Endpoint, ServerRecord, read_record
 from orga.client.server.home import server_home
-from orga.client.server.record import ServerRecord, read_record
 from tests.support.parts.temporal import temporal_cli
 
 RUN = "agent-the-run-of-a-person"

@@ -16,13 +16,13 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.adapters.shared_files import is_locked
+from orga.client.errors import ServerUnavailable
 from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
-from orga.client.server.endpoint import Endpoint, ServerUnavailable
+from orga.client.server.endpoint import Endpoint, ServerRecord, lease, read_record
 from orga.client.server.home import Home
-from orga.client.server.readiness import wait_until_ready
-from orga.client.server.record import ServerRecord, lease, read_record
 from orga.client.server.resolve import resolve_endpoint
 from orga.client.server.search_attributes import SearchAttributesRefused, missing_names, register_missing
+from orga.client.server.server_errors import silence_reason
 from orga.own_code import ROOT
 from orga.workflows.types.names import KEYS
 from tests.support.parts.temporal import temporal_cli
@@ -30,7 +30,7 @@ from tests.support.parts.temporal import temporal_cli
 OTHER_COMMAND = """
 import asyncio
 from orga.client.server.embedded import ensure_server
-from orga.client.server.record import lease
+from orga.client.server.endpoint import lease
 with lease():
     print(asyncio.run(ensure_server(lambda line: None)).address, flush=True)
     input()
@@ -137,7 +137,9 @@ async def test_a_server_killed_while_in_use_comes_back_at_the_same_address(home:
         endpoint = await ensure_server(silent)
         await start_a_run(endpoint)
         os.kill(recorded(home).pid, signal.SIGKILL)
-        await wait_until_ready(endpoint.address, 20)
+        async with asyncio.timeout(20):
+            while await silence_reason(endpoint.address):
+                await asyncio.sleep(0.1)
         assert await has_the_run(endpoint)
 
 

@@ -15,7 +15,7 @@ from orga.client.cli.live.screens import QuietScreen, remarks
 from orga.client.cli.main import run_command
 from orga.client.cli.shown.progress import Progress
 from orga.client.cli.workbench.doctor import idle_address_checks
-from orga.client.server.readiness import silence_reason
+from orga.client.server.server_errors import silence_reason
 from orga.start import module_command
 
 

@@ -93,7 +93,7 @@ def test_a_worker_starts_before_its_command_loads_anything() -> None:
 
 START = """
 import sys
-from orga.client.config.policy_folder import starter_policy
+from orga.client.config.policy import starter_policy
 from orga.client.config.sections import OrgaConfig
 starter_policy(OrgaConfig())
 print(*sys.modules, sep="\\n")

@@ -18,9 +18,8 @@ from orga.client.cli.main import run_command
 from orga.client.cli.start.task_input import RunOptions, agent_input
 from orga.client.config.file import load_config
 from orga.client.config.trust.check import Untrusted
-from orga.client.errors import ConfigError, NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
+from orga.client.errors import ConfigError, NoAnswer, Refused, RunEnded, RunFailed, RunNotFound, ServerUnavailable
 from orga.client.journal.file import UnwritableJournal
-from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.models.providers import model_name_problem
 from orga.workflows.types.record import InvalidInput

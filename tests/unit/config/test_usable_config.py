@@ -6,7 +6,7 @@ import pytest
 
 from orga.client.cli.main import run_command
 from orga.client.config.file import load_config
-from orga.client.config.policy_settings import require_usable
+from orga.client.config.policy import require_usable
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from tests.support.values.policies import PERMIT_ALL, a_folder

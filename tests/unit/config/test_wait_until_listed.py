@@ -7,8 +7,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.runs import named
-from orga.client.runs.named import wait_until_listed
+from orga.client.runs import ids
+from orga.client.runs.ids import wait_until_listed
 
 
 class Server:
@@ -28,7 +28,7 @@ class Server:
 
 
 async def test_the_list_is_requested_until_it_contains_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named, "BETWEEN_LOOKS_S", 0.0)
+    monkeypatch.setattr(ids, "BETWEEN_LOOKS_S", 0.0)
     server = Server(listed_at=3)
     await wait_until_listed(cast(Client, server), "it's one")
     assert len(server.asked) == 3
@@ -36,10 +36,10 @@ async def test_the_list_is_requested_until_it_contains_the_run(monkeypatch: pyte
 
 
 async def test_a_slow_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named, "BETWEEN_LOOKS_S", 0.0)
+    monkeypatch.setattr(ids, "BETWEEN_LOOKS_S", 0.0)
     server = Server(listed_at=10**9)
     await wait_until_listed(cast(Client, server), "one")
-    assert len(server.asked) == named.LOOKS
+    assert len(server.asked) == ids.LOOKS
 
 
 async def test_a_server_without_a_list_is_asked_once() -> None:

@@ -12,9 +12,19 @@ from temporalio.client import Client
 
 from orga.client.connect import Connection
 from orga.client.console.app import ROUTES, console_app
-from orga.client.console.doors import Doors, Limits, Proxy, cookie_name
+from orga.client.console.doors import (
+    ROLES,
+    Doors,
+    Limits,
+    Proxy,
+    Role,
+    TokenFile,
+    Visitor,
+    cookie_name,
+    owner_token,
+    roles_up_to,
+)
 from orga.client.console.routes import Console
-from orga.client.console.visitors import ROLES, Role, TokenFile, Visitor, owner_token, roles_up_to
 from orga.client.errors import OrgaError
 from orga.client.server.endpoint import Endpoint
 from orga.workflows.types.input import Workplace

@@ -15,11 +15,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.console.doors import Visitor
-from orga.client.console.event_stream import encoded_frames
+from orga.client.console.event_stream import LINGER_S, STREAMS_A_NAME, Hub, Stream, encoded_frames
 from orga.client.console.problems import Problem
 from orga.client.console.stream import run_feed
 from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
-from orga.client.console.stream.hub import LINGER_S, STREAMS_A_NAME, Hub, Stream
 from orga.client.console.stream.run_feed import MAX_MISSED, MAX_MISSED_BYTES, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
 from orga.client.console.stream.sources import Sources
 from orga.client.errors import RunNotFound, ServerLost

@@ -3,7 +3,7 @@
 import pytest
 import uuid_utils
 
-from orga.client.runs.named import ID_PREFIXES, can_be_id_prefix
+from orga.client.runs.ids import ID_PREFIXES, can_be_id_prefix
 
 UUID = str(uuid_utils.uuid7())
 

@@ -7,10 +7,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 
-from orga.client.journal.file import NoJournal, UnwritableJournal, read_journal_file, write_journal
-from orga.client.journal.head import (
+from orga.client.journal.file import (
     KeyProblem,
+    NoJournal,
     SealedHead,
+    UnwritableJournal,
     generate_key,
     head_check,
     is_signed,
@@ -18,7 +19,9 @@ from orga.client.journal.head import (
     private_key,
     public_key,
     public_path,
+    read_journal_file,
     sealed_head,
+    write_journal,
 )
 from orga.workflows.decisions.journal.entries import first_break
 from tests.support.values.core import at

@@ -7,8 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orga.client.journal.file import export_check
-from orga.client.journal.head import JournalHead, SealedHead, head_check, sealed_head
+from orga.client.journal.file import JournalHead, SealedHead, export_check, head_check, sealed_head
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import at
 from tests.support.values.journals import Made, a_journal, journals, rechained, three, without_entry

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from orga.client.runs.named import LIVE_QUERY, newest_run, newest_runs
+from orga.client.runs.ids import LIVE_QUERY, newest_run, newest_runs
 from tests.support.values.core import T0
 
 

@@ -31,7 +31,9 @@ def registry_of(models: ModelsConfig, network: Network | None = None) -> ModelRe
 def agents_of(models: ModelsConfig, agent: AgentConfig | None = None) -> ConfiguredAgents:
     registry = registry_of(models)
     known = {"default": agent or AgentConfig(tools=())}
-    return ConfiguredAgents(known, {}, HOUSE, registry.check, a_setup(), is_priced=price_check(models, registry))
+    return ConfiguredAgents(
+        known, {}, HOUSE, registry.check, a_setup(), is_priced=price_check(models, registry.is_priced)
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 from temporalio.common import WorkerDeploymentVersion as Version
 
 from orga.client.cli.workbench.doctor import version_checks
-from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.endpoint import Endpoint
-from orga.client.workers.routing import Routing, deployment_name, make_current_command
+from orga.client.workers.deployment import Routing, deployment_name, make_current_command
+from orga.client.workers.early_start import WorkerOrder
 
 SERVER = Endpoint("temporal.test:7233", namespace="my shop")
 OLD, NEW = Version("shop", "1"), Version("shop", "2")

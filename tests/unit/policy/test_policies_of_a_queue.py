@@ -7,8 +7,7 @@ import pytest
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.policy.ladder import engine_name, policy_engine, policy_version
 from orga.activities.ports import OtherPlace
-from orga.client.config.policy_folder import policy_location_digest, starter_policy
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.policy import policy_location_digest, policy_settings, starter_policy
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.pollers import config_digest, identity_policy, identity_suffix, own_identity, short_policy
 from orga.client.workers.engine_memory import worker_policy

@@ -16,7 +16,7 @@ from orga.activities.adapters.policy.ladder import (
 )
 from orga.activities.adapters.policy.opa import OpaServer
 from orga.client.config.file import load_config
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.policy import policy_settings
 from tests.support.runs.loop import Deny
 from tests.support.values.policies import PERMIT_ALL, a_folder
 

@@ -37,7 +37,7 @@ IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "rapidfuzz", "re2",
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "client": (
-        *("errors", "user_path", "server", "config", "history", "journal", "connect", "runners", "runs"),
+        *("errors", "server", "config", "history", "journal", "connect", "runners", "runs"),
         *("schedules", "past", "telemetry", "workers", "policies", "proof", "testing", "console", "frontends", "cli"),
     ),
     "tests.support": (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.server.endpoint import ServerUnavailable
+from orga.client.errors import ServerUnavailable
 from orga.client.server.home import cache_folder, prepare_home, server_home
 
 

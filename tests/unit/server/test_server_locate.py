@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orga.client.errors import ServerUnavailable
 from orga.client.server import obtain
-from orga.client.server.endpoint import Report, ServerUnavailable
+from orga.client.server.endpoint import Report
 from orga.client.server.obtain import ObtainFailed, build_release, locate
 
 MAKES_A_FILE = 'echo "$@" >> "$COUNT"; echo "#!/bin/sh" > "$GOBIN/temporal"'

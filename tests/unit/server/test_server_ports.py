@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orga.client.errors import ServerUnavailable
 from orga.client.server import port_numbers
-from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.port_numbers import HOST, claimed_port, number_lock
 
 

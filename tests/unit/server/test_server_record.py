@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.server.endpoint import Endpoint
-from orga.client.server.record import ServerRecord, read_record, write_record
+from orga.client.server.endpoint import Endpoint, ServerRecord, read_record, write_record
 
 RECORD = ServerRecord(42, "127.0.0.1", 7233, 8233, "temporal version 1", "2026-11-21T00:00:00+00:00", ready=True)
 

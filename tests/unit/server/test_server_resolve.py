@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.errors import ConfigError
+from orga.client.errors import ConfigError, ServerUnavailable
 from orga.client.server import resolve
-from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
-from orga.client.server.readiness import connect_failure, silence_reason, wait_until_ready
+from orga.client.server.endpoint import Endpoint, Report
 from orga.client.server.resolve import connect_options, resolve_endpoint
+from orga.client.server.server_errors import connect_failure, silence_reason
 
 EMBEDDED = Endpoint("127.0.0.1:7233", "http://127.0.0.1:8233", embedded=True)
 
@@ -113,11 +113,6 @@ def test_credentials_of_the_environment_are_sent_to_configured_servers_only(monk
         "tls": True,
     }
     assert connect_options(EMBEDDED) == {"target_host": "127.0.0.1:7233", "namespace": "default"}
-
-
-async def test_a_timeout_while_waiting_for_a_server_reports_the_cause(closed: str) -> None:
-    with pytest.raises(ServerUnavailable, match=rf"no Temporal server answers at {closed} \(connection refused\)"):
-        await wait_until_ready(closed, 0.3)
 
 
 async def test_a_silent_server_is_reported_as_a_timeout() -> None:

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.telemetry.waiting import WaitingMetrics, waiting_metrics
+from orga.client.telemetry.export import WaitingMetrics, waiting_metrics
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.names import WAITING, WAITING_SINCE
 from tests.support.web.telemetry import fresh_globals

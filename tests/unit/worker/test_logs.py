@@ -11,6 +11,7 @@ from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
 from orga.activities.calls.activity import log_iteration_of_call
+from orga.activities.text.secrets import KnownSecrets
 from orga.client.telemetry.logs import SecretMask, configure_logs
 from tests.support.programs.log_lines import lines, restored_logs
 
@@ -272,5 +273,5 @@ def test_addresses_requested_by_http_clients_are_not_logged(capsys: pytest.Captu
     ],
 )
 def test_these_variables_count_as_secrets(name: str, value: str, is_secret: bool) -> None:
-    hidden = SecretMask.of_environment({name: value}).mask_line(f"a {value} b")
+    hidden = SecretMask(KnownSecrets.from_environment({name: value})).mask_line(f"a {value} b")
     assert hidden == ("a [redacted] b" if is_secret else f"a {value} b")

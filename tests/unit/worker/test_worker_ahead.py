@@ -17,9 +17,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.adapters.shared_files import try_lock
-from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.home import Home
 from orga.client.workers import early_start
+from orga.client.workers.early_start import WorkerOrder
 from orga.client.workers.process import WorkerFailed, WorkerProcess
 from tests.support.programs.orga_command import ROOT
 

@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 from orga.runs import anthropic_messages, openai_messages
 from orga.workflows.types.messages import Message
 from orga.workflows.types.parts import ToolCall
+from orga.workflows.types.status import ShownMessage
 
-TALK = [
+_MESSAGES = [
     Message.of("system", "Be brief."),
     Message.of("user", "Where is ORD-7?"),
     Message.of("user", "And ORD-8?"),
@@ -26,6 +27,7 @@ TALK = [
     Message.of_result("", "c", "look"),
     Message.of("assistant", "Sent."),
 ]
+TALK = [ShownMessage.of(message) for message in _MESSAGES]
 
 
 def test_openai_accepts_the_messages() -> None:

@@ -1,11 +1,20 @@
-"""The default folder of policies, and digests that distinguish one folder's policies from another's."""
+"""`[policy]`: its default folder, a digest of the place of the rules, and the settings of the policy engines.
 
+No engine is loaded before it is used: most commands need none.
+"""
+
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from orga.client.config.sections import OrgaConfig
+from orga.client.config.sections import OrgaConfig, PolicyConfig
+from orga.client.errors import ConfigError
 from orga.workflows.types.tool_calls.gate import RULES, policy_text
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.policy.ladder import PolicySettings
 
 FOLDER = "policies"
 
@@ -47,3 +56,43 @@ def _engine(config: OrgaConfig) -> str:
     policy = config.policy
     has_opa = policy.opa.url is not None or policy.opa.wasm is not None
     return policy.engine or ("cedar" if policy.dir else "opa" if has_opa else "default")
+
+
+TOKEN = "OPA_TOKEN"
+
+
+def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> "PolicySettings":
+    """Return the settings. Raise ValueError if the token would be sent unencrypted."""
+    from orga.activities.adapters.http import is_loopback
+    from orga.activities.adapters.policy.ladder import PolicySettings
+
+    token, url = env.get(TOKEN) or None, config.opa.url
+    if token and url and not url.startswith("https://") and not is_loopback(url):
+        raise ValueError(f"policy.opa.url: {TOKEN} is set, so it has to begin with https://")
+    return PolicySettings(
+        engine=config.engine,
+        folder=config.dir,
+        surface=config.surface,
+        opa_url=url,
+        opa_wasm=config.opa.wasm,
+        opa_path=config.opa.path,
+        opa_timeout_s=config.opa.timeout_s,
+        opa_token=token,
+    )
+
+
+def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> None:
+    """Raise ConfigError, with the remedy, if the root is no folder, or policies do not compile."""
+    from orga.activities.adapters.policy.ladder import policy_engine
+    from orga.activities.adapters.tools.root import files_root
+
+    try:
+        files_root(root)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    policy = config.policy
+    if policy.engine == "cedar" or policy.dir or policy.opa.wasm:
+        try:
+            policy_engine(policy_settings(policy, env))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
