@@ -89,7 +89,7 @@ class CommandEntry(NamedTuple):
 
     name: str
     place: str
-    """The module and its function, or its Typer application if the name is that of a group."""
+    """The module below `orga.client.cli` and its function, or its Typer application if the name is that of a group."""
     help: str
     """The short help, which the overview shows without loading the command."""
     begins_worker: bool = False
@@ -99,99 +99,89 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
     "Runs": (
         CommandEntry(
             "run",
-            "orga.client.cli.start.run:run",
+            "start.run:run",
             "Start an agent on a task and follow it: answer on stdout, progress on stderr.",
-            True,
+            begins_worker=True,
         ),
         CommandEntry(
             "goal",
-            "orga.client.cli.start.run:goal",
+            "start.run:goal",
             "Pursue a goal: plan, carry out, evaluate and decide until there is a final answer.",
-            True,
+            begins_worker=True,
         ),
         CommandEntry(
             "chat",
-            "orga.client.cli.chat.command:chat",
+            "chat.command:chat",
             "Chat with an agent. Each message is a turn with its own limits, and the agent remembers earlier turns.",
         ),
         CommandEntry(
             "attach",
-            "orga.client.cli.start.run:attach",
+            "start.run:attach",
             "Follow a run from its beginning to its end, as `orga run` does. If no worker is running, the command"
             " starts one.",
         ),
         CommandEntry(
             "list",
-            "orga.client.cli.inspect.runs:list_runs",
+            "inspect.runs:list_runs",
             "List runs, newest first, with their task, agent, state, age, cost and folder.",
         ),
         CommandEntry(
             "status",
-            "orga.client.cli.inspect.status:status",
+            "inspect.status:status",
             "Show the state of a run: phase, budgets, open questions, open circuits, delegates and dead letters.",
         ),
         CommandEntry(
             "conversation",
-            "orga.client.cli.inspect.status:conversation",
+            "inspect.status:conversation",
             "Show what the model would see now: instructions, task, calls and results. No worker is needed.",
         ),
         CommandEntry(
-            "open",
-            "orga.client.cli.inspect.status:open_run",
-            "Open a run in the Temporal UI in your browser, and print the address.",
+            "open", "inspect.status:open_run", "Open a run in the Temporal UI in your browser, and print the address."
         ),
         CommandEntry(
-            "journal",
-            "orga.client.cli.inspect.journal:journal",
-            "Show the journal of a live or ended run. No worker is needed.",
+            "journal", "inspect.journal:journal", "Show the journal of a live or ended run. No worker is needed."
         ),
         CommandEntry(
             "steps",
-            "orga.client.cli.inspect.steps:steps",
+            "inspect.steps:steps",
             "Show the phases of a goal: steps, scores, decisions, times, received guidance and errors.",
         ),
         CommandEntry(
             "verify",
-            "orga.client.cli.inspect.proof:verify",
+            "inspect.proof:verify",
             "Replay every history of a run, rebuild its contexts and journal, and recount its result. No worker "
             "is needed.",
         ),
         CommandEntry(
-            "schedule",
-            "orga.client.cli.start.schedule:app",
-            "Manage schedules: Temporal starts goals and runs at given times.",
+            "schedule", "start.schedule:app", "Manage schedules: Temporal starts goals and runs at given times."
         ),
     ),
     "Steering a run": (
         CommandEntry(
             "steer",
-            "orga.client.cli.steer.intervene:steer",
+            "steer.intervene:steer",
             "Guide the next reasoning step of a run. Guidance is kept in order and never lost.",
         ),
         CommandEntry(
-            "add-context",
-            "orga.client.cli.steer.intervene:add_context",
-            "Add context that the agent keeps for the rest of the run.",
+            "add-context", "steer.intervene:add_context", "Add context that the agent keeps for the rest of the run."
         ),
         CommandEntry(
-            "pause",
-            "orga.client.cli.steer.intervene:pause",
-            "Pause a run before its next phase. Its clock and its budgets pause too.",
+            "pause", "steer.intervene:pause", "Pause a run before its next phase. Its clock and its budgets pause too."
         ),
-        CommandEntry("resume", "orga.client.cli.steer.intervene:resume", "Resume a paused run."),
+        CommandEntry("resume", "steer.intervene:resume", "Resume a paused run."),
         CommandEntry(
             "abort",
-            "orga.client.cli.steer.intervene:abort",
+            "steer.intervene:abort",
             "Cancel what a run is doing and end it. Its result keeps everything gathered so far.",
         ),
         CommandEntry(
             "rewind",
-            "orga.client.cli.steer.rewind:rewind",
+            "steer.rewind:rewind",
             "Continue a live or ended run from the end of an earlier iteration, with the clock it had then.",
         ),
         CommandEntry(
             "fork",
-            "orga.client.cli.steer.rewind:fork",
+            "steer.rewind:fork",
             "Start a run that shares another's past up to an iteration, print its id, and exit. The other run is "
             "unchanged.",
         ),
@@ -199,160 +189,142 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
     "Deciding for a run": (
         CommandEntry(
             "inbox",
-            "orga.client.cli.inspect.inbox:inbox",
+            "inspect.inbox:inbox",
             "Show everything that waits for a person in all runs, oldest run first, with the commands that decide it.",
         ),
         CommandEntry(
-            "answer",
-            "orga.client.cli.steer.decide:answer",
-            "Answer the question that a run or a goal is waiting on. It then goes on.",
+            "answer", "steer.decide:answer", "Answer the question that a run or a goal is waiting on. It then goes on."
         ),
         CommandEntry(
             "override",
-            "orga.client.cli.steer.intervene:override",
+            "steer.intervene:override",
             "Replace the next step of a goal by this call. Steps that already run are not affected.",
         ),
         CommandEntry(
-            "approve",
-            "orga.client.cli.steer.decide:approve",
-            "Approve held calls. APPROVAL may be omitted if the run holds only one.",
+            "approve", "steer.decide:approve", "Approve held calls. APPROVAL may be omitted if the run holds only one."
         ),
-        CommandEntry(
-            "deny",
-            "orga.client.cli.steer.decide:deny",
-            "Deny held calls. The model reads the reason and goes on.",
-        ),
+        CommandEntry("deny", "steer.decide:deny", "Deny held calls. The model reads the reason and goes on."),
         CommandEntry(
             "resolve",
-            "orga.client.cli.steer.decide:resolve",
+            "steer.decide:resolve",
             "Decide a question that a run waits for. ESCALATION may be omitted if only one waits.",
         ),
         CommandEntry(
             "complete",
-            "orga.client.cli.steer.decide:complete",
+            "steer.decide:complete",
             "Give a call that waits for its result the result, or an error. CALL may be omitted if only one waits.",
         ),
         CommandEntry(
-            "extend",
-            "orga.client.cli.steer.decide:extend",
-            "Raise limits of a live run. A run that waits for more budget goes on.",
+            "extend", "steer.decide:extend", "Raise limits of a live run. A run that waits for more budget goes on."
         ),
         CommandEntry(
             "requeue",
-            "orga.client.cli.steer.requeue:requeue",
+            "steer.requeue:requeue",
             "Send a dead letter again, through the gate and with its old idempotency key. The model reads the result.",
         ),
-        CommandEntry(
-            "notify", "orga.client.cli.workbench.notify:app", "Test the webhook that notifies people of open questions."
-        ),
+        CommandEntry("notify", "workbench.notify:app", "Test the webhook that notifies people of open questions."),
     ),
     "Settings": (
         CommandEntry(
-            "init",
-            "orga.client.cli.workbench.init:init",
-            "Write a first, commented orga.toml. An existing file is never overwritten.",
+            "init", "workbench.init:init", "Write a first, commented orga.toml. An existing file is never overwritten."
         ),
-        CommandEntry(
-            "config",
-            "orga.client.cli.workbench.config:app",
-            "Show the effective configuration: each value and its source.",
-        ),
+        CommandEntry("config", "workbench.config:app", "Show the effective configuration: each value and its source."),
         CommandEntry(
             "agents",
-            "orga.client.cli.workbench.config:agents",
+            "workbench.config:agents",
             "Show the agents of this configuration: model, tools, delegates. Nothing is started.",
         ),
         CommandEntry(
             "models",
-            "orga.client.cli.workbench.models:app",
+            "workbench.models:app",
             "Show which models this configuration can use, what each lacks, costs and can do, and try one.",
         ),
         CommandEntry(
             "completion",
-            "orga.client.cli.main:completion",
+            "main:completion",
             "Write the script that lets the Tab key complete commands and options. Your shell reads it when it starts.",
         ),
     ),
     "Server and workers": (
         CommandEntry(
             "acp",
-            "orga.client.cli.workbench.frontends:acp",
+            "workbench.frontends:acp",
             "Serve an agent to an editor over the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs.",
         ),
         CommandEntry(
             "mcp-server",
-            "orga.client.cli.workbench.frontends:mcp_server",
+            "workbench.frontends:mcp_server",
             "Serve runs as MCP tools to an assistant: Claude Code and Desktop, Codex, Cursor.",
         ),
         CommandEntry(
             "console",
-            "orga.client.cli.workbench.console:console",
+            "workbench.console:console",
             "Serve the web console: see, decide, steer and start runs in a browser.",
         ),
         CommandEntry(
             "dev",
-            "orga.client.cli.workbench.server:dev",
+            "workbench.server:dev",
             "Run server and worker until Ctrl-C, and show the logs of both. A worker that dies is restarted.",
         ),
         CommandEntry(
             "server",
-            "orga.client.cli.workbench.server:server",
+            "workbench.server:server",
             "Run the embedded Temporal server until Ctrl-C, and show the addresses of the server and its UI.",
         ),
         CommandEntry(
             "worker",
-            "orga.client.cli.workbench.server:worker",
+            "workbench.server:worker",
             "Run a worker, which carries out runs, until Ctrl-C or SIGTERM. It then finishes its current work.",
         ),
         CommandEntry(
             "logs",
-            "orga.client.cli.workbench.server:logs",
+            "workbench.server:logs",
             "Show the log of a worker that a command started, or of the embedded server.",
         ),
         CommandEntry(
             "setup",
-            "orga.client.cli.workbench.doctor:setup",
+            "workbench.doctor:setup",
             "Register the search attributes on the configured server. The embedded server already has them.",
         ),
         CommandEntry(
             "doctor",
-            "orga.client.cli.workbench.doctor:doctor",
+            "workbench.doctor:doctor",
             "Check configuration, folder, server, search attributes, workers, agents, tools and models.",
         ),
         CommandEntry(
             "trust",
-            "orga.client.cli.workbench.config:trust",
+            "workbench.config:trust",
             "Trust a configuration as it is now. It may then run code, use your keys, and widen what agents may do.",
         ),
         CommandEntry(
             "demo",
-            "orga.client.cli.workbench.demo:demo",
+            "workbench.demo:demo",
             "Ask an agent a question about this project and watch it work: live view, answer, journal.",
         ),
     ),
     "Knowledge": (
         CommandEntry(
             "knowledge",
-            "orga.client.cli.knowledge.app:app",
+            "knowledge.app:app",
             "Manage the knowledge that agents recall from run to run: add, search, import, export, forget.",
         ),
     ),
     "Tools": (
         CommandEntry(
             "tools",
-            "orga.client.cli.tools.app:app",
+            "tools.app:app",
             "Manage the tools of agents: list them, declare new ones in TOML, check them, try one.",
         ),
     ),
     "Policies": (
         CommandEntry(
             "policy",
-            "orga.client.cli.policy.app:app",
+            "policy.app:app",
             "Check and test policies, which decide what agents may do, and see why a call was denied.",
         ),
         CommandEntry(
             "audit",
-            "orga.client.cli.inspect.proof:app",
+            "inspect.proof:app",
             "Judge the proposals of past runs by other policies, and create keys for exported journals.",
         ),
     ),
@@ -381,7 +353,7 @@ class _LazyCommand(TyperCommand):
 def load_command(entry: CommandEntry) -> Any:
     module, _, found = entry.place.partition(":")
     with loading():
-        target = getattr(import_module(module), found)
+        target = getattr(import_module(f"orga.client.cli.{module}"), found)
     if isinstance(target, typer.Typer):
         group = typer.main.get_group(target)
         group.help = entry.help

@@ -252,18 +252,12 @@ class _EventReader:
         )
 
     async def on_failed(self, event: HistoryEvent) -> Happening:
-        attributes = event.activity_task_failed_event_attributes
+        has_failed = event.HasField("activity_task_failed_event_attributes")
+        timed_out = event.activity_task_timed_out_event_attributes
+        attributes = event.activity_task_failed_event_attributes if has_failed else timed_out
         activity = self._pop_activity(attributes.scheduled_event_id)
-        return self.activity_happening(
-            "failed", event, activity, text=await recorded_failure_text(activity.converter, attributes.failure)
-        )
-
-    async def on_timed_out(self, event: HistoryEvent) -> Happening:
-        attributes = event.activity_task_timed_out_event_attributes
-        activity = self._pop_activity(attributes.scheduled_event_id)
-        return self.activity_happening(
-            "failed", event, activity, text=await recorded_failure_text(activity.converter, attributes.failure)
-        )
+        text = await recorded_failure_text(activity.converter, attributes.failure)
+        return self.activity_happening("failed", event, activity, text=text)
 
     async def on_cancelled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_canceled_event_attributes
@@ -319,17 +313,10 @@ class _EventReader:
         text = await recorded_failure_text(self._values.for_child(run.workflow_id), attributes.failure)
         return self.child_happening("child_failed", event, run, text=text)
 
-    async def on_child_cancelled(self, event: HistoryEvent) -> Happening:
-        execution = event.child_workflow_execution_canceled_event_attributes.workflow_execution
-        return self.child_happening("child_failed", event, execution, text="it was cancelled")
-
-    async def on_child_terminated(self, event: HistoryEvent) -> Happening:
-        execution = event.child_workflow_execution_terminated_event_attributes.workflow_execution
-        return self.child_happening("child_failed", event, execution, text="it was terminated")
-
-    async def on_child_timed_out(self, event: HistoryEvent) -> Happening:
-        execution = event.child_workflow_execution_timed_out_event_attributes.workflow_execution
-        return self.child_happening("child_failed", event, execution, text="it timed out")
+    async def on_child_ended(self, event: HistoryEvent) -> Happening:
+        ended: Any = getattr(event, event.WhichOneof("attributes") or "")
+        text = _CHILD_ENDINGS[event.event_type]
+        return self.child_happening("child_failed", event, ended.workflow_execution, text=text)
 
     async def on_child_not_started(self, event: HistoryEvent) -> Happening:
         key = event.start_child_workflow_execution_failed_event_attributes.workflow_id
@@ -358,6 +345,12 @@ class _EventReader:
         return self.happening("continued_as_new", event, key=key)
 
 
+_CHILD_ENDINGS: dict[EventType.ValueType, str] = {
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: "it was cancelled",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: "it was terminated",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: "it timed out",
+}
+
 _HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]] = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _EventReader.on_started,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: _EventReader.on_signaled,
@@ -367,7 +360,7 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]
     EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED: _EventReader.on_attempt_started,
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _EventReader.on_finished,
     EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _EventReader.on_failed,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _EventReader.on_timed_out,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _EventReader.on_failed,
     EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _EventReader.on_cancelled,
     EventType.EVENT_TYPE_MARKER_RECORDED: _EventReader.on_marker,
     EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED: _EventReader.on_noted,
@@ -376,9 +369,9 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]
     EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED: _EventReader.on_child_not_started,
     EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: _EventReader.on_child_finished,
     EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: _EventReader.on_child_failed,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: _EventReader.on_child_cancelled,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: _EventReader.on_child_terminated,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.on_child_timed_out,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: _EventReader.on_child_ended,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: _EventReader.on_child_ended,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.on_child_ended,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _EventReader.on_workflow_completed,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _EventReader.on_workflow_failed,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _EventReader.on_workflow_cancelled,

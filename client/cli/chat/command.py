@@ -79,21 +79,17 @@ async def _continue_chat(named: str, options: ChatOptions) -> int:
     """Chat in an existing session, and return the exit code. Raise UsageError if it has ended, or is no session."""
     try:
         async with run_context(named, options.config, newest_session) as (here, session_id):
-            return await _continue_in_session(here, session_id, options)
+            described = await here.run(session_id).describe()
+            _require_open_session(described)
+            async with worker_for_live_run(here, described, "orga chat", no_worker=options.no_worker) as keeper:
+                if link := here.connection.link(session_id):
+                    write_note(link)
+                return await _TerminalChat(here, session_id, described.task_queue, keeper, options).run_to_end()
     except RunNotFound as error:
         if " " in named:
             send = f"orga chat --say {quote(named)}"
             raise UsageError(f"there is no session {named!r}. To send this as a message: {send}") from error
         raise
-
-
-async def _continue_in_session(here: CliContext, session_id: str, options: ChatOptions) -> int:
-    described = await here.run(session_id).describe()
-    _require_open_session(described)
-    async with worker_for_live_run(here, described, "orga chat", no_worker=options.no_worker) as keeper:
-        if link := here.connection.link(session_id):
-            write_note(link)
-        return await _TerminalChat(here, session_id, described.task_queue, keeper, options).run_to_end()
 
 
 def _require_open_session(run: WorkflowExecutionDescription) -> None:

@@ -162,13 +162,9 @@ def _markdown_parts(report: RunReport) -> Iterator[str]:
     yield from (f"| {_markdown_line(name)} | {_markdown_line(value)} |" for name, value in report.facts)
     yield from ("", "## What it did")
     for iteration in report.iterations:
-        yield from _markdown_iteration(iteration)
-
-
-def _markdown_iteration(iteration: ReportIteration) -> Iterator[str]:
-    yield from ("", f"### Iteration {iteration.number}" if iteration.number else "### Start", "")
-    for step in iteration.steps:
-        yield from _markdown_step(step)
+        yield from ("", f"### Iteration {iteration.number}" if iteration.number else "### Start", "")
+        for step in iteration.steps:
+            yield from _markdown_step(step)
 
 
 def _markdown_step(step: ReportStep) -> Iterator[str]:
@@ -236,17 +232,13 @@ def _html_parts(report: RunReport) -> Iterator[str]:
     yield "</table>"
     yield "<h1>What it did</h1>"
     for iteration in report.iterations:
-        yield from _html_iteration(iteration)
+        yield f"<h2>Iteration {iteration.number}</h2>" if iteration.number else "<h2>Start</h2>"
+        yield "<ol>"
+        for step in iteration.steps:
+            yield from _html_step(step)
+        yield "</ol>"
     yield "</body>"
     yield "</html>"
-
-
-def _html_iteration(iteration: ReportIteration) -> Iterator[str]:
-    yield f"<h2>Iteration {iteration.number}</h2>" if iteration.number else "<h2>Start</h2>"
-    yield "<ol>"
-    for step in iteration.steps:
-        yield from _html_step(step)
-    yield "</ol>"
 
 
 def _html_step(step: ReportStep) -> Iterator[str]:

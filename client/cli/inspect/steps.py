@@ -37,7 +37,7 @@ _ScoredText = tuple[str, str]
 
 
 def phase_table(shown: GoalPhases) -> list[str]:
-    goals = _step_goals(shown.phases)
+    goals = {step.id: step.goal for phase in shown.phases for step in phase.plan}
     cells = [_HEADS, *(row for phase in shown.phases for row in _phase_rows(phase, goals))]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADS) - 1)]
     return [_table_line(row, widths) for row in cells]
@@ -73,10 +73,6 @@ def _phase_texts(phase: Phase, goals: dict[str, str]) -> list[_ScoredText]:
         *([("", f"answers: {phase.reply_text}")] if phase.phase == "summarise" else []),
         *([("", "its JSON was repaired")] if phase.repaired else []),
     ]
-
-
-def _step_goals(phases: Sequence[Phase]) -> dict[str, str]:
-    return {step.id: step.goal for phase in phases for step in phase.plan}
 
 
 def _step_outcome_text(step: on.StepExecuted, goals: dict[str, str]) -> _ScoredText:

@@ -80,9 +80,12 @@ class PlainScreen:
 
 def remarks(progress: Progress) -> list[str]:
     """Return remarks that the journal does not show: a missing worker, open questions, failed attempts."""
-    return blocking_remarks(progress) + [
-        _retry_remark(activity) for activity in progress.pending_calls.under_way if activity.attempt > 1
+    retries = [
+        f"{full_field_text(each.name)}: attempt {each.attempt}, after: {on_one_line(each.failure, 200) or 'silence'}"
+        for each in progress.pending_calls.under_way
+        if each.attempt > 1
     ]
+    return blocking_remarks(progress) + retries
 
 
 def blocking_remarks(progress: Progress) -> list[str]:
@@ -103,11 +106,6 @@ def _question_remark(run_id: str, wait: ShownQuestion) -> str:
     asked = "; ".join(map(held_call_text, held_calls(wait))) or on_one_line(wait.question, 300)
     what = f"waits for {asked}" if wait.kind == "result" else f"waits for you: {asked}"
     return f"{what} → {commands_text(run_id, wait)}"
-
-
-def _retry_remark(activity: PendingActivity) -> str:
-    after = on_one_line(activity.failure, 200) or "silence"
-    return f"{full_field_text(activity.name)}: attempt {activity.attempt}, after: {after}"
 
 
 class QuietScreen:
@@ -273,7 +271,7 @@ def _meters(progress: Progress, now: datetime) -> Iterable[_Meter]:
 
 
 def _meter_text(meter: _Meter, form: _MeterForm) -> Text:
-    written = _short_number if form.is_short else _whole_number
+    written = _short_number if form.is_short else "{:,.0f}".format
     limit = meter.limit if form.has_limit else None
     many = meter.one if meter.spent == 1 and not limit else meter.many
     unit = meter.short if form.is_short else many
@@ -289,10 +287,6 @@ def _bar(share: float, cells: int) -> Text:
     filled = round(share * cells)
     text = Text("█" * filled, style=Style(color="red" if share > 0.8 else "green"))
     return text.append("░" * (cells - filled), style="dim").append(" ", style="none")
-
-
-def _whole_number(number: float) -> str:
-    return f"{number:,.0f}"
 
 
 def _short_number(number: float) -> str:
@@ -375,7 +369,9 @@ def live_block(progress: Progress, now: datetime) -> RenderableType:
     for activity in progress.pending_calls.under_way:
         if activity.name in _SHOWN_MODEL_CALLS and (activity.text or activity.thinking):
             parts.append(_text_tail(activity.text, "italic") if activity.text else _text_tail(activity.thinking, "dim"))
-    parts += [_CallLine(progress.pending_calls, each, now) for each in _ordered_activities(progress)]
+    pending = progress.pending_calls
+    calls = [*(each for each in pending.under_way if each.name not in _SHOWN_MODEL_CALLS), *pending.over]
+    parts += [_CallLine(pending, each, now) for each in sorted(calls, key=PendingActivity.sort_key)]
     parts += [Text(escaped_line(line), style="dim") for line in _lasting_lines(progress)]
     parts += [Text(escaped_line(remark), style="yellow") for remark in remarks(progress)]
     return Group(*parts, _Meters(progress, now))
@@ -384,12 +380,6 @@ def live_block(progress: Progress, now: datetime) -> RenderableType:
 def _text_tail(text: str, style: str) -> Text:
     lines = [line for line in harmless_text(text).splitlines() if line.strip()]
     return Text("\n".join(f"│ {escaped_line(line)}" for line in lines[-_TEXT_LINES:]), style=style, overflow="fold")
-
-
-def _ordered_activities(progress: Progress) -> list[PendingActivity]:
-    """Return the pending and the finished calls, in the order of the reply."""
-    under_way = [each for each in progress.pending_calls.under_way if each.name not in _SHOWN_MODEL_CALLS]
-    return sorted([*under_way, *progress.pending_calls.over], key=PendingActivity.sort_key)
 
 
 class _CallLine:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -124,12 +125,16 @@ class Watch:
     @asynccontextmanager
     async def refreshing(self) -> AsyncGenerator[None]:
         """Within the block, refresh what the journal does not show, and keep the screen open."""
+
+        def open_questions() -> Mapping[QuestionKey, ShownQuestion]:
+            return self._progress.open_questions()
+
         looks = [
             asyncio.create_task(_repeat(look, pause_s))
             for look, pause_s in (
                 (self._update_status, STATUS_S),
                 (self._update_pollers, POLLERS_S),
-                (self._offer_answers, OFFERS_S),
+                (partial(self._answering.offer, open_questions), OFFERS_S),
             )
         ]
         try:
@@ -157,8 +162,11 @@ class Watch:
             if viewed.begins_iteration and not event.run:
                 self._screen.show_line(StyledLine(f"iteration {event.iteration}", "person"), event.timestamp)
             self.take(viewed)
+            ended = viewed.event if isinstance(viewed.event, on.Terminated) and not viewed.event.run else None
+            # the command itself ends with such a refusal
+            is_final_refusal = ended is not None and ended.detail.startswith("InvalidInput")
             for line in entry_lines(viewed):
-                if line.tone != "quiet" and not _is_final_refusal(viewed):
+                if line.tone != "quiet" and not is_final_refusal:
                     shown = replace(line, text=INDENT * viewed.run.depth + line.text)
                     self._screen.show_line(shown, event.timestamp)
 
@@ -202,12 +210,6 @@ class Watch:
         starts = self._keeper is not None and self._keeper.is_keeping
         self._show(replace(self._progress, lacks_worker=self._misses >= MAX_MISSES, starts_worker=starts))
 
-    async def _offer_answers(self) -> None:
-        await self._answering.offer(self._questions)
-
-    def _questions(self) -> dict[tuple[str, str], ShownQuestion]:
-        return self._progress.open_questions()
-
     def _show(self, progress: Progress) -> None:
         self._progress = progress
         self._screen.frame(progress)
@@ -223,12 +225,6 @@ def build_screen() -> Screen:
 def _is_server_away(error: OrgaError) -> bool:
     cause = error.__cause__
     return isinstance(cause, RPCError) and cause.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}
-
-
-def _is_final_refusal(viewed: ViewedEntry) -> bool:
-    """Return whether this is the refusal with which the command itself ends."""
-    event = viewed.event
-    return isinstance(event, on.Terminated) and event.detail.startswith("InvalidInput") and not event.run
 
 
 async def _repeat(look: Callable[[], Awaitable[None]], pause_s: float) -> None:

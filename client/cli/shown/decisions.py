@@ -22,8 +22,8 @@ def commands_text(run_id: str, wait: ShownQuestion) -> str:
     first, *others = budget_commands(run_id, wait) or [NO_COMMAND]
     previous, short = first, list[str]()
     for other in others:
-        shared = _shared_prefix(previous, other)
-        short.append(other.removeprefix(shared))
+        before_choice = other.rpartition(" --")[0] + " "
+        short.append(other.removeprefix(before_choice) if previous.startswith(before_choice) else other)
         previous = other
     return f"{first} (or {', '.join(short)})" if short else first
 
@@ -32,12 +32,6 @@ def expiry_text(wait: ShownQuestion, now: datetime) -> str:
     """Return when a question as a whole expires, to be appended to a line, or ""."""
     expires_at = wait.data.get("expires_at")
     return f", expires in {time_left(datetime.fromisoformat(str(expires_at)), now)}" if expires_at else ""
-
-
-def _shared_prefix(before: str, after: str) -> str:
-    """Return the words before the choice if both commands share them, or ""."""
-    words = after.rpartition(" --")[0] + " "
-    return words if before.startswith(words) else ""
 
 
 def requeue_command(run_id: str, letter: DeadLetter, *, is_over: bool) -> str:
@@ -60,7 +54,11 @@ def held_calls(wait: ShownQuestion) -> list[HeldCall]:
 
 def held_call_table(calls: Sequence[HeldCall], now: datetime) -> list[str]:
     """Return a head and a line for each call, followed by its reason. Arguments come last as they may be long."""
-    rows = [_HEAD, *(_table_row(call, now) for call in calls)]
+    rows = [_HEAD]
+    for call in calls:
+        left = time_left(datetime.fromisoformat(str(call["expires_at"])), now)
+        texts = (_text(call, "id"), _text(call, "tool"), _approvers_text(call), f"in {left}", _arguments_text(call))
+        rows.append(texts)
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
     lines = [_table_line(rows[0], widths)]
     for call, row in zip(calls, rows[1:], strict=True):
@@ -83,11 +81,6 @@ def call_with_arguments(call: HeldCall) -> str:
 def has_unshown_arguments(call: HeldCall) -> bool:
     """Return whether the arguments are too long to show. An approval would then cover what nobody has read."""
     return bool(call.get("arguments_digest"))
-
-
-def _table_row(call: HeldCall, now: datetime) -> tuple[str, ...]:
-    left = time_left(datetime.fromisoformat(str(call["expires_at"])), now)
-    return _text(call, "id"), _text(call, "tool"), _approvers_text(call), f"in {left}", _arguments_text(call)
 
 
 def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -91,16 +91,11 @@ def _plan_lines(event: on.PlanMade | on.PlanAdjusted) -> list[StyledLine]:
     pipeline = event.pipeline if isinstance(event, on.PlanMade) else None
     named = f" of pipeline {on_one_line(pipeline)}" if pipeline else ""
     lines = [StyledLine(f"plan{named}: {count_text(len(event.steps), 'step')}")]
-    return lines + [
-        StyledLine(
-            f"  {on_one_line(step.id)} {on_one_line(step.skill)}: {on_one_line(step.goal)}{_dependencies_text(step)}"
-        )
-        for step in event.steps
-    ]
-
-
-def _dependencies_text(step: on.RecordedStep) -> str:
-    return f" (after {on_one_line(', '.join(step.depends_on))})" if step.depends_on else ""
+    for step in event.steps:
+        after = f" (after {on_one_line(', '.join(step.depends_on))})" if step.depends_on else ""
+        text = f"  {on_one_line(step.id)} {on_one_line(step.skill)}: {on_one_line(step.goal)}{after}"
+        lines.append(StyledLine(text))
+    return lines
 
 
 @event_lines.register

@@ -92,17 +92,17 @@ def _step_line(step: dict[str, Any]) -> str:
 
 def status_lines(run_id: str, status: AgentStatus) -> list[str]:
     """Return the lines of a status. Each question for a person comes with the command that decides it."""
-    budgets, counts = status.budgets, status.tool_calls
+    budgets = status.budgets
+    most_cost = "" if budgets.max_cost_usd is None else f", of {budgets.max_cost_usd:g} USD"
     lines = [
         f"phase      {'paused' if status.paused else status.phase}",
         f"agent      {full_field_text(status.agent)}, {full_field_text(status.model or 'model not chosen yet')}",
         *([f"folder     {folder_line(status.workplace)}"] if status.workplace else []),
         _iteration_line(status),
         *_turn_lines(status),
-        f"spent      {usage_text(budgeted_usage(status))}, of {budgets.max_total_tokens} "
-        f"tokens{_cost_limit_text(budgets)}",
+        f"spent      {usage_text(budgeted_usage(status))}, of {budgets.max_total_tokens} tokens{most_cost}",
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
-        f"tools      {call_counts_text(counts)}",
+        f"tools      {call_counts_text(status.tool_calls)}",
         *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
         *([f"knowledge  {_recall_text(status.knowledge)}"] if status.knowledge else []),
         *plan_lines(status.plan),
@@ -221,10 +221,6 @@ def call_budgets(budgets: Budgets) -> str:
     calls = [limit for limit in LIMITS if limit.key not in _LIMITS_ELSEWHERE]
     limits = [(getattr(budgets, limit.rest), getattr(budgets, limit.key), limit.noun) for limit in calls]
     return ", ".join(f"{most - (left or 0)} of {most} {noun}" for left, most, noun in limits if most is not None)
-
-
-def _cost_limit_text(budgets: Budgets) -> str:
-    return "" if budgets.max_cost_usd is None else f", of {budgets.max_cost_usd:g} USD"
 
 
 def _question_lines(run_id: str, status: AgentStatus) -> list[str]:

@@ -70,7 +70,7 @@ def _raw_agent_input(given: RunOptions) -> dict[str, Any]:
         "model": given.model,
         "instructions": given.instructions,
         "tools": _split_names(given.tools),
-        "config": _loop_config(given),
+        "config": _with_limits(parse_settings(given.settings), given.max_iterations, given.timeout_s),
         "trusted_context": dict(_parse_fact(pair) for pair in given.trusted),
         "tenant": given.tenant,
     }
@@ -152,10 +152,6 @@ def parse_settings(texts: Sequence[str], config_type: type[CheckedInput] = LoopC
         key, value = parse_pair(text, "--set")
         _put_setting(config, config_type, tuple(key.split(".")), value)
     return config
-
-
-def _loop_config(given: RunOptions) -> dict[str, Any]:
-    return _with_limits(parse_settings(given.settings), given.max_iterations, given.timeout_s)
 
 
 def _with_limits(config: dict[str, Any], max_iterations: int | None, timeout_s: float | None) -> dict[str, Any]:

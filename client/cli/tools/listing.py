@@ -77,22 +77,14 @@ async def list_tools(*, json: Json = False, config: ConfigFile = None) -> None:
 
 
 def _tool_lines(tools: "list[WorkerTool]") -> list[str]:
-    width = max((len(each.tool.spec.name) for each in tools), default=0)
-    return [
-        f"{each.tool.spec.name:<{width}}  {each.tool.spec.effect:<12}  "
-        f"{each.source}{_digest_suffix(each)}{_options_suffix(each)}"
-        for each in tools
-    ]
-
-
-def _digest_suffix(each: "WorkerTool") -> str:
-    return f"  {each.digest[:19]}" if each.digest else ""
-
-
-def _options_suffix(each: "WorkerTool") -> str:
-    options = _options(each)
-    texts = [name if value is True else f"{name} {value}" for name, value in options.items()]
-    return f"  ({', '.join(texts)})" if texts else ""
+    width, lines = max((len(each.tool.spec.name) for each in tools), default=0), list[str]()
+    for each in tools:
+        options = [name if value is True else f"{name} {value}" for name, value in _options(each).items()]
+        digest = f"  {each.digest[:19]}" if each.digest else ""
+        suffix = f"  ({', '.join(options)})" if options else ""
+        spec = each.tool.spec
+        lines.append(f"{spec.name:<{width}}  {spec.effect:<12}  {each.source}{digest}{suffix}")
+    return lines
 
 
 def _options(each: "WorkerTool") -> dict[str, Any]:
@@ -136,15 +128,11 @@ async def pin(
     if json:
         write_json({"server": server, "pinned": pins})
         return
-    for each in tools:
-        write_note(_definition_text(each))
+    for spec in (each.tool.spec for each in tools):
+        parameters = on_one_line(str(spec.parameters), 2_000)
+        write_note(f"{spec.name}: {on_one_line(spec.description, 2_000)}\n  {parameters}")
     lines = [f'{name} = "{digest}"' for name, digest in pins.items()]
     write_result(f"[mcp.servers.{server}.pinned]", *lines)
-
-
-def _definition_text(each: "WorkerTool") -> str:
-    spec = each.tool.spec
-    return f"{spec.name}: {on_one_line(spec.description, 2_000)}\n  {on_one_line(str(spec.parameters), 2_000)}"
 
 
 def check(

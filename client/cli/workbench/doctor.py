@@ -151,8 +151,10 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
         yield check
     try:
         loaded = load_config(config)
-    except Untrusted as error:
-        yield _untrusted_check(error)
+    except Untrusted as error:  # the other checks continue without it
+        *lines, remedy = str(error).splitlines()
+        detail = "\n".join([*lines, "it was not read further"])
+        yield DoctorCheck("config", ok=False, detail=detail, remedy=remedy)
         loaded = LoadedConfig(OrgaConfig())
     except ConfigError as error:
         yield DoctorCheck("config", ok=False, detail=str(error), remedy="correct the named file or variable")
@@ -183,12 +185,6 @@ def idle_address_checks(env: Mapping[str, str]) -> list[DoctorCheck]:
     return [
         DoctorCheck("models", ok=True, detail=text, remedy="orga models", warning=True) for text in idle_addresses(env)
     ]
-
-
-def _untrusted_check(error: Untrusted) -> DoctorCheck:
-    """Return the result for a configuration that is not trusted. The other checks continue without it."""
-    *lines, remedy = str(error).splitlines()
-    return DoctorCheck("config", ok=False, detail="\n".join([*lines, "it was not read further"]), remedy=remedy)
 
 
 def _folder_check() -> DoctorCheck:
@@ -247,8 +243,9 @@ async def _server_checks(here: CliContext, *, deep: bool) -> AsyncGenerator[Doct
     there = await poller_identities(here.client, here.task_queue)
     yield _poller_check(here, there)
     yield await settings_check(here.client, here.task_queue, here.loaded.config)
-    for check in await _routing_checks(here):
-        yield check
+    if (versions := await routing(here.client, here.task_queue)) is not None:
+        for check in version_checks(versions, here.task_queue, here.connection.endpoint):
+            yield check
     for check in await activity_queue_checks(here.client, here.loaded.config):
         yield check
     for check in blocked_loop_checks(there or []):
@@ -311,11 +308,6 @@ async def settings_check(client: Client, task_queue: str, config: OrgaConfig) ->
         return DoctorCheck("settings", ok=True, detail="nothing is set at run time")
     keys = count_text(len(found.values), "key")
     return DoctorCheck("settings", ok=True, detail=f"version {found.version} of those at run time, with {keys}")
-
-
-async def _routing_checks(here: CliContext) -> list[DoctorCheck]:
-    there = await routing(here.client, here.task_queue)
-    return [] if there is None else version_checks(there, here.task_queue, here.connection.endpoint)
 
 
 def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[DoctorCheck]:

@@ -96,8 +96,11 @@ def _row_lines(row: ModelRow, facts: ModelFacts | None, wide: int) -> list[str]:
 
 
 def _facts_text(facts: ModelFacts) -> str:
-    texts = [_price_text(facts), _window_text(facts), _thinking_text(facts), _tools_text(facts), _key_text(facts)]
-    return "; ".join(filter(None, texts))
+    window = f"context {facts.context_window:,}" if facts.context_window else ""
+    levels, more = ", ".join(facts.efforts), ", or thinking_tokens" if facts.takes_thinking_tokens else ""
+    thinking = f"effort {levels}{more}" if levels else ""
+    tools = {True: "tools", False: "no tools", None: "tools if the model has them"}[facts.calls_tools]
+    return "; ".join(filter(None, (_price_text(facts), window, thinking, tools, _key_text(facts))))
 
 
 def _price_text(facts: ModelFacts) -> str:
@@ -105,19 +108,6 @@ def _price_text(facts: ModelFacts) -> str:
         is_here = facts.provider in PROVIDERS and not PROVIDERS[facts.provider].is_remote
         return "free" if is_here else "price unknown"
     return f"USD {facts.input_price:g} in, {facts.output_price:g} out for a million tokens"
-
-
-def _window_text(facts: ModelFacts) -> str:
-    return f"context {facts.context_window:,}" if facts.context_window else ""
-
-
-def _thinking_text(facts: ModelFacts) -> str:
-    levels = ", ".join(facts.efforts)
-    return f"effort {levels}{', or thinking_tokens' if facts.takes_thinking_tokens else ''}" if levels else ""
-
-
-def _tools_text(facts: ModelFacts) -> str:
-    return {True: "tools", False: "no tools", None: "tools if the model has them"}[facts.calls_tools]
 
 
 def _key_text(facts: ModelFacts) -> str:

@@ -20,7 +20,7 @@ from orga.client.server.embedded import ensure_server, running_server, stop_embe
 from orga.client.server.endpoint import Endpoint, lease, try_lock_leases
 from orga.client.server.home import server_home
 from orga.client.workers.deployment import deployment_name
-from orga.client.workers.process import HEALTHY_S, MAX_DEATHS, WorkerProcess, spawn_in_foreground
+from orga.client.workers.process import HEALTHY_S, MAX_DEATHS, spawn_in_foreground
 
 WATCH_S = 2.0
 MAX_MISSES = 3
@@ -183,20 +183,15 @@ async def _run_workers(here: CliContext) -> int:
         child = spawn_in_foreground(here.worker_order(for_folder=True), pipe=True)
         try:
             write_note(f"[worker] process {child.pid} on task queue {here.task_queue!r}")
-            await _relay_output(child)
+            if child.output is not None:
+                async for line in _read_lines(child.output):
+                    write_note(f"[worker] {line}")
         finally:
             await child.stop()
         deaths = deaths + 1 if time.monotonic() - started < HEALTHY_S else 1
         write_note(f"[worker] process {child.pid} died (exit code {child.exit_code()})")
     write_note(f"orga: {MAX_DEATHS} workers in a row died; their last lines show why")
     return ExitCode.FAILED
-
-
-async def _relay_output(child: WorkerProcess) -> None:
-    """Print the lines of the worker until it ends."""
-    if child.output is not None:
-        async for line in _read_lines(child.output):
-            write_note(f"[worker] {line}")
 
 
 async def _read_lines(pipe: IO[bytes]) -> AsyncGenerator[str]:
