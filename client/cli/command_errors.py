@@ -71,11 +71,7 @@ def report_error(error: Exception, again: Callable[[], int]) -> int:
     """Print why a command failed and return its exit code. `ORGA_DEBUG=1` shows the traceback.
 
     If the configuration is not trusted, a person at the terminal is asked once whether to trust it. After a yes the
-    command runs again.
-
-    Args:
-        error: It is not a usage error of the command line parser.
-        again: Runs the command and returns its exit code.
+    command runs `again`.
     """
     if isinstance(error, Untrusted) and ask_for_trust(error):
         return again()

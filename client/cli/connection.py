@@ -85,15 +85,9 @@ ConfigCheck = Callable[[OrgaConfig], None]
 async def cli_context(
     config_file: Path | None, *, root: Path | None = None, check: ConfigCheck | None = None
 ) -> AsyncGenerator[CliContext]:
-    """Read the configuration and connect.
+    """Read the configuration and connect. Raise ConfigError or ServerUnavailable.
 
-    Args:
-        config_file: The file that the command names, if it names one.
-        check: Called before anything starts, unless a configured server may have workers with other configurations.
-
-    Raises:
-        ConfigError: The configuration cannot be used.
-        ServerUnavailable: No server answers.
+    `check` is called before anything starts, unless a configured server may have workers with other configurations.
     """
     loaded = load_config(config_file)
     if check is not None and not names_server(loaded.config.temporal.address):
@@ -115,8 +109,6 @@ async def run_context(
 
     Args:
         named: The id, its first characters, or `NEWEST_RUN`.
-        config_file: The file that the command names, if it names one.
-        newest: Finds the run for `NEWEST_RUN`.
 
     Raises:
         RunNotFound: No run matches.

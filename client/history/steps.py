@@ -1,4 +1,4 @@
-"""Rebuilds the prompt of a model call from the history, and checks every digest up to it."""
+"""Finds a model call's prompt in a run's history, checking every digest up to it, and the output of a goal's step."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from orga.activities.models.model_calls import model_request
 from orga.activities.ports import ModelContext, ModelRequest
-from orga.client.errors import OrgaError
+from orga.client.errors import NoPrompt, OrgaError
 from orga.client.history.chain import RunChain, history_error, run_chain
 from orga.client.history.events import happenings
 from orga.workflows.decisions.recount import ContextFold
@@ -37,18 +37,13 @@ class Prompt:
     request: ModelRequest
 
 
-class NoPrompt(OrgaError):
-    """The run has no such iteration, or no model was called in it."""
-
-
 async def read_prompt(client: Client, workflow_id: str, iteration: int) -> Prompt:
     """Return the prompt of an iteration. No worker is needed.
 
     Raises:
-        RunNotFound: No run has this id.
-        NotAnAgent: The id belongs to a workflow of another type.
+        RunNotFound, NotAnAgent: The id is not that of a run.
         NoPrompt: There is no prompt in that iteration.
-            OrgaError: The history does not contain the messages of the call.
+        OrgaError: The history does not contain the messages of the call.
     """
     chain = await run_chain(client, workflow_id)
     search = _PromptSearch(iteration)

@@ -164,11 +164,7 @@ Key = tuple[str, str, str]
 
 
 async def breaches(history: WorkflowHistory, record: GateRecord, values: RunValues) -> list[str]:
-    """Return the calls that the history shows as executed against the law, one line each.
-
-    Args:
-        values: Decodes its values.
-    """
+    """Return the calls that the history shows as executed against the law, one line each."""
     return unlicensed_calls(record.facts, await started_calls(history, values))
 
 

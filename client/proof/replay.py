@@ -60,14 +60,7 @@ async def replay_history(history: WorkflowHistory, values: RunValues, *watching:
 
 
 def progress_observer(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
-    """Return an observer that reports the progress of a replay. It reports from the replay's thread.
-
-    Args:
-        report: Receives the text.
-        workflow_id: The id of all runs in the chain.
-        number: The position of the replayed run in the chain, from 1.
-        runs: The chain.
-    """
+    """Return an observer that reports, from the replay's thread, the progress of run `number` (from 1) of a chain."""
     events = len(runs[number - 1].events)
 
     def observe(activation: WorkflowActivation, _: WorkflowActivationCompletion) -> None:

@@ -280,11 +280,8 @@ class FileVerification:
 
 
 def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileVerification:
-    """Check chain, numbers, head and signature, and the laws of every journal.
-
-    Args:
-        file: The export.
-        trusted: The keys to trust. If there are any, one of them must have signed the head.
+    """Check chain, numbers, head and signature, and the laws of every journal. A trusted key must have signed the head,
+    if there is one.
     """
     run = file.head.head.run if file.head else ""
     broken = first_break(file.entries)

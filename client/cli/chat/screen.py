@@ -187,12 +187,10 @@ class Keyboard:
     """Reads messages from an input line. Output is printed above the line, the live block is below it."""
 
     def __init__(self, file: Path, label: Callable[[], str], standing: Callable[[], str]) -> None:
-        """Prepare the line. Nothing is read yet.
+        """Prepare a line between the texts that `label` (before it) and `standing` (below it, with colours) return.
 
         Args:
             file: The history of typed lines, kept for the next chat. Only the user may read it.
-            label: Returns the current text in front of the line.
-            standing: Returns the current text below the line, with colours, or "".
         """
         self._file = file
         self._label = label
@@ -204,10 +202,7 @@ class Keyboard:
         """The error of a failed output. It ends the reading."""
 
     async def read(self, ctrl_c: Callable[[], str]) -> str:
-        """Return the next message.
-
-        Args:
-            ctrl_c: Called on Ctrl-C. It returns the effect: `interrupts`, `clears` or `leaves`.
+        """Return the next message. `ctrl_c` is called on that key, and returns its effect.
 
         Raises:
             ChatExit: On Ctrl-D, or on Ctrl-C while nothing is typed.

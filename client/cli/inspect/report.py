@@ -62,11 +62,7 @@ class RunReport:
 def build_report(
     run_id: str, entries: Iterable[JournalEntry], result: AgentResult | None, ended: str = ""
 ) -> RunReport:
-    """Return the report of a run.
-
-    Args:
-        ended: A text on how it ended without a result.
-    """
+    """Return the report of a run. `ended` is a text on how it ended without a result."""
     run, iterations = RunView(), [ReportIteration(0, [])]
     for viewed in map(run.take, entries):
         if not viewed.entry.run and viewed.entry.iteration > iterations[-1].number:

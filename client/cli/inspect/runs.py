@@ -73,12 +73,7 @@ def terminal_width() -> int | None:
 
 
 def run_table(shown: Sequence[ListedRun], now: datetime | None = None, width: int | None = None) -> list[str]:
-    """Return the rows in columns.
-
-    Args:
-        now: The time from which ages count. Default: the clock's.
-        width: The cells of a line. None cuts nothing and shows whole ids.
-    """
+    """Return the rows in columns. `width` is the cells of a line. None cuts nothing and shows whole ids."""
     named = (
         {row.id: full_field_text(row.id) for row in shown} if width is None else short_ids([row.id for row in shown])
     )

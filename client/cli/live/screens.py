@@ -146,12 +146,9 @@ class _AnswerLine:
         self._is_open = False
 
     async def read_answer(self, wait: ShownQuestion, standing: Callable[[], str]) -> str:
-        """Return the typed text; "" if there is none, or after Ctrl-D.
+        """Return the typed text; "" if there is none, or after Ctrl-D. `standing` returns the text below the line.
 
         Ctrl-C has the same effect as anywhere else in the command.
-
-        Args:
-            standing: Returns the text below the line, with its colours.
         """
         from prompt_toolkit import PromptSession  # a tenth of a second that most commands do without
         from prompt_toolkit.completion import WordCompleter

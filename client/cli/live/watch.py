@@ -260,12 +260,7 @@ def _disarm(tokens: "Iterable[Token]") -> None:
 
 
 async def follow(here: CliContext, run_id: str, task_queue: str, keeper: WorkerKeeper | None, *, as_json: bool) -> int:
-    """Show the run to its end and return the exit code.
-
-    Args:
-        task_queue: Where its workers poll.
-        keeper: Keeps the worker that ends with this command, if there is one.
-    """
+    """Show the run to its end and return the exit code. `keeper` keeps the worker that ends with this command."""
     shown = build_screen()
     if keeper is not None:
         keeper.report = shown.note

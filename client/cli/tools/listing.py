@@ -32,14 +32,10 @@ class LocalTools:
 
 @asynccontextmanager
 async def open_local_tools(config_file: Path | None, *, unpinned: str | None = None) -> AsyncGenerator[LocalTools]:
-    """Yield the tools, ready to be called.
+    """Yield the tools, ready to be called. Raise UsageError, with a line for each problem, if they cannot be loaded.
 
     Args:
-        config_file: The file that the command names, if it names one.
         unpinned: The only MCP server to connect to. Its current definitions are taken, even if others are pinned.
-
-    Raises:
-        UsageError: The tools cannot be loaded. It has one line for each problem.
     """
     from orga.client.workers.tool_sources import available_tools
 

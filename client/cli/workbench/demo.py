@@ -36,11 +36,7 @@ RECALL_TASK = "What is reported and not repeated when its outcome is unknown?"
 
 
 async def run_knowledge_demo(here: CliContext, keeper: WorkerKeeper, folder: Path) -> int:
-    """Start a run that learns something and one that answers from it, and return the exit code.
-
-    Args:
-        folder: The folder whose store of knowledge the runs share.
-    """
+    """Start a run that learns something and one that answers from it, with the store of knowledge of the folder."""
     tenant = f"demo-{uuid4().hex[:8]}"
     first, code = await _start_and_follow(here, keeper, {"task": LEARNING_TASK, "tenant": tenant})
     if code:

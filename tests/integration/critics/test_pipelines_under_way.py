@@ -4,7 +4,8 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 
 from orga.client.cli.inspect.steps import phase_table
-from orga.client.history.steps import NoPrompt, read_prompt
+from orga.client.errors import NoPrompt
+from orga.client.history.steps import read_prompt
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork

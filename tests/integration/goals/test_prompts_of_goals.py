@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from orga.client.history.steps import NoPrompt, read_prompt
+from orga.client.errors import NoPrompt
+from orga.client.history.steps import read_prompt
 from orga.testing import FakeTool
 from orga.workflows.types.goals.requests import PromptName, PromptTemplates
 from orga.workflows.types.messages import Reply

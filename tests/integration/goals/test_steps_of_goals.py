@@ -12,7 +12,8 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.client.cli.inspect.steps import COLUMNS, phase_table
-from orga.client.history.steps import NoOutput, NoPrompt, read_prompt, step_output
+from orga.client.errors import NoPrompt
+from orga.client.history.steps import NoOutput, read_prompt, step_output
 from orga.client.journal.phases import GoalPhases, Phase, goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork
