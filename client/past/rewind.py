@@ -68,12 +68,6 @@ class RunStaysFrozen(OrgaError):
         )
 
 
-def freeze_operation() -> PostResetOperation:
-    """Return the operation that freezes a run from its reset on."""
-    update = PostResetOperation.UpdateWorkflowOptions(workflow_execution_options=_FROZEN_OPTIONS, update_mask=_OVERRIDE)
-    return PostResetOperation(update_workflow_options=update)
-
-
 async def is_frozen(client: Client, workflow_id: str) -> bool:
     """Return whether the run is still frozen. The process that should have unfrozen it may have died."""
     described = await client.get_workflow_handle(workflow_id).describe()
@@ -119,12 +113,6 @@ _INTERVENTIONS = (
     ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL,
     ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
 )
-
-
-def pending_reset_base(events: Sequence[HistoryEvent]) -> str:
-    """Return the run that this one was reset from, if it has not continued since, or ""."""
-    reset_by = _pending_reset_event(events)
-    return reset_by.workflow_task_failed_event_attributes.base_run_id if reset_by else ""
 
 
 async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
@@ -178,7 +166,8 @@ async def reset(
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT or "post reset operation" not in error.message:
             raise
-    run_id = await send(freeze_operation())
+    freeze = PostResetOperation.UpdateWorkflowOptions(workflow_execution_options=_FROZEN_OPTIONS, update_mask=_OVERRIDE)
+    run_id = await send(PostResetOperation(update_workflow_options=freeze))
     try:
         await client.get_workflow_handle(boundary.workflow_id, run_id=run_id).signal(signal, argument)
     finally:
@@ -344,9 +333,10 @@ async def _locate_boundary(
     try:
         return runs, boundary_of(workflow_id, runs, iteration), False
     except NoSuchIteration:
-        if not (before := pending_reset_base(runs[-1].events)):
+        if (reset_by := _pending_reset_event(runs[-1].events)) is None:
             raise
-    return await _locate_boundary(client, workflow_id, iteration, before)
+    base = reset_by.workflow_task_failed_event_attributes.base_run_id
+    return await _locate_boundary(client, workflow_id, iteration, base)
 
 
 @asynccontextmanager

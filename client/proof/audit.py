@@ -171,9 +171,6 @@ async def run_audits(
     replay it, the remaining proposals are reported as not rebuilt, not guessed.
 
     Args:
-        client: From `connect`.
-        runs: The ids of the runs.
-        rejudge: Holds the engine that judges again.
         are_named: True if a person named these runs, so that each must exist. Runs found by a query may be gone.
         report: Called often with the progress, also from other threads.
 

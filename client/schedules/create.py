@@ -71,16 +71,7 @@ def timing(
     jitter: timedelta = NO_TIME,
     end: datetime | None = None,
 ) -> Timing:
-    """Return the times in Temporal's form. The server checks the fields of cron expressions.
-
-    Args:
-        cron: One or more expressions of five to seven fields, or `@daily` and the like.
-        every: An interval, counted from midnight UTC of 1970-01-01, so that hourly runs start at the full hour.
-        time_zone: The time zone of the expressions, and of an `end` that names none.
-        overlap: What happens if a run is due and the previous one has not ended.
-        catch_up: How late a run may start that was due while the server was down.
-        jitter: Each run starts later by a random time up to this.
-        end: No run starts after this time.
+    """Return the times of `create_schedule` in Temporal's form. The server checks the fields of cron expressions.
 
     Raises:
         InvalidInput: An argument is invalid. The text names it.
@@ -185,7 +176,7 @@ async def create_schedule(
         schedule_id: The schedule's id. Its runs have the ids `<schedule_id>-<time in UTC>`.
         given: The input of each run. A mapping with `goal` is a goal's, any other an agent's.
         cron: One or more expressions, such as `0 7 * * 1-5`. Give either this or `every`.
-        every: An interval, counted from midnight UTC.
+        every: An interval, counted from midnight UTC of 1970-01-01, so that hourly runs start at the full hour.
         time_zone: The time zone of `cron`, and of an `end` without one.
         overlap: What happens if a run is due and the previous one has not ended.
         catch_up: How late a run may start that was due while the server was down.
@@ -253,22 +244,14 @@ def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInp
 
 
 def checked_schedule_id(given: str) -> str:
-    """Return the id of a schedule, after checking that its runs' ids will be valid too.
-
-    Raises:
-        InvalidInput: They would not be valid.
-    """
+    """Return the id of a schedule. Raise InvalidInput if it is not valid, or the ids of its runs would not be."""
     if len(run_id_of(given).encode(errors="replace")) > MAX_SCHEDULE_ID_BYTES:
         raise InvalidInput(f"id: must not be longer than {MAX_SCHEDULE_ID_BYTES} bytes")
     return given
 
 
 def checked_note(note: str) -> str:
-    """Return a note in the form that is stored.
-
-    Raises:
-        InvalidInput: It is too long.
-    """
+    """Return a note in the form that is stored. Raise InvalidInput if it is too long."""
     if len(note) > MAX_NOTE_CHARS:
         raise InvalidInput(f"note: must not be longer than {MAX_NOTE_CHARS} characters")
     return clean_text(note)
