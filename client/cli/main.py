@@ -52,7 +52,7 @@ BROKEN_PIPE = 141
 
 def main() -> None:
     """Run the command line and exit at once: the SDK's threads can crash an interpreter that shuts down normally."""
-    asked = os.environ.get("_ORGA_COMPLETE")
+    asked = os.environ.get(COMPLETION_VARIABLE)
     code = complete_words(asked) if asked else run_command(sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left that a KeyboardInterrupt should reach
     for stream in (sys.stdout, sys.stderr):

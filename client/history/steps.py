@@ -1,6 +1,6 @@
 """Finds a model call's prompt in a run's history, checking every digest up to it, and the output of a goal's step."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -23,6 +23,15 @@ from orga.workflows.types.status import Happening
 from orga.workflows.types.text import known_names_hint, undelimited_text
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.tools import ToolOutput
+
+
+async def _chain_happenings(client: Client, chain: RunChain) -> AsyncGenerator[Happening]:
+    try:
+        for run_id in chain.run_ids:
+            async for happening in happenings(client, chain.workflow_id, run_id):
+                yield happening
+    except RPCError as error:
+        raise history_error(chain.workflow_id, error) from error
 
 
 @dataclass(frozen=True)
@@ -48,12 +57,8 @@ async def read_prompt(client: Client, workflow_id: str, iteration: int) -> Promp
     chain = await run_chain(client, workflow_id)
     search = _PromptSearch(iteration)
     try:
-        for run_id in chain.run_ids:
-            search.begin_run()
-            async for happening in happenings(client, workflow_id, run_id):
-                search.feed(happening)
-    except RPCError as error:
-        raise history_error(workflow_id, error) from error
+        async for happening in _chain_happenings(client, chain):
+            search.feed(happening)
     except (DigestMismatch, ValidationError) as error:
         raise OrgaError(f"the history of {workflow_id!r} is inconsistent: {error}; `orga verify` shows where") from None
     return search.result(chain)
@@ -69,10 +74,9 @@ class _PromptSearch:
         self._is_planned = False
         self._iterations: list[int] = []
 
-    def begin_run(self) -> None:
-        self._fold = ContextFold()
-
     def feed(self, happening: Happening) -> None:
+        if happening.kind == "started":  # each run of the chain has a fold of its own
+            self._fold = ContextFold()
         self._fold.feed(happening)
         if happening.name not in PROMPT_ACTIVITIES:
             return
@@ -134,13 +138,8 @@ async def step_output(client: Client, workflow_id: str, step: str) -> StepResult
     """
     chain = await run_chain(client, workflow_id, kinds=(GOAL_WORKFLOW,))
     found = _StepOutputs()
-    try:
-        for run_id in chain.run_ids:
-            found.begin_run()
-            async for happening in happenings(client, workflow_id, run_id):
-                found.feed(happening)
-    except RPCError as error:
-        raise history_error(workflow_id, error) from error
+    async for happening in _chain_happenings(client, chain):
+        found.feed(happening)
     return found.result_for(workflow_id, step)
 
 
@@ -156,10 +155,9 @@ class _StepOutputs:
         self._call_ids: dict[str, str] = {}
         """Outputs and the ids of the calls, by place."""
 
-    def begin_run(self) -> None:
-        self._fold = ContextFold()
-
     def feed(self, happening: Happening) -> None:
+        if happening.kind == "started":  # each run of the chain has a fold of its own
+            self._fold = ContextFold()
         self._fold.feed(happening)
         match happening.kind:
             case "started" if len(happening.value or []) > 1 and happening.value[1] is not None:
