@@ -43,22 +43,11 @@ COMMON_EXIT_CODES = (ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED)
 
 COMMANDS_WITHOUT_SERVER = frozenset(
     {
-        *(
-            "notify test",
-            "init",
-            "config show",
-            "agents",
-            "models list",
-            "models try",
-            "completion",
-            "logs",
-            "doctor",
-            "trust",
-        ),
+        *("agents", "completion", "config show", "doctor", "init", "logs", "trust"),
+        *("models list", "models try", "notify test"),
         *("knowledge add", "knowledge search", "knowledge show", "knowledge forget", "knowledge import"),
         *("knowledge import-conventions", "knowledge export", "knowledge stats", "knowledge reindex"),
-        *("tools list", "tools new", "tools import-openapi", "tools check", "tools call", "tools pin"),
-        "tools login",
+        *("tools list", "tools new", "tools import-openapi", "tools check", "tools call", "tools pin", "tools login"),
         *("policy check", "policy test", "policy schema", "audit keygen"),
     }
 )

@@ -10,12 +10,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from temporalio.client import (
     Client,
+    Schedule,
     ScheduleActionExecutionStartWorkflow,
-    ScheduleActionResult,
     ScheduleActionStartWorkflow,
     ScheduleDescription,
+    ScheduleInfo,
     ScheduleListActionStartWorkflow,
     ScheduleListDescription,
+    ScheduleListInfo,
+    ScheduleListSchedule,
     ScheduleOverlapPolicy,
     ScheduleSpec,
 )
@@ -185,21 +188,25 @@ async def all_schedules(client: Client) -> list[ScheduleSummary]:
     """
     with _server_errors(""):
         found = [each async for each in await client.list_schedules()]
-    ours = [(each, workflow) for each in found if (workflow := _workflow_type(each)) in RUN_WORKFLOWS]
-    return sorted([await _listed_summary(each, workflow) for each, workflow in ours], key=lambda one: one.id)
+    summaries = [await _listed_summary(each) for each in found]
+    return sorted((one for one in summaries if one is not None), key=lambda one: one.id)
+
+
+async def _listed_summary(listed: ScheduleListDescription) -> ScheduleSummary | None:
+    """Return the summary of a schedule of runs, or None for another one."""
+    schedule, action = listed.schedule, listed.schedule and listed.schedule.action
+    if schedule is None or not isinstance(action, ScheduleListActionStartWorkflow):
+        return None
+    if action.workflow not in RUN_WORKFLOWS:
+        return None
+    return _build_summary(listed.id, action.workflow, schedule, listed.info, await listed.memo())
 
 
 async def schedule_summary(described: ScheduleDescription) -> ScheduleSummary:
     """Return the summary of a described schedule."""
-    action, state, info = described.schedule.action, described.schedule.state, described.info
+    action = described.schedule.action
     workflow = action.workflow if isinstance(action, ScheduleActionStartWorkflow) else ""
-    return _build_summary(
-        (described.id, workflow),
-        described.schedule.spec,
-        (info.next_action_times, info.recent_actions),
-        (state.paused, state.note),
-        await described.memo(),
-    )
+    return _build_summary(described.id, workflow, described.schedule, described.info, await described.memo())
 
 
 def duration_text(time: timedelta) -> str:
@@ -212,40 +219,28 @@ def duration_text(time: timedelta) -> str:
     return "".join(parts) or "0s"
 
 
-async def _listed_summary(each: ScheduleListDescription, workflow: str) -> ScheduleSummary:
-    schedule, info = each.schedule, each.info
-    return _build_summary(
-        (each.id, workflow),
-        schedule.spec if schedule else ScheduleSpec(),
-        (info.next_action_times, info.recent_actions) if info else ((), ()),
-        (schedule.state.paused, schedule.state.note) if schedule else (False, None),
-        await each.memo(),
-    )
-
-
 def _build_summary(
-    ids: tuple[str, str],
-    spec: ScheduleSpec,
-    times: tuple[Sequence[datetime], Sequence[ScheduleActionResult]],
-    state: tuple[bool, str | None],
+    schedule_id: str,
+    workflow: str,
+    schedule: Schedule | ScheduleListSchedule,
+    info: ScheduleInfo | ScheduleListInfo | None,
     memo: Mapping[str, Any],
 ) -> ScheduleSummary:
-    (schedule_id, workflow), (next_times, past), (paused, note) = ids, times, state
-    home = workplace_of(memo.get(WORKPLACE_MEMO))
+    spec, home = schedule.spec, workplace_of(memo.get(WORKPLACE_MEMO))
     return ScheduleSummary(
         id=schedule_id,
         workflow=workflow,
         what=str(memo.get(SUMMARY_MEMO, "")),
         times=_times_text(spec),
         time_zone=spec.time_zone_name or "UTC",
-        next=tuple(next_times),
+        next=tuple(info.next_action_times) if info else (),
         runs=tuple(
             ScheduledRun(each.action.workflow_id, each.scheduled_at)
-            for each in past
+            for each in (info.recent_actions if info else ())
             if isinstance(each.action, ScheduleActionExecutionStartWorkflow)  # pyright: ignore[reportUnnecessaryIsInstance]
         ),
-        paused=paused,
-        note=note or "",
+        paused=schedule.state.paused,
+        note=schedule.state.note or "",
         folder=home and home.folder,
     )
 
@@ -257,11 +252,6 @@ def _times_text(spec: ScheduleSpec) -> tuple[str, ...]:
         *(calendar.comment or "a calendar" for calendar in spec.calendars),
         *(f"every {duration_text(interval.every)}" for interval in spec.intervals),
     )
-
-
-def _workflow_type(each: ScheduleListDescription) -> str:
-    action = each.schedule and each.schedule.action
-    return action.workflow if isinstance(action, ScheduleListActionStartWorkflow) else ""
 
 
 async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, str]:

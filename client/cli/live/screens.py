@@ -71,7 +71,7 @@ class PlainScreen:
         write_note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
 
     async def read_answer(self, wait: ShownQuestion) -> str:
-        """Return "", as nobody types into a pipe."""
+        """Return "", as nobody types into a pipe, and `--quiet` asks nothing."""
         return ""
 
     def close(self) -> None:
@@ -108,11 +108,8 @@ def _question_remark(run_id: str, wait: ShownQuestion) -> str:
     return f"{what} → {commands_text(run_id, wait)}"
 
 
-class QuietScreen:
+class QuietScreen(PlainScreen):
     """Writes only what keeps the run waiting, each remark once."""
-
-    def __init__(self) -> None:
-        self._said: set[str] = set()
 
     def show_line(self, line: StyledLine, at: datetime) -> None:
         """Leave the line to `orga journal`."""
@@ -125,13 +122,6 @@ class QuietScreen:
 
     def note(self, text: str) -> None:
         """Leave the remark out."""
-
-    async def read_answer(self, wait: ShownQuestion) -> str:
-        """Return "", as `--quiet` asks nothing."""
-        return ""
-
-    def close(self) -> None:
-        """All that was written stays."""
 
 
 REDRAW_S = 0.25
