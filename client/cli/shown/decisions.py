@@ -54,7 +54,7 @@ def held_calls(wait: ShownQuestion) -> list[HeldCall]:
 
 def held_call_table(calls: Sequence[HeldCall], now: datetime) -> list[str]:
     """Return a head and a line for each call, followed by its reason. Arguments come last as they may be long."""
-    rows = [_HEAD]
+    rows: list[tuple[str, ...]] = [_HEAD]
     for call in calls:
         left = time_left(datetime.fromisoformat(str(call["expires_at"])), now)
         texts = (_text(call, "id"), _text(call, "tool"), _approvers_text(call), f"in {left}", _arguments_text(call))
