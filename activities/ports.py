@@ -12,10 +12,9 @@ from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.call_settings import NO_SETTINGS, ModelSettings
 from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.past import ForkInput, GoalForkInput
-from orga.workflows.types.questions import Notification
+from orga.workflows.types.questions import INPUT_REQUIRED, AskedInputs, GivenInputs, Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tool_calls.elicitation import INPUT_REQUIRED, AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 

@@ -4,8 +4,6 @@ The id of the workflow holds the call's idempotency key. A worker that dies whil
 nothing: the next attempt finds the workflow under the same id.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 
@@ -25,11 +23,7 @@ class ActivityCallWorkflow:
 
     @workflow.run
     async def run(self, *given: Any) -> Any:
-        """Return what the activity returns.
-
-        Raises:
-            ApplicationError: `InvalidInput`, not retryable, for input that is no such call.
-        """
+        """Return what the activity returns. Input that is no such call is refused as `InvalidInput`."""
         try:
             call = parse_record(ActivityCall, first_argument(given), long=frozenset({"arguments", "context"}))
         except ValueError as error:

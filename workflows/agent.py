@@ -3,24 +3,11 @@
 `Lifecycle` calls the code here. Before it, the setup is prepared. After it, the ending becomes a result, or the next
 segment begins. Signals and updates arrive at any time (`workflows/lifecycle.py`).
 
-Once, before the first iteration, the references in the task are looked up. Then each iteration goes through these
-steps:
-
-- Limits: the run stops at an answer that passed all stages without new guidance, at an abort, a failure, repetition, or
-  a limit. At a limit the run may ask a person for more, if the config says so.
-- Observe: messages from people are added to the conversation. Results of the last calls are in it already.
-- Recall: a run with knowledge looks up items if the words of the conversation have changed.
-- Reason: one model call. If the conversation exceeds its budget, a call for a summary comes before it. If it is too
-  long for the provider, a second call with less follows. The reply is classified: calls, an answer, or neither. In the
-  last case the model gets feedback and may repair it. A model call may use all the time that is left. If it ends
-  without a reply, and the clock was stopped or extended meanwhile, the next iteration asks again. Any other failure
-  stops the run. Text next to calls is gathered for a run that ends without an answer.
-- Gate: each call, or the answer, gets a verdict. Then it goes through the stages of `decisions/review_stages.py`, from
-  people's approval to a last confirmation. No stage accepts anything that the gate has not allowed: calls that wait for
-  a person are judged once more after the approval. The model reads why a call or an answer was refused.
-- Act: the allowed calls run in parallel, each as an activity, as a child workflow, or by the loop itself (`saga`,
-  `terminate` and the like). Every call gets one outcome, even a refused one. An answer, or a reply to repair, is only
-  added to the conversation.
+ARCHITECTURE.md follows a task through the phases of an iteration. No review stage accepts anything that the gate has
+not allowed: calls that wait for a person are judged once more after the approval. A model call may use all the time
+that is left. If it ends without a reply, and the clock was stopped or extended meanwhile, the next iteration asks
+again. Any other failure stops the run. A reply that is neither calls nor an answer gets feedback, and the model may
+repair it. Every call gets one outcome, even a refused one.
 
 A pause holds the run at the next checkpoint: before each dead letter that is sent again, before the inbox is read,
 before the gate, between the stages, and after each iteration. An abort and the deadline interrupt any wait, even a
@@ -35,8 +22,6 @@ its stages from the beginning, before any limit. A run that has outgrown its his
 with a result.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, TypeVar
 
@@ -44,11 +29,10 @@ from temporalio import workflow
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
-from orga.workflows.decisions.continue_as_new import with_paused_reply
-from orga.workflows.decisions.learnings import learnings_text
 from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.decisions.observe import ClassifiedReply
-from orga.workflows.decisions.result import agent_result, fallback_output, with_gathered_text, with_output
+from orga.workflows.decisions.recall import learnings_text
+from orga.workflows.decisions.result import agent_result, fallback_output, with_gathered_text
 from orga.workflows.decisions.tool_calls.calls import not_run_outcome
 from orga.workflows.lifecycle import Lifecycle, state_to_begin_with
 from orga.workflows.phases import act, gate, reason
@@ -64,6 +48,7 @@ from orga.workflows.phases.review_stages import conclude_reply, pass_review_stag
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.input import AgentInput
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 
 T = TypeVar("T", bound=AgentResult)
@@ -72,8 +57,7 @@ T = TypeVar("T", bound=AgentResult)
 class AgentLoop(Lifecycle[T]):
     """Iterates. Runs of agents and turns of sessions share it."""
 
-    async def iterate_until_stop(self) -> Stop:
-        """Iterate to a reason to stop, and return it. Raise ContinueAsNew if the run is to continue as new."""
+    async def run_until_stop(self) -> Stop:
         run = self._run
         await wait_if_paused(run, may_continue_as_new=True)
         await hydrate(run)
@@ -86,7 +70,7 @@ class AgentLoop(Lifecycle[T]):
             await self._run_iteration()
         return stop
 
-    async def output_gathered_text(self, stop: Stop) -> None:
+    async def set_fallback_output(self, stop: Stop) -> None:
         """If the run ends without an answer, use the text gathered next to calls, provided that the gate allows it.
 
         Text that a review stage would have to see is not used.
@@ -94,24 +78,20 @@ class AgentLoop(Lifecycle[T]):
         run = self._run
         text = fallback_output(run.state, stop[0])
         if text and await gate.is_text_allowed(run, text):
-            run.change_state(with_output, text)
+            run.change_state(AgentState.with_task, output=text)
 
     async def _run_iteration(self) -> None:
-        """Observe, reason, gate, act. A reply that is interrupted before act gets "not run" outcomes.
-
-        Raises:
-            ContinueAsNew: The run is to continue as new, with the reply if it waits for people.
-        """
+        """Observe, reason, gate, act. Raise ContinueAsNew if the run is to continue as new, with a reply that waits."""
         run, proposed = self._run, None
         try:
-            proposed = self._paused_reply() or await self._reason_phase()
+            proposed = reason.paused_reply(run) or await self._reason_phase()
             if proposed is None:
                 return None
             await pause_checkpoint(run, may_continue_as_new=True)
             gated = await self._gate_phase(proposed.classified)
         except ContinueAsNew:
             if proposed is not None:
-                run.change_state(with_paused_reply, proposed.classified.reply)
+                run.change_state(AgentState.with_dialogue, pending=proposed.classified.reply)
             raise
         except Interrupted:
             # there is nothing to answer; while an abort waits for news of a reset, the run waits too
@@ -126,14 +106,6 @@ class AgentLoop(Lifecycle[T]):
         if run.is_continue_as_new_due:
             raise ContinueAsNew
         return run.end_if_outgrown()
-
-    def _paused_reply(self) -> reason.ProposedReply | None:
-        """Return the model's proposal from before the run continued as new."""
-        run, reply = self._run, self._run.state.pending
-        if reply is None:
-            return None
-        run.change_state(with_paused_reply, None)
-        return reason.carried_proposal(run, reply)
 
     async def _reason_phase(self) -> reason.ProposedReply | None:
         """Observe, and return the model's proposal, or None if there is no reply."""
@@ -200,21 +172,9 @@ class AgentWorkflow(AgentLoop[AgentResult]):
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
-        """Run to an ending, also when Temporal cancels it.
-
-        Raises:
-            ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
-        """
         return await self.run_to_result()
 
-    async def run_until_stop(self) -> Stop:
-        return await self.iterate_until_stop()
-
-    async def set_fallback_output(self, stop: Stop) -> None:
-        await self.output_gathered_text(stop)
-
     async def finish_run(self, ended: AgentResult) -> AgentResult:
-        """Store the run's learnings."""
         if self._run.config.uses_knowledge:
             since = latest_turn(self._run.state.conversation.messages).start
             await persist_learnings(self._run, learnings_text(self._run.state, since))

@@ -10,8 +10,6 @@ A goal is an agent's run with a pursuit, and its prompts are turns of one conver
 the deadline and continue-as-new at the top of `workflows/agent.py` apply here too.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from temporalio import workflow
@@ -35,7 +33,7 @@ from orga.workflows.phases.prepare import hydrate
 from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.goal_input import GoalInput
-from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus
+from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
 
 
 @workflow.defn(name="GoalWorkflow", sandboxed=False)
@@ -56,11 +54,6 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     @workflow.run
     async def run(self, *given: Any) -> GoalResult:
-        """Pursue the goal to an ending, also when Temporal cancels it.
-
-        Raises:
-            ApplicationError: `InvalidInput`, not retryable, for input that no goal can start with.
-        """
         return await self.run_to_result()
 
     @workflow.signal
@@ -109,25 +102,20 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             run.end_if_outgrown()
 
     async def _next_stop(self) -> Stop | None:
-        """Return how the goal ends now, or None. A reply that the previous segment carried over comes before any
-        limit.
-        """
+        """Return how the goal ends now, or None. A reply from the previous segment comes before any limit."""
         run = self._goal
         if run.goal.pursuit.stage == "summarise":
             return run.goal.pursuit.ending
         return None if run.state.pending is not None else await next_stop(run)
 
     async def set_fallback_output(self, stop: Stop) -> None:
-        """Use the findings of the steps if there is no final answer."""
         await use_best_effort_answer(self._goal, stop)
 
     def resume_after_end(self) -> None:
-        """Decide again with the new guidance."""
         super().resume_after_end()
         self._goal.change_goal(with_guidance_seen)
 
     async def finish_run(self, ended: GoalResult) -> GoalResult:
-        """Deliver the answer, and store the goal's learnings with their confidence."""
         delivered = await deliver_answer(self._goal, ended)
         if has_done_step(ended):
             await persist_learnings(self._run, ended.output, confidence=ended.confidence)

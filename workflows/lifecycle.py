@@ -3,8 +3,6 @@
 Agents, goals and sessions share it. Guidance can resume a run that has ended, until the end is reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Generic, NoReturn, TypeVar
@@ -18,7 +16,7 @@ from orga.workflows.decisions.continue_as_new import continue_as_new_state, shor
 from orga.workflows.decisions.control.interventions import with_reopened_end, with_rest_refused, with_run_over
 from orga.workflows.decisions.limits import parsed_extension, with_extension
 from orga.workflows.decisions.result import agent_status, parsed_page, shown_conversation
-from orga.workflows.decisions.tool_calls import deferred, recovery
+from orga.workflows.decisions.tool_calls import call_questions, recovery
 from orga.workflows.decisions.tool_calls.delegation import with_delegate_paused
 from orga.workflows.phases.agent_run import Run, name_run, show_start
 from orga.workflows.phases.control import visibility
@@ -79,7 +77,7 @@ class RunHandlers(ControlHandlers[Run]):
                 self.refuse_requeue()
                 self._run.change_state(recovery.with_requeued_letter, recovery.parsed_letter_id(decision))
             case "complete_tool_call":
-                self._run.change_state(deferred.with_completion, decision, now)
+                self._run.change_state(call_questions.with_completion, decision, now)
             case _:
                 super().decide(kind, decision, now)
 
@@ -107,12 +105,12 @@ class RunHandlers(ControlHandlers[Run]):
     async def complete_tool_call(self, *completion: Any) -> None:
         """Give a call of a deferred tool its result, or its error. The same again changes nothing."""
         now = self._run.record_intervention()
-        parsed = deferred.parsed_completion(self._run.state, first_argument(completion))
+        parsed = call_questions.parsed_completion(self._run.state, first_argument(completion))
         if parsed is None:
             return
         key, _ = parsed
         self._run.checked_results.pop(key, None)
-        self._run.change_state(deferred.with_completion, first_argument(completion), now)
+        self._run.change_state(call_questions.with_completion, first_argument(completion), now)
         show_details(self._run)
         await workflow.wait_condition(lambda: key in self._run.checked_results or self._run.is_interrupted())
         if why := self._run.checked_results.get(key):
@@ -121,7 +119,7 @@ class RunHandlers(ControlHandlers[Run]):
     @complete_tool_call.validator
     def _validate_completion(self, *completion: Any) -> None:
         self.refuse_if_over()
-        deferred.parsed_completion(self._run.state, first_argument(completion))
+        call_questions.parsed_completion(self._run.state, first_argument(completion))
 
     @workflow.signal(name="complete_tool_call")
     def take_completion(self, *completion: Any) -> None:
@@ -188,8 +186,7 @@ class Lifecycle(RunHandlers, Generic[T]):
     async def run_to_result(self) -> T:
         """Run to the end and return the result, even if Temporal cancels the run.
 
-        Raises:
-            ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
+        Input that no run can start with fails it as `InvalidInput`, not retryable.
         """
         if self._problem:
             raise self._invalid_input(self._problem)
@@ -217,7 +214,6 @@ class Lifecycle(RunHandlers, Generic[T]):
         return ended
 
     async def _prepare_setup(self) -> None:
-        """Resolve the setup, unless the run ends before it has one."""
         run = self._run
         try:
             await adopt_past(run)

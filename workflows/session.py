@@ -8,10 +8,9 @@ Whoever awaits a turn holds an update. An unanswered update is lost when the run
 asked to call again before that (`prepare_continue_as_new`).
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from temporalio import workflow
 
@@ -20,8 +19,15 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, state_bytes
 from orga.workflows.decisions.control.interventions import signal_text, with_reopened_end, with_rest_refused
 from orga.workflows.decisions.sessions import messages, turns
-from orga.workflows.decisions.sessions.turns import first_session, initial_session_state, session_result, session_status
+from orga.workflows.decisions.sessions.turns import (
+    first_session,
+    initial_session_state,
+    session_details,
+    session_result,
+    session_status,
+)
 from orga.workflows.lifecycle import state_to_begin_with
+from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.handlers import first_argument
 from orga.workflows.phases.control.run import ContinueAsNew, event_time, wall_time
 from orga.workflows.phases.control.visibility import (
@@ -32,11 +38,51 @@ from orga.workflows.phases.control.visibility import (
     withdraw_all_questions,
 )
 from orga.workflows.phases.knowledge import persist_learnings
-from orga.workflows.phases.sessions.session_run import SessionRun
 from orga.workflows.types.control import InterventionKind, Stop
+from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.record import parse_record
+from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.sessions.session_input import AwaitTurnArgument, InterruptArgument, SessionInput
 from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus, TurnResult
+
+P = ParamSpec("P")
+
+
+class _SessionRun(Run):
+    """A run of `SessionWorkflow`."""
+
+    @property
+    def session_state(self) -> SessionState:
+        if not isinstance(self.state, SessionState):
+            raise TypeError(f"a session needs a SessionState, not {type(self.state).__name__}")
+        return self.state
+
+    def change_session(
+        self, decide: Callable[Concatenate[SessionState, P], SessionState], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        self.change_state(lambda _: decide(self.session_state, *args, **kwargs))
+
+    @property
+    def waits_for_cut_calls(self) -> bool:
+        """Always true: the next turn begins after all work of the previous one has ended."""
+        return True
+
+    @property
+    def is_waiting_given_up(self) -> bool:
+        """True if an abort ends the session, so that nothing follows."""
+        return self.state.aborted is not None
+
+    @property
+    def lookup_id_prefix(self) -> str:
+        """Contains the turn, so that lookups of two turns never share an idempotency key."""
+        return f"{super().lookup_id_prefix}.{self.session_state.session.turn}"
+
+    def usage_totals(self) -> UsageTotals:
+        return self.session_state.total_usage
+
+    def details(self) -> str:
+        return session_details(self.session_state, self.waiting_lines())
+
 
 MAX_AWAIT_UPDATES = 6
 """Updates that may wait for a turn at a time. The server allows ten, and messages need some. Others call again."""
@@ -58,7 +104,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             lambda: first_session(raw, carried, info.continued_run_id, origin, now),
             lambda: initial_session_state(SessionInput(), origin, now),
         )
-        self._session = SessionRun(state)
+        self._session = _SessionRun(state)
         self._cut_short = 0
         """The turn that the session's ending interrupted."""
         self._is_leaving = False
@@ -69,11 +115,6 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.run
     async def run(self, *given: Any) -> SessionResult:
-        """Run until the session is closed, was idle for too long, or is aborted.
-
-        Raises:
-            ApplicationError: `InvalidInput`, not retryable, for input that no session can start with.
-        """
         return await self.run_to_result()
 
     @workflow.update
@@ -100,11 +141,16 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         turn = parse_record(AwaitTurnArgument, first_argument(wanted)).turn
         if self._awaiting < MAX_AWAIT_UPDATES:
             self._awaiting += 1
-            await workflow.wait_condition(lambda: self._is_leaving or self._has_turn_ended(turn))
+            await workflow.wait_condition(
+                lambda: self._is_leaving or self._run.state.is_over or bool(self._find_result(turn))
+            )
             self._awaiting -= 1
-        ended = turns.find_turn_result(self._session.session_state.session, turn)
+        ended = self._find_result(turn)
         again_in_s = 0.0 if self._is_leaving else CROWDED_RETRY_S
         return {"again_in_s": again_in_s} if ended is None else {"result": ended.model_dump(mode="json")}
+
+    def _find_result(self, turn: int) -> TurnResult | None:
+        return turns.find_turn_result(self._session.session_state.session, turn)
 
     @await_turn.validator
     def _validate_awaited_turn(self, *wanted: Any) -> None:
@@ -174,10 +220,10 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         """Run one turn after the other until the session ends, and return how."""
         run = self._session
         while (ending := await self._begin_turn()) is None:
-            stop = await self.iterate_until_stop()
+            stop = await super().run_until_stop()
             run.change_state(observe.with_stop_reason, *stop)
             await run.wait_for_abandoned_tasks()  # while the turn is still cut: its calls must not act in the next one
-            await self.output_gathered_text(stop)
+            await super().set_fallback_output(stop)
             run.change_state(with_reopened_end)
             if (stop := run.state.stop) is not None:  # it may have been cut since
                 await self._end_turn(stop)
@@ -194,13 +240,10 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         await self._store_turn_learnings(turn)
 
     async def _store_turn_learnings(self, turn: int) -> None:
-        """Store the turn's learnings. Its result is already available, and the next turn waits."""
         await persist_learnings(self._run, turns.unstored_learnings(self._session.session_state), turn)
 
     async def _begin_turn(self) -> Stop | None:
-        """Begin the next turn as soon as there is a message, unless one is running. Return why the session ends, or
-        None.
-        """
+        """Begin the next turn once there is a message, unless one is running. Return why the session ends, or None."""
         run = self._session
         if run.session_state.session.turn:
             return None
@@ -235,9 +278,6 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         state = self._session.session_state
         return state.paused or bool(state.session.queue) or turns.stop_between_turns(state) is not None
 
-    def _has_turn_ended(self, turn: int) -> bool:
-        return self._run.state.is_over or turns.find_turn_result(self._session.session_state.session, turn) is not None
-
     def refuse_requeue(self) -> None:
         """Refuse it between two turns: a call belongs to a turn, its budget and its user."""
         if not self._session.session_state.session.turn:
@@ -265,12 +305,10 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         run.change_session(turns.with_session_end)
 
     async def finish_run(self, ended: SessionResult) -> SessionResult:
-        """Store the learnings of the interrupted turn, and answer all who await one."""
         if self._cut_short:
             await self._store_turn_learnings(self._cut_short)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return ended
 
     def result(self, stop: Stop) -> SessionResult:
-        """Return the totals."""
         return session_result(self._session.session_state, stop, self._run.now)

@@ -4,8 +4,6 @@ A save either completes in one workflow task, with the new version and the memo,
 before it is saved, and again whenever they read it, because anybody with access to the server can write a memo.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +19,6 @@ from orga.workflows.types.names import CHECK_SETTINGS, SETTINGS_WORKFLOW
 from orga.workflows.types.settings import SETTINGS_MEMO, CurrentSettings, SettingProblem, SettingsState
 
 CHECK_S = 8.0
-"""Seconds for the check of a set."""
 
 
 @workflow.defn(name=SETTINGS_WORKFLOW, sandboxed=False)
@@ -30,7 +27,6 @@ class SettingsWorkflow:
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
-        """Begin with the state of the segment before."""
         self._state = settings.initial_settings(first_argument(given) or {})
         self._is_full = False
 

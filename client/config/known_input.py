@@ -113,7 +113,7 @@ def _refuse_pipeline(wanted: RequestedNames, config: OrgaConfig) -> None:
     if wanted.pipeline is None:
         return
     from orga.activities.adapters.agents.agents import require_pipeline
-    from orga.workflows.decisions.goals.pipelines.plans import inputs_problem
+    from orga.workflows.decisions.goals.pipelines import inputs_problem
 
     pipeline = require_pipeline(wanted.pipeline, wanted.agent, config.pipelines)
     if problem := inputs_problem(wanted.pipeline, wanted.inputs, pipeline):

@@ -28,14 +28,13 @@ from orga.client.runs.goals import GoalHandle
 from orga.client.runs.ids import id_taken_error, reuse_policy
 from orga.client.runs.redeliveries import Sending, last_sending
 from orga.client.server.server_errors import is_lost
-from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
+from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES
 from orga.workflows.decisions.fork import fork_state
 from orga.workflows.decisions.goals.begin import goal_fork_state
 from orga.workflows.decisions.limits import LIMIT_REASONS
 from orga.workflows.types.context import DigestMismatch, messages_digest
 from orga.workflows.types.goals.deliveries import DeliveryRequest
-from orga.workflows.types.goals.goal_result import GoalResult
-from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.goals.pursuit import GoalResult, GoalState
 from orga.workflows.types.input import run_memo
 from orga.workflows.types.names import AGENT_WORKFLOW, AGENT_WORKFLOWS, DELIVER, GOAL_WORKFLOW, TENANT
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput, parse_fork, parse_goal_fork

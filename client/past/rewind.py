@@ -43,7 +43,7 @@ from orga.client.runs.exchange import check_length
 from orga.client.runs.ids import kind_of
 from orga.client.server.server_errors import error_reason, is_lost
 from orga.workflows.types.control import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
-from orga.workflows.types.goals.goal_result import GoalResult
+from orga.workflows.types.goals.pursuit import GoalResult
 from orga.workflows.types.names import REWINDABLE_WORKFLOWS
 from orga.workflows.types.text import clean_text, one_line
 from orga.workflows.types.tool_calls.loop_tools import loop_tool

@@ -79,7 +79,7 @@ def kind_of(answer: Any) -> RunKind:
     """Return the kind of the run that returned this result or status. Types of goals and sessions are rarely needed."""
     match as_object(answer).get("kind"):
         case "goal":
-            from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus
+            from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
 
             return RunKind(GoalResult, GoalStatus)
         case "session":

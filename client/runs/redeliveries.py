@@ -26,7 +26,7 @@ from orga.activities.ports import NotifyError, RunKey
 from orga.client.errors import OrgaError
 from orga.client.runs.ids import replaced_run_ids
 from orga.workflows.types.goals.deliveries import Delivered
-from orga.workflows.types.goals.goal_result import GoalResult
+from orga.workflows.types.goals.pursuit import GoalResult
 from orga.workflows.types.names import DEAD_LETTERS, GOAL_WORKFLOW
 
 REDELIVERY = "OrgaRedelivery"

@@ -3,21 +3,19 @@
 A run is refused if its input and its setup, which it carries to the end, and their growth would not fit a payload.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.conversation import attachments_problem, message_json_bytes, with_message
 from orga.workflows.decisions.fork import state_before_past
 from orga.workflows.decisions.review_stages import STAGE_NEEDS
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import GIVEN_MESSAGES, AgentInput, Lineage, parse_input
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import parse_fork
 from orga.workflows.types.record import InvalidInput, validation_problems
@@ -28,6 +26,9 @@ from orga.workflows.types.tool_calls.mcp import DEFINITIONS
 
 S = TypeVar("S", bound=AgentState)
 
+BEGIN_BYTES = 800_000
+"""Bytes of everything known at the start, the task once, and its growth."""
+
 
 class NewerState(Exception):
     """The previous segment ran on a newer version, and continuing without its fields would lose them.
@@ -37,7 +38,7 @@ class NewerState(Exception):
 
 
 def is_fork(raw: object) -> bool:
-    return isinstance(raw, dict) and cast("dict[str, Any]", raw).get("fork") is not None
+    return as_object(raw).get("fork") is not None
 
 
 def carried_state_in_input(given: object) -> AgentState | None:
@@ -77,17 +78,14 @@ def effects_origin(lineage: Lineage, origin: str) -> str:
 def first_state(
     raw: object, given: object, before: str | None, origin: str, now: datetime, *, parent: str = ""
 ) -> AgentState:
-    """Return the state to start from.
+    """Return the state to start from. Raise InvalidInput with every problem.
 
     A `given` state counts only if the run `before` carried it over, whose id no starter can know. The run `before`
     alone proves nothing: runs of a cron schedule and retried runs also have one, with whatever arguments their starter
     chose. Otherwise the state is ignored, except one that names a shared past: that was once a fork, and is refused. A
     lineage counts only if the server says that this `parent` started the run.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
     """
-    if given is not None and (before or _has_unread_past(given)):
+    if given is not None and (before or as_object(given).get("forked_from")):
         return carried_state(AgentState, given, before)
     if is_fork(raw):
         return state_before_past(parse_fork(raw), origin, now)
@@ -95,10 +93,6 @@ def first_state(
     if run_input.lineage != Lineage() and (not parent or run_input.lineage.parent != parent):
         raise InvalidInput("lineage: only a delegating run can set it; leave it out")
     return initial_state(run_input, effects_origin(run_input.lineage, origin), now)
-
-
-def _has_unread_past(given: object) -> bool:
-    return isinstance(given, dict) and bool(cast("dict[str, object]", given).get("forked_from"))
 
 
 def carried_state(kind: type[S], given: object, before: str | None) -> S:
@@ -123,10 +117,7 @@ def carried_state(kind: type[S], given: object, before: str | None) -> S:
 
 
 def with_unpinned_server_taint(state: AgentState) -> AgentState:
-    """Return the state tainted by the servers of unpinned tools, because strangers wrote their definitions.
-
-    Their descriptions and schemas are already in the first model call.
-    """
+    """Return the state tainted by servers of unpinned tools: strangers wrote definitions in the first model call."""
     offered = state.setup.tools if state.setup else ()
     servers = (f"{DEFINITIONS}{tool.name.partition('_')[0]}" for tool in offered if tool.digest and not tool.pinned)
     taint = tuple(dict.fromkeys((*state.taint, *servers)))

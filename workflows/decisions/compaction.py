@@ -1,7 +1,5 @@
 """Compaction: the strategies of `context_strategy` for a conversation that exceeds its budget."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -51,11 +49,7 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
     A call and its results go together. These stay: the task, the beginning of the current turn, pinned messages, and
     everything from the model's last message on. If pinned messages alone exceed the budget or the payload, the oldest
     of them go too, but never the task. The part that the model saw last goes only if its results need the room.
-
-    Args:
-        conversation: All messages and their sizes.
-        token_budget: Estimated tokens that the messages may take.
-        reserve: Tokens to free in addition.
+    `reserve` tokens are freed in addition.
     """
     if is_within_budget(conversation, token_budget):
         return ()
@@ -135,7 +129,6 @@ SUMMARY_SHARE = 5
 """A summary takes at most a fifth of the budget."""
 
 MAX_SUMMARY_TOOLS = 20
-"""Tools that the fallback summary names."""
 
 
 def summary_tokens(token_budget: int) -> int:
@@ -160,15 +153,13 @@ def can_afford_summary(state: AgentState, limit: int) -> bool:
 
 
 def with_summary(state: AgentState, drop: Ranges, limit: int, reply: Reply | None) -> AgentState:
-    """Return the state with a summary of `drop` ready and its cost counted. Without a model's text a fallback is
-    made.
-    """
+    """Return the state with a summary of `drop` ready and its cost counted. Without a reply, a fallback is made."""
     text = reply.text if reply and reply.text.strip() else ""
     call = f"{state.iteration + 1}.{SUMMARY_CALL}" if text else ""
     text = text or fallback_summary(messages_within(state.conversation.messages, drop), limit * BYTES_PER_TOKEN)
     ready = Summary(drop=drop, text=text, call=call)
     state = state.with_dialogue(conversation=state.conversation.with_fields(ready=ready))
-    return state if reply is None else state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
+    return state if reply is None else state.with_usage_of(reply)
 
 
 def ready_summary(conversation: Conversation, drop: Ranges) -> Summary | None:

@@ -1,29 +1,196 @@
 """Continue-as-new: when a run does it, what it carries, and when it is too large to continue at all.
 
-The window of messages shrinks first, then the parts that `carried_parts` can cut, one after the other.
+The state has parts, each with a bound in bytes of JSON and its reason. The bounds add up to less than a payload takes,
+whatever characters the texts contain, so any run can continue. The window of messages shrinks first, then the parts
+that can be cut, one after the other.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
-from orga.workflows.decisions.carried_parts import (
-    CARRIED_PARTS,
-    MAX_CARRIED_BYTES,
-    OUTPUT_BYTES,
-    REPLY_BYTES,
-    WINDOW_BYTES,
-    CarriedPart,
-)
+from pydantic_core import to_json
+
+from orga.workflows.decisions.begin import BEGIN_BYTES
 from orga.workflows.decisions.compaction import latest_group
+from orga.workflows.decisions.control.questions import call_without_arguments
 from orga.workflows.decisions.conversation import fair_shares, message_json_bytes, with_all_as_base, with_messages
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
+from orga.workflows.decisions.review_stages import STAGE_FIELDS
 from orga.workflows.types.context import EMPTY_DIGEST
 from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn, must_keep_first
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.messages import Message, Reply, shortened_message
+from orga.workflows.types.messages import Message, shortened_message
+from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import MAX_JSON_GROWTH, bytes_in_json, json_prefix
+from orga.workflows.types.text import MAX_JSON_GROWTH, bytes_in_json, clip_json, json_prefix
+
+MAX_CARRIED_BYTES = 1_900_000
+"""Bytes of the state as JSON. The server refuses a payload of 2 MB."""
+
+_REPLY_BYTES = 540_000
+"""Bytes of the reply that waits for people, or of the window's minimum without the task. They are never both
+complete.
+"""
+
+_WINDOW_BYTES = 300_000
+"""Bytes that the window keeps, without the task, before other parts are cut: the last message with its results."""
+
+OUTPUT_BYTES = 50_000
+_SHORT_BYTES = 10_000
+GUIDANCE_BYTES = 20_000
+RESULTS_BYTES = 20_000
+_STEP_BYTES = 80
+_LINE_BYTES = 200
+_QUESTION_BYTES = 300
+_STREAK_BYTES = 450
+"""Bytes of one text in a part that is cut."""
+
+NO_APPROVERS = ("",)
+"""Approvers of an item whose list is too long. Nobody can have that name. The next segment asks with the full list."""
+
+_CUT_HINT = "the conversation has all of it"
+
+_PartCut = Callable[[AgentState], AgentState]
+
+
+class CarriedPart(NamedTuple):
+    """Fields of the state, and the bytes that they take together in a carried state."""
+
+    fields: tuple[str, ...]
+    most: int
+    why: str
+    cut: _PartCut | None = None
+    """Shortens the part if room is still short after the window was shrunk."""
+
+
+def _with_light_questions(state: AgentState) -> AgentState:
+    """Keep what a decision needs of each question, and a share of the results that people gave.
+
+    Calls are referred to by their digest (`about`). The next segment judges them again, and asks about the same ones.
+    """
+    given = [len(to_json(each.resolution.result)) if each.resolution else 0 for each in state.questions]
+    most = fair_shares(given, RESULTS_BYTES)
+    return state.with_control(
+        questions=tuple(_light_question(each, room) for each, room in zip(state.questions, most, strict=True))
+    )
+
+
+def _light_question(question: Question, room: int) -> Question:
+    data, resolution = dict(question.data), question.resolution
+    for key in ("arguments", "error"):
+        if key in data:
+            data[key] = json_prefix(str(data[key]), _QUESTION_BYTES)
+    if resolution is not None:
+        by, reason = json_prefix(resolution.by, _LINE_BYTES), json_prefix(resolution.reason, _LINE_BYTES)
+        resolution = resolution.with_texts(by, reason, json_prefix(clip_json(resolution.result, room), room))
+    items = tuple(map(_light_item, question.items))
+    return question.with_content(json_prefix(question.text, _QUESTION_BYTES), data, items, resolution)
+
+
+def _light_item(item: Item) -> Item:
+    answer = item.answer
+    if answer is not None:
+        answer = answer.with_texts(json_prefix(answer.approver, _LINE_BYTES), json_prefix(answer.reason, _LINE_BYTES))
+    return item.with_answer(answer).with_content(
+        call_without_arguments(item.call),
+        json_prefix(item.version, _LINE_BYTES),
+        json_prefix(item.reason, _LINE_BYTES),
+        item.approvers if len(to_json(item.approvers)) <= _LINE_BYTES else NO_APPROVERS,
+    )
+
+
+def _with_light_steps(state: AgentState) -> AgentState:
+    """Shorten the texts. A stopped step stays stopped."""
+    steps = {
+        key: step.with_texts(json_prefix(step.last_error, _STEP_BYTES), json_prefix(step.stopped, _STEP_BYTES))
+        for key, step in state.steps.items()
+    }
+    return state.with_failures(steps=steps)
+
+
+def _with_light_drafts(state: AgentState) -> AgentState:
+    """Shorten an answer that is no longer final, and the texts for an ending without one."""
+    data = state.data if len(to_json(state.data, inf_nan_mode="strings")) <= _SHORT_BYTES else None
+    gathered = state.gathered
+    while len(to_json(gathered)) > _SHORT_BYTES:
+        gathered = (clip_json(gathered[0], _SHORT_BYTES - 10),) if len(gathered) == 1 else gathered[1:]
+    return state.with_task(data=data, gathered=gathered, output=clip_json(state.output, OUTPUT_BYTES, _CUT_HINT))
+
+
+def _with_light_inbox(state: AgentState) -> AgentState:
+    most = fair_shares([len(to_json(item.text)) for item in state.inbox], GUIDANCE_BYTES)
+    inbox = tuple(
+        item
+        if len(to_json(item.text)) <= room
+        else item.with_cut(json_prefix(clip_json(item.text, room), room), item.size or len(item.text.encode()))
+        for item, room in zip(state.inbox, most, strict=True)
+    )
+    return state.with_control(inbox=inbox, inbox_bytes=sum(len(item.text.encode()) for item in inbox))
+
+
+def _with_light_streaks(state: AgentState) -> AgentState:
+    return state.with_failures(
+        denials={json_prefix(key, _STREAK_BYTES): times for key, times in state.denials.items()},
+        invalid={json_prefix(key, _STREAK_BYTES): times for key, times in state.invalid.items()},
+    )
+
+
+def _with_light_draft(state: AgentState) -> AgentState:
+    return state.with_dialogue(partial=clip_json(state.partial, OUTPUT_BYTES, _CUT_HINT))
+
+
+def _without_results(state: AgentState) -> AgentState:
+    return state.with_failures(results={}, values={})
+
+
+CARRIED_PARTS = (
+    CarriedPart(
+        ("input", "setup", "taint", "breakers", "failures", "decided", *STAGE_FIELDS),
+        BEGIN_BYTES,
+        "refused at the start otherwise; only the setup holds instructions and schema, only the input the task",
+    ),
+    CarriedPart(
+        ("pending", "conversation"),
+        _REPLY_BYTES,
+        "a reply is bounded as it is recorded (`activities/replies.py`); the window takes what all else leaves",
+    ),
+    CarriedPart(
+        ("recollection",),
+        7_000,
+        "the words and paths of one search, none longer than `MAX_TERM_CHARS` and `MAX_PATH_CHARS`",
+    ),
+    CarriedPart(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is then an ordinary failure"),
+    CarriedPart(
+        ("results", "values"), 100, "kept in case; a policy has to expect that there is no value", _without_results
+    ),
+    CarriedPart(
+        ("questions", "announced"),
+        130_000,
+        "one for the calls of one reply, which are in `pending`, or one for each stuck call",
+        _with_light_questions,
+    ),
+    CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_steps),
+    CarriedPart(("output", "data", "gathered"), 72_000, "not final; cut", _with_light_drafts),
+    CarriedPart(("inbox", "inbox_bytes", "unheard"), 66_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
+    CarriedPart(("intervention_ids", "pauses"), 9_000, "the newest `MAX_KEPT_IDS` and `MAX_KEPT_PAUSES`"),
+    CarriedPart(("completions",), 3_700, "the newest `MAX_COMPLETIONS`"),
+    CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
+    CarriedPart(("partial",), 52_000, "finished first if that takes only some replies, else cut", _with_light_draft),
+    CarriedPart(
+        (
+            *("origin", "clock", "doing", "is_standing", "is_over", "last", "refused", "iteration", "usage"),
+            *("tool_calls", "carried_by", "repairs", "thinking_cuts", "paused", "extended", "budget_questions"),
+            *("hydrated", "calibration", "under_way", "over_budget", "told_held", "undecided", "forked_from"),
+        ),
+        20_000,
+        "numbers, ids, and two lines for people",
+    ),
+    CarriedPart(
+        ("children", "aborted", "stop", "fork", "notes"), 100, "nothing: no run continues as new while it has any"
+    ),
+)
+"""The parts in the order in which they are cut: the least important first."""
 
 SPARE_BYTES = 1_000
 
@@ -48,11 +215,6 @@ def continue_as_new_state(state: AgentState, run_id: str) -> AgentState:
     )
     first = (*light.conversation.messages[:1], *conversation.messages[1:])
     return light.with_dialogue(conversation=conversation.with_fields(messages=first))
-
-
-def with_paused_reply(state: AgentState, reply: Reply | None) -> AgentState:
-    """Return the state with the reply that waits for people, or with none."""
-    return state.with_dialogue(pending=reply)
 
 
 def state_bytes(state: AgentState) -> int:
@@ -117,7 +279,7 @@ def _bytes_without_messages(state: AgentState) -> int:
 def _min_window_bytes(state: AgentState) -> int:
     """Return the bytes that the window keeps before other parts are cut. A waiting reply reduces them."""
     held = len(state.pending.model_dump_json(exclude_unset=True).encode()) if state.pending else 0
-    least = min(WINDOW_BYTES, REPLY_BYTES - held)
+    least = min(_WINDOW_BYTES, _REPLY_BYTES - held)
     return min(sum(map(message_json_bytes, state.conversation.messages[1:])), least)
 
 
@@ -206,7 +368,7 @@ def can_continue_as_new(state: AgentState) -> bool:
 def with_end_if_outgrown(state: AgentState) -> AgentState:
     """End a run that can never continue as new, at its first attempt, long before the server terminates it.
 
-    Only the plan of a goal can grow to this. All else has its bounds (`CARRIED_PARTS` of `carried_parts`).
+    Only the plan of a goal can grow to this. All else has its bounds (`CARRIED_PARTS`).
     """
     if is_within_payload_limit(state):
         return state

@@ -3,8 +3,6 @@
 Sizes are estimated without a tokenizer. The results of an iteration share the room that the context budget leaves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pydantic_core import to_json
@@ -59,7 +57,6 @@ def estimated_message_tokens(messages: tuple[Message, ...]) -> int:
 
 
 def estimated_bytes(tokens: float) -> int:
-    """Return the bytes of text for this many estimated tokens."""
     return max(int(tokens * 33 / 10), 0)
 
 
@@ -77,7 +74,6 @@ MIN_ESTIMATE = 500
 MIN_CALIBRATION, MAX_CALIBRATION = 0.5, 3.0
 
 CALIBRATION_WEIGHT = 0.5
-"""Weight of the latest reply."""
 
 
 def with_frame_size(state: AgentState) -> AgentState:
@@ -88,7 +84,6 @@ def with_frame_size(state: AgentState) -> AgentState:
 
 
 def estimated_sent_tokens(conversation: Conversation) -> int:
-    """Return the estimated tokens of a model call about this conversation."""
     return conversation.frame + conversation.tokens
 
 
@@ -99,7 +94,6 @@ def message_budget(state: AgentState) -> int:
 
 
 def attachments_problem(media: Sequence[MediaPart], token_budget: int) -> str:
-    """Return why these pictures and documents cannot be attached, or ""."""
     tokens = sum(part.tokens for part in media)
     if tokens <= token_budget:
         return ""
@@ -115,9 +109,7 @@ def halved_budget(sent: Conversation) -> int:
 
 
 def with_calibration(state: AgentState, sent: Conversation, input_tokens: int) -> AgentState:
-    """Return the state after a reply to `sent`, for which the provider counted `input_tokens`. 0 means that it did not
-    count.
-    """
+    """Return the state after a reply to `sent`. The provider counted `input_tokens`, or did not count if they are 0."""
     estimate = estimated_sent_tokens(sent)
     if estimate < MIN_ESTIMATE or input_tokens <= 0:
         return state
@@ -166,7 +158,6 @@ def with_message(
 
 
 def _cut_bytes(conversation: Conversation, message: Message, most: int | None) -> int | None:
-    """Return the bytes to which a text is cut, or None if all of it fits."""
     size = len(message.text.encode("utf-8", "replace"))
     room = bytes_in_json(message.text, max(MAX_NEWS_BYTES - conversation.unseen, MIN_TEXT_BYTES))
     cut = min(size if room is None else room, size if most is None else most)
@@ -174,9 +165,7 @@ def _cut_bytes(conversation: Conversation, message: Message, most: int | None) -
 
 
 def without_recall_block(conversation: Conversation) -> Conversation:
-    """Return the conversation without the block of recalled knowledge. If the model has seen it, the next call drops
-    it.
-    """
+    """Return the conversation without recalled knowledge. If the model has seen it, the next call drops it."""
     messages, sent = conversation.messages, conversation.sent
     place = next((index for index, message in enumerate(messages) if message.knowledge), None)
     if place is None:
@@ -228,7 +217,6 @@ def _summary_reference(summary: Summary | None, replacement: Message | None) -> 
 
 
 def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> Conversation:
-    """Return the conversation with other messages, measured again."""
     sizes = [message_size(message) for message in messages]
     tokens = sum(estimated_tokens(size) for size in sizes)
     return conversation.with_fields(messages=messages, tokens=tokens, size=sum(sizes))

@@ -1,7 +1,5 @@
 """Critique: the subject of a review, how a verdict is read and scored, its texts, and its consequences."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from math import fsum
@@ -52,13 +50,11 @@ class Assessment(NamedTuple):
     says_approved: bool | None = None
     """The model's own opinion. It decides nothing."""
     failure: str = ""
-    """The reason why there is no review."""
     limit: StopReason | None = None
     """The budget that is used up, so that there is no review."""
     is_asked: bool = False
     """True if a person was asked instead of a model."""
     usage: Usage | None = None
-    """Usage of the model calls for it."""
 
     @property
     def is_by_person(self) -> bool:
@@ -69,7 +65,11 @@ def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
     """Raise ValueError, with a text for the model, if the reply is no verdict."""
     if reply.finish not in {"stop", "tool_calls"}:
         raise ValueError(f"the reply ended early ({reply.finish})")
-    verdict = _parsed_review(reply.text)
+    value = parsed_answer_json(reply.text)
+    try:
+        verdict = Review.model_validate(value)
+    except ValidationError as error:
+        raise ValueError("; ".join(validation_problems(error))[:MAX_PROBLEM_CHARS]) from None
     missing = [name for name in critic.rubric if name not in verdict.scores]
     unknown = [name for name in verdict.scores if name not in critic.rubric]
     if missing or unknown:
@@ -105,14 +105,6 @@ def summed_usage(before: Usage | None, usage: Usage) -> Usage:
     )
 
 
-def _parsed_review(text: str) -> Review:
-    value = parsed_answer_json(text)
-    try:
-        return Review.model_validate(value)
-    except ValidationError as error:
-        raise ValueError("; ".join(validation_problems(error))[:MAX_PROBLEM_CHARS]) from None
-
-
 MAX_FEEDBACK_BYTES = 4_000
 MAX_DETAIL_CHARS = 300
 
@@ -138,7 +130,6 @@ def escalation_reason(critic: Critic, found: Assessment) -> str:
 
 
 def critic_stop(critic: Critic, found: Assessment) -> tuple[StopReason, str]:
-    """Return the end of a run whose critic accepts nothing."""
     if found.failure:
         reason, detail = found.limit or "error", f"no review: {found.failure}"
     elif found.is_by_person and found.is_asked:
@@ -171,15 +162,12 @@ a substitute for a failed call is not used.
 
 
 def budget_stop(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
-    """Return the budget that has no room for one more model call. Iterations do not count, because a review
-    takes none.
-    """
+    """Return the budget that has no room for one more model call. A review takes no iteration."""
     fresh = with_streaks(state.with_control(iteration=0).with_budget(over_budget=0))
     return stop_reason(fresh, state.config, now)
 
 
 def rounds_used(state: AgentState, critic: Critic) -> int:
-    """Return how often in a row the critic has sent the model back."""
     return state.critiques.get(critic.name, 0)
 
 
@@ -197,7 +185,6 @@ def review_conclusion(state: AgentState, critic: Critic, found: Assessment) -> C
 
 
 def with_round(state: AgentState, critic: Critic, *, is_sent_back: bool) -> AgentState:
-    """Count one more round, or reset the count."""
     rest = {name: rounds for name, rounds in state.critiques.items() if name != critic.name}
     if is_sent_back:
         rest[critic.name] = rounds_used(state, critic) + 1
@@ -231,10 +218,6 @@ def with_critique_note(
     texts = {"feedback": found.feedback or None, "error": found.failure or None, "call_id": call_id or None}
     more = {key: value for key, value in (optional | texts).items() if value is not None}
     return state.with_note("CritiqueEvaluated", **data, **more)
-
-
-def with_critique_usage(state: AgentState, reply: Reply) -> AgentState:
-    return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
 
 def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:

@@ -1,7 +1,5 @@
 """A fork: the state that it takes from the run whose past it shares, and where it continues."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
@@ -32,15 +30,12 @@ _GUIDANCE = frozenset({"steer", "add_context"})
 
 
 def fork_state(state: AgentState, source: ForkedFrom, fork_input: ForkInput, ended_at: datetime) -> AgentState:
-    """Return the past for a fork, for `with_past`.
+    """Return the past for a fork, for `with_past`. Raise InvalidInput with every problem.
 
     Args:
         state: State of the other run at the end of the iteration.
         fork_input: The differences in the fork. Only the dead letters that it names are taken over.
         ended_at: When that iteration ended. The clock continues from there.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
     """
     past = shared_past(state, source, _fork_input(state, fork_input), fork_input.fork.requeue, ended_at)
     if fork_input.task is None:
@@ -52,10 +47,7 @@ def fork_state(state: AgentState, source: ForkedFrom, fork_input: ForkInput, end
 
 
 def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
-    """Return the past conversation with a new task: after it, or in place of a task without any reply.
-
-    Lookups for a replaced task are removed with it.
-    """
+    """Return the past with a new task: after it, or in place of a task without any reply and of its lookups."""
     conversation, before = past.conversation, state.input.task
     messages = conversation.messages
     tasks = [i for i, m in enumerate(messages) if (m.pinned or m.begins_turn) and m.text == before]
@@ -71,8 +63,7 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
 
 
 def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
-    """Return the past that any fork shares. `run_input` is the fork's own, and the other arguments are as for
-    `fork_state`.
+    """Return the past that any fork shares. The other arguments are as for `fork_state`.
 
     Recalled knowledge of the other run is left out: the fork may belong to somebody else, and recalls by itself.
     """
@@ -92,7 +83,6 @@ def state_before_past(fork_input: ForkInput, origin: str, now: datetime) -> Agen
 
 
 def unread_task_text(fork: Fork) -> str:
-    """Return the placeholder for a fork's task until it has read its past."""
     return f"(continues from iteration {fork.iteration} of {fork.workflow_id})"
 
 
@@ -100,9 +90,7 @@ def with_past(state: AgentState, past: S) -> S:
     """Return the state of a fork that has read its past. Its effects are its own, and it waits for nobody yet.
 
     Guidance that it got meanwhile stays. The messages are not changed: all folds take them from the recorded past.
-
-    Raises:
-        InvalidInput: The messages do not match their digest.
+    Raise InvalidInput if they do not match their digest.
     """
     conversation = past.conversation
     if messages_digest(conversation.messages) != full_digest(conversation):

@@ -3,8 +3,6 @@
 References are URLs, files, issues, pull requests, and the user's own kinds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
@@ -176,7 +174,6 @@ def _truncated_item(item: Resolved, text: str, share: int) -> Resolved:
 
 
 def total_tokens(items: Sequence[Resolved]) -> int:
-    """Return the tokens of all resolved contents, as the budget counts them."""
     contents = (item.content.removesuffix(TRUNCATION_MARKER) for item in items if item.status == "resolved")
     return -(-sum(len(content.encode()) for content in contents) // BYTES_PER_TOKEN)
 
@@ -227,11 +224,9 @@ class Lookup(NamedTuple):
 def lookups(
     references: Sequence[Reference], config: PreHydration, tools: Sequence[ToolSpec], room: int | None = None
 ) -> tuple[Lookup, ...]:
-    """Return a lookup for each reference, in order. Only read-only tools that the run is offered resolve references.
+    """Return a lookup for each reference, in order, as long as there is `room` for its call.
 
-    Args:
-        config: Maps types to tools.
-        room: Calls that the run may still make.
+    Only read-only tools that the run is offered resolve references.
     """
     offered = {tool.name: tool for tool in tools}
     names = {**DEFAULT_TOOLS, **config.resolution_tools}
@@ -349,6 +344,5 @@ def with_reference_counts(data: dict[str, Any]) -> dict[str, Any]:
 
 def _item_data(item: Resolved) -> dict[str, str]:
     line = {"ref_type": item.reference.ref_type, "value": item.reference.value, "status": item.status}
-    if item.status != "resolved":
-        line["why"] = item.content
+    line |= {} if item.status == "resolved" else {"why": item.content}
     return {key: value[:MAX_NOTE_CHARS] for key, value in line.items()}

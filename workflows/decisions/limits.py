@@ -1,7 +1,5 @@
 """Limits of a run: which one is reached, the rest of each, and how a live run gets more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from math import ceil
@@ -36,7 +34,6 @@ _SPENT: dict[str, Callable[[AgentState, datetime], float]] = {
     "max_model_calls": lambda state, now: state.usage.model_calls,
     "max_tool_calls": lambda state, now: state.tool_calls.spent,
 }
-"""Reads how much of each limit a run has used up."""
 
 
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | None:
@@ -64,15 +61,12 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
 
 
 def can_retry_model_call(state: AgentState, now: datetime) -> bool:
-    """Return True if a model call that ran out of time is repeated. The clock stopped meanwhile, so there is
-    time left.
-    """
+    """Return True if a model call that ran out of time is repeated, because the clock stopped meanwhile."""
     return remaining_s(state, now) > LAST_TRY_S + 1
 
 
 def server_timeout_seconds(state: AgentState, now: datetime) -> int:
-    """Return the seconds after which the server gives up. They end after the run's clock, which is the one that
-    interrupts.
+    """Return the seconds after which the server gives up: after the run's clock, which is the one that interrupts.
 
     Whole seconds, because fractions would take room in every history.
     """
@@ -119,7 +113,6 @@ def budgets(state: AgentState, now: datetime) -> Budgets:
 
 
 def budget_left(state: AgentState, now: datetime) -> dict[str, float]:
-    """Return the rest of each limited budget, for policies."""
     left = budgets(state, now)
     return {limit.rest: value for limit in LIMITS if (value := getattr(left, limit.rest)) is not None}
 

@@ -1,7 +1,5 @@
 """Observe: adds results and messages from people to the conversation, for the model's next step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -98,7 +96,6 @@ def _reply_kind(reply: Reply) -> ReplyKind:
 
 
 def left_out_text(reply: Reply) -> str:
-    """Return the text for the model about calls of its reply that were ignored."""
     named = ", ".join(f"{name} {count}" for name, count in reply.left_out_tools.items())
     which = f" ({named})" if named else ""
     return f"{reply.left_out} more calls of your reply{which}: a reply has at most {len(reply.calls)} calls."
@@ -112,7 +109,7 @@ def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> A
     """Count a reply: its tokens, cost and iteration. `conversation` is what the model has seen by now."""
     state = with_thinking_cut(state, reply)
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
-    return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
+    return state.with_usage_of(reply)
 
 
 def with_outcomes(
@@ -120,12 +117,7 @@ def with_outcomes(
 ) -> AgentState:
     """Add the calls of a reply and their outcomes: one result for each call, in call order.
 
-    The results share the room that the context budget leaves.
-
-    Args:
-        outcomes: One for each call, in call order.
-        denied: Names of the denials among them, for streaks.
-        invalid: Names of the invalid calls among them, for streaks.
+    The results share the room that the context budget leaves. `denied` and `invalid` are names of calls, for streaks.
     """
     assistant, room = reply.message(), news_bytes_left(state)
     conversation = with_message(state.conversation, assistant, MessageRef(reply=state.iteration), room)
@@ -136,7 +128,7 @@ def with_outcomes(
         news = MessageRef(result=outcome.result) if outcome.result is not None else None
         conversation = with_message(conversation, result, news, size)
     if reply.left_out:
-        conversation = with_message(conversation, _feedback_message(f"[Not run] {left_out_text(reply)}"))
+        conversation = with_message(conversation, Message.of("user", f"[Not run] {left_out_text(reply)}"))
     taint = taint_with_outcomes(state, outcomes)
     state = state.with_budget(tool_calls=_call_counts(state, reply, outcomes), under_way=0)
     state = state.with_dialogue(conversation=conversation, taint=taint, repairs=0, partial="")
@@ -172,7 +164,7 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
 def with_schema_mismatch(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
     """Add an answer that does not fit the output schema. The model learns what is wrong. The third one ends the run."""
     conversation = with_message(state.conversation, classified.reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, _feedback_message(f"{UNUSABLE_MARKER}{verdict.reason}"))
+    conversation = with_message(conversation, Message.of("user", f"{UNUSABLE_MARKER}{verdict.reason}"))
     after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
     return with_stop_reason(after, "error", verdict.reason) if state.repairs >= MAX_REPAIRS_IN_A_ROW else after
 
@@ -191,7 +183,7 @@ def with_stop_reason(state: AgentState, reason: StopReason, detail: str) -> Agen
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
     """Add an answer that the gate denied. The model learns why, so that it can answer differently."""
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, _feedback_message(f"[Policy denied] {verdict.reason}"))
+    conversation = with_message(conversation, Message.of("user", f"[Policy denied] {verdict.reason}"))
     after = state.with_dialogue(conversation=conversation, repairs=0, partial="")
     return with_streaks(after, [answer_denial_name(verdict)])
 
@@ -215,7 +207,7 @@ def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
         kept = reply.without_calls().message()
         news = None if reply.calls else MessageRef(reply=state.iteration)
         conversation = with_message(conversation, kept, news)
-    conversation = with_message(conversation, _feedback_message(classified.feedback))
+    conversation = with_message(conversation, Message.of("user", classified.feedback))
     after = after.with_dialogue(conversation=conversation, repairs=state.repairs + 1)
     is_answer = classified.kind == "cut_answer"
     is_output = is_answer and not is_in_question(state.setup)
@@ -245,12 +237,7 @@ def _joined_answer(state: AgentState, reply: Reply) -> str:
     return clip_json(state.partial + reply.text, MAX_OUTPUT_BYTES, "the conversation has all of it")
 
 
-def _feedback_message(text: str) -> Message:
-    return Message.of("user", text)
-
-
 def _call_counts(state: AgentState, reply: Reply, outcomes: Sequence[Outcome]) -> ToolCallCounts:
-    """Count the calls of a reply, including those beyond the limit of one reply."""
     return with_counted_calls(state.tool_calls, outcomes).plus(proposed=reply.left_out, not_run=reply.left_out)
 
 

@@ -42,7 +42,6 @@ class ContextFold:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation of the latest model call."""
         return self._chain.messages
 
     def feed(self, happening: Happening) -> None:

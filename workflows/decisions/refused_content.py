@@ -9,8 +9,6 @@ The filter does not name the refused content. So the run finds it by further req
    ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

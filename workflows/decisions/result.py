@@ -1,14 +1,11 @@
 """Public views of a run: a summary for each activity, details in Markdown, its status, and its result."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from shlex import quote
 from typing import Any, TypeVar
 
-from orga.workflows.decisions.control.question_text import shown_question
-from orga.workflows.decisions.control.questions import open_question_text, pending_items
+from orga.workflows.decisions.control.questions import open_question_text, pending_items, shown_question
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.review_stages import is_in_question
@@ -31,11 +28,6 @@ def call_summary(call: ToolCall, spec: ToolSpec | None) -> str:
     return one_line(f"{call.name} {_argument(call, spec)}")
 
 
-def call_argument(call: ToolCall, spec: ToolSpec | None) -> str:
-    """Return the main argument of a call, such as `README.md`, or ""."""
-    return one_line(_argument(call, spec))
-
-
 def _argument(call: ToolCall, spec: ToolSpec | None) -> str:
     name = spec.main_argument if spec else None
     value = call.arguments.get(name) if name else next(iter(call.arguments.values()), "")
@@ -49,7 +41,8 @@ LINE_CHARS = 80
 
 
 def argument_summary(call: ToolCall, spec: ToolSpec) -> str | None:
-    return call_argument(call, spec) or None
+    """Return the main argument of a call, such as `README.md`."""
+    return one_line(_argument(call, spec)) or None
 
 
 def reason_summary(state: AgentState) -> str | None:
@@ -83,12 +76,10 @@ def with_shown_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: I
 
 
 def without_refused_calls(state: AgentState) -> AgentState:
-    """Return the state after the model has replied to the refused calls."""
     return state.with_dialogue(refused="") if state.refused else state
 
 
 def calls_text(calls: Iterable[ToolCall], specs: Iterable[ToolSpec]) -> str:
-    """Return the first calls on one line."""
     known, named = {spec.name: spec for spec in specs}, tuple(calls)
     shown = [call_summary(call, known.get(call.name)) for call in named[:MAX_SHOWN_CALLS]]
     more = [f"{len(named) - MAX_SHOWN_CALLS} more"] if len(named) > MAX_SHOWN_CALLS else []
@@ -116,11 +107,7 @@ def call_counts_text(counts: ToolCallCounts) -> str:
 
 
 def agent_run_details(state: AgentState, waits: Sequence[str] = ()) -> str:
-    """Return the current details of a run, in Markdown: its phase, its usage, its latest calls.
-
-    Args:
-        waits: Lines about its open questions, and the commands that decide them.
-    """
+    """Return the current details of a run, in Markdown. `waits` are lines about its open questions."""
     setup, limit = state.setup, state.config.max_iterations
     lines = [
         f"**{'paused' if state.paused else state.phase}**, iteration {state.counted_iterations} of {limit}",
@@ -169,7 +156,6 @@ MAX_GATHERED_BYTES = 20_000
 
 
 def with_gathered_text(state: AgentState, text: str) -> AgentState:
-    """Add text from next to allowed calls, or of a delegate."""
     text = clip(text.strip(), MAX_GATHERED_BYTES, "the conversation has all of it")
     if not text:
         return state
@@ -184,11 +170,6 @@ def fallback_output(state: AgentState, reason: StopReason) -> str:
     if reason == "completed" or state.output or is_in_question(state.setup):
         return ""
     return "\n\n".join(state.gathered)
-
-
-def with_output(state: AgentState, text: str) -> AgentState:
-    """Return the state with this output, which the gate has allowed."""
-    return state.with_task(output=text)
 
 
 R = TypeVar("R", bound=Record)

@@ -3,8 +3,6 @@
 The loop, the journal and the laws of replay read these tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -48,9 +46,7 @@ CONFIRMATION_TRANSITIONS: Mapping[StageVerdict, ProposalStatus] = {
 }
 """Verdicts of the gate when nobody is asked any more."""
 
-
 VERDICTS_AFTER_GATE: frozenset[StageVerdict] = frozenset({"yes", "no", *CRITIC_TRANSITIONS})
-"""Verdicts of people and critics."""
 
 
 def recorded_verdict(event: str, data: Mapping[str, Any]) -> Any:
@@ -67,10 +63,6 @@ def is_reported_by_stage(question: Mapping[str, Any]) -> bool:
 
 def _has_budget_question(setup: Setup, _: ToolCall | None) -> bool:
     return setup.config.on_exhausted == "ask" and setup.config.max_tool_calls is not None
-
-
-def _is_reviewed(setup: Setup, call: ToolCall | None) -> bool:
-    return setup.is_reviewed(call)
 
 
 class ReviewStage(NamedTuple):
@@ -105,7 +97,7 @@ CALL_STAGES: ReviewStages = (
         "approval", "an approval binds to the very verdict, and what people deny costs nothing further on", APPROVAL
     ),
     ReviewStage("budget", "what is beyond the budget is not worth a review", concerns=_has_budget_question),
-    ReviewStage("critics", "they see just what would be run", CRITICS, _is_reviewed, *CRITICS_STAGE_FIELDS),
+    ReviewStage("critics", "they see just what would be run", CRITICS, Setup.is_reviewed, *CRITICS_STAGE_FIELDS),
     ReviewStage("confirmation", "whatever held the run up since, policy of now decides", CONFIRMATION),
 )
 
@@ -113,7 +105,11 @@ ANSWER_STAGES: ReviewStages = (
     ReviewStage("approval", "as for calls", APPROVAL),
     ReviewStage("check", "what goes back to the model anyway is not worth a review"),
     ReviewStage(
-        "critics", "they see an answer that nothing else is wrong with", CRITICS, _is_reviewed, *CRITICS_STAGE_FIELDS
+        "critics",
+        "they see an answer that nothing else is wrong with",
+        CRITICS,
+        Setup.is_reviewed,
+        *CRITICS_STAGE_FIELDS,
     ),
 )
 

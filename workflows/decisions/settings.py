@@ -1,7 +1,5 @@
 """Changes of the settings at run time. A worker checks their values. Here are the checks that need no configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -51,7 +49,6 @@ def parsed_change(raw: object) -> SettingsChange:
 
 
 def size_problem(values: Mapping[str, Any]) -> str:
-    """Return why a set is too large, or ""."""
     if len(values) > MAX_KEYS:
         return f"has {len(values)} keys; at most {MAX_KEYS} are allowed"
     if (size := len(to_json(values, inf_nan_mode="null"))) > MAX_SET_BYTES:
@@ -60,7 +57,6 @@ def size_problem(values: Mapping[str, Any]) -> str:
 
 
 def refuse_stale(state: SettingsState, change: SettingsChange) -> None:
-    """Raise StaleSettings if somebody has saved another set since."""
     if change.version != state.version:
         by = f", saved by {state.versions[-1].by}" if state.versions else ""
         raise StaleSettings(

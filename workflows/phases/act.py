@@ -4,8 +4,6 @@ It also sends dead letters that an operator requeued, with their original keys. 
 A `saga` call carries out its steps in order, each through the gate. If one fails, the finished ones are compensated.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
@@ -34,7 +32,7 @@ from orga.workflows.phases.control.visibility import ask_for_answer, enter_phase
 from orga.workflows.phases.delegation import call_executor
 from orga.workflows.phases.gate import AllowedCall, GatedReply, GateResult
 from orga.workflows.phases.recovery import recover_call
-from orga.workflows.phases.review_questions import ask_approval, confirm_when_resumed
+from orga.workflows.phases.review_stages import ask_approval, confirm_when_resumed
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.names import STOPPED_STEPS_COUNTED
 from orga.workflows.types.tool_calls.gate import Purpose
@@ -115,7 +113,6 @@ async def execute_call(
     """Return the outcome of the call, whatever happened to it.
 
     Args:
-        activity_id: `<iteration>.<index>`. Iteration 0 is before the first reasoning step.
         is_cut_short: True if the call has to end. None: when the run is interrupted.
         key: Idempotency key, if the call has one already.
     """
@@ -154,9 +151,7 @@ async def _send_letter(run: Run, letter: DeadLetter) -> None:
 
 
 async def _pass_review_stages(run: Run, result: GateResult, activity_id: str) -> GateResult:
-    """Return the result after the stages for a single call. If people held it up meanwhile, the call is judged once
-    more.
-    """
+    """Return the result after the stages for a single call. If people held it up, it is judged once more."""
     if result.permitted is None:
         return result
     since_s = run.paused_seconds()
@@ -226,7 +221,6 @@ async def execute_saga(run: Run, allowed: AllowedCall, activity_id: str) -> Outc
 
 
 async def _play_saga(one: _RunningSaga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
-    """Return the outcome of the saga, and those of all its calls."""
     try:
         refusal = saga.saga_problem(one.run.state, one.steps) or await _foreseen_problem(one)
     except Interrupted:
@@ -303,7 +297,6 @@ async def _wait_for_undo_grace(run: Run) -> None:
 
 
 async def _execute_part(one: _RunningSaga, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
-    """Return the outcome of a part: judged, approved if necessary, carried out."""
     if is_cut_short():
         return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
     try:
@@ -392,7 +385,6 @@ async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome
 
 
 LoopToolHandler = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
-"""Returns the outcome of an allowed call at its place."""
 
 LOOP_TOOL_HANDLERS: Mapping[str, LoopToolHandler] = {
     TERMINATE: _end_run,
@@ -400,4 +392,3 @@ LOOP_TOOL_HANDLERS: Mapping[str, LoopToolHandler] = {
     ASK_USER: _ask_user,
     SAGA: execute_saga,
 }
-"""The tools that the loop itself carries out."""

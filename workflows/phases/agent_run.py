@@ -1,7 +1,5 @@
 """The run of an agent: its slots for calls, its reasons to stop, its visible progress."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,13 +22,12 @@ from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, FIRST_CALLS_SHOWN, OPEN_CIRCUITS, TENANT
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Verdict
 
 
 def count_notes(notes: tuple[Note, ...]) -> None:
-    """Count opened circuits and recoveries, for metrics."""
     if workflow.unsafe.is_replaying():
         return
     for note in notes:
@@ -51,7 +48,6 @@ def name_run(setup: Setup) -> None:
 
 
 def show_verdicts(verdicts: tuple[Verdict, ...]) -> None:
-    """Record on the phase's span how many proposals were denied."""
     span = get_current_span()
     if span.is_recording():
         span.set_attribute(names.DENIED, sum(verdict.decision == "deny" for verdict in verdicts))
@@ -86,12 +82,12 @@ class Run(ControlledRun[AgentState]):
 
     @property
     def config(self) -> LoopConfig:
-        """The settings that apply now."""
         return self.state.config
 
-    def prepare_request(self, request: PrepareRequest) -> PrepareRequest:
-        """Return the request for a setup, extended by what the kind of run needs."""
-        return request
+    @property
+    def pipeline_name(self) -> str:
+        """The pipeline of a goal, which its setup includes, or ""."""
+        return ""
 
     def apply_setup(self, setup: Setup) -> None:
         """Set the setup. The slots follow its config."""
@@ -112,20 +108,16 @@ class Run(ControlledRun[AgentState]):
         return self.is_cancelled
 
     async def settle_tasks(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
-        """Settle the tasks. If calls are awaited, also wait for tasks that ignore the cut, because they could act
-        later.
-        """
+        """Settle the tasks. If calls are awaited, also wait for those that ignore the cut: they could act later."""
         await super().settle_tasks(tasks, is_cut_short)
         if self.waits_for_cut_calls and self.is_interrupted() and not all(task.done() for task in tasks):
             await workflow.wait_condition(lambda: self.is_waiting_given_up or all(task.done() for task in tasks))
 
     def stop_reason(self) -> Stop | None:
-        """Return why the run has to end now, or None."""
         state = self.state
         return state.stop if state.stop is not None and state.aborted is None else self.limit_stop()
 
     def limit_stop(self) -> Stop | None:
-        """Return the limit that is reached, or an abort, or None."""
         return limits.stop_reason(self.state, self.state.config, self.now)
 
     @property
@@ -134,18 +126,15 @@ class Run(ControlledRun[AgentState]):
         return "0"
 
     def evidence_outputs(self) -> tuple[StepOutput, ...]:
-        """Return the outputs that are stored as evidence with the learnings."""
         return ()
 
     def details(self) -> str:
-        """Return the run's phase, usage and latest calls."""
         return agent_run_details(self.state, self.waiting_lines())
 
     def usage_totals(self) -> UsageTotals:
         return self.state.usage
 
     def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
-        """Return the progress and the cost."""
         cost = self.usage_totals().cost_usd
         return [*super().progress_attributes(), *([] if cost is None else [COST_USD.value_set(cost)])]
 
@@ -198,7 +187,6 @@ MAX_CIRCUITS = 20
 
 
 def show_start(run: Run) -> None:
-    """Write the attributes that never change in a run."""
     tenant = run.state.input.tenant
     upsert_attributes(
         run,
@@ -216,7 +204,6 @@ def show_first_calls(run: Run) -> None:
 
 
 def show_dead_letters(run: Run, others: int = 0) -> None:
-    """Write how many dead letters and other failures wait for people."""
     upsert_attributes(run, DEAD_LETTERS.value_set(len(run.state.dead_letters) + others))
 
 

@@ -1,12 +1,9 @@
 """One allowed call as an activity: its options, its slot, its circuit, and its outcome."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -15,7 +12,7 @@ from temporalio.exceptions import CancelledError, FailureError, is_cancelled_exc
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.decisions.recall import call_behalf, with_recalled_taint
 from orga.workflows.decisions.result import argument_summary
-from orga.workflows.decisions.tool_calls import breakers
+from orga.workflows.decisions.tool_calls import dispatch
 from orga.workflows.decisions.tool_calls.calls import (
     answered_unrun_outcome,
     cancelled_outcome,
@@ -40,10 +37,10 @@ from orga.workflows.phases.failures import (
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN
-from orga.workflows.types.questions import Completion
+from orga.workflows.types.questions import AskedInputs, Completion, GivenInputs
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, knowledge_report_in
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
-from orga.workflows.types.tool_calls.elicitation import AskedInputs, GivenInputs
 from orga.workflows.types.tool_calls.gate import (
     COMPENSATED_PURPOSES,
     UNCONFIRMED_PURPOSES,
@@ -61,37 +58,33 @@ from orga.workflows.types.tool_calls.tools import (
 )
 
 
-def admit_call(run: Run, spec: ToolSpec) -> str:
+def _admit_call(run: Run, spec: ToolSpec) -> str:
     """Return "" if the call may begin, else the text for the model."""
-    state, refusal = breakers.admit_call(run.state, spec, run.now)
+    state, refusal = dispatch.admit_by_circuit(run.state, spec, run.now)
     run.change_state(lambda _: state)
     return refusal
 
 
-def count_success(run: Run, spec: ToolSpec) -> None:
-    with _showing_circuits(run, spec):
-        run.change_state(breakers.with_success, spec)
-
-
-def count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
+def _count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
     """Record a failure. One that is the call's own fault says nothing about the tool."""
-    if not is_infrastructure_failure(error, spec.options.non_retryable):
-        return release_circuit(run, spec)
-    with _showing_circuits(run, spec):
-        run.change_state(breakers.with_failure, spec, run.now, failure_kind(error))
-    return None
+    if is_infrastructure_failure(error, spec.options.non_retryable):
+        _change_circuit(run, spec, dispatch.with_circuit_failure, run.now, failure_kind(error))
+    else:
+        _change_circuit(run, spec, dispatch.with_circuit_released)
 
 
-def release_circuit(run: Run, spec: ToolSpec) -> None:
-    """Record a call that was cancelled or failed by its own fault."""
-    with _showing_circuits(run, spec):
-        run.change_state(breakers.with_slot_released, spec)
+P = ParamSpec("P")
 
 
-@contextmanager
-def _showing_circuits(run: Run, spec: ToolSpec) -> Generator[None]:
+def _change_circuit(
+    run: Run,
+    spec: ToolSpec,
+    decide: Callable[Concatenate[AgentState, ToolSpec, P], AgentState],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> None:
     before = _circuit_state(run, spec)
-    yield
+    run.change_state(lambda state: decide(state, spec, *args, **kwargs))
     after = _circuit_state(run, spec)
     if (before == "open") != (after == "open") or (
         (before, after) == ("half_open", "closed")
@@ -134,11 +127,9 @@ class CallIdentity(NamedTuple):
     is_cut_short: CutShort | None = None
     """True if it has to end. None: when the run is interrupted."""
     given: GivenInputs | None = None
-    """Input that people gave for it."""
 
     @property
     def is_before_reasoning(self) -> bool:
-        """True if it is a lookup of pre-hydration."""
         return self.activity_id.startswith("0.")
 
 
@@ -151,17 +142,14 @@ class FailedCall(NamedTuple):
     """It may have had its effect, and must not be repeated before somebody has checked."""
     was_run: bool = True
     may_have_acted: bool = False
-    """It may have had its effect."""
     took_effect: bool = False
     """It had its effect for certain and must not be repeated, but its answer cannot be read."""
     goes_on: bool = False
     """It was cut off, and the work that it began may still act."""
     asked: AskedInputs | None = None
-    """The input that it needs from people."""
 
     @property
     def unknown_effect_text(self) -> str:
-        """The text about its effect that follows the error, or ""."""
         return effect_text(took_effect=self.took_effect) if self.is_unknown else ""
 
     def outcome(self, call: ToolCall) -> Outcome:
@@ -171,7 +159,7 @@ class FailedCall(NamedTuple):
             outcome = failed_outcome(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
         return outcome.with_possible_effect(self.may_have_acted or self.is_unknown).with_going_on(self.goes_on)
 
-    def after_earlier_failure(self, earlier: FailedCall) -> FailedCall:
+    def after_earlier_failure(self, earlier: "FailedCall") -> "FailedCall":
         """Return this failure combined with an earlier one of the same call, whose possible effects remain."""
         error = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
         return self._replace(
@@ -185,7 +173,6 @@ class FailedCall(NamedTuple):
 
 
 def task_outcome(task: asyncio.Task[Outcome], allowed: AllowedCall) -> Outcome:
-    """Return the outcome of a call that has ended or was given up."""
     if not task.done() or task.cancelled():
         return cancelled_outcome(allowed.call, allowed.spec)
     return task.result()
@@ -199,8 +186,7 @@ def is_acting_step(allowed: AllowedCall) -> bool:
 async def confirm_if_paused(run: Run, allowed: AllowedCall, activity_id: str, since_s: float) -> AllowedCall | Outcome:
     """Return the call as it may be carried out now, or why not. If people held up the run, it is judged once more.
 
-    Args:
-        since_s: Seconds that people had held up the run when the call began to wait.
+    `since_s` are the seconds that people had held up the run when the call began to wait.
     """
     if not run.was_paused_since(since_s) or run.is_interrupted() or allowed.purpose in UNCONFIRMED_PURPOSES:
         return allowed
@@ -232,10 +218,11 @@ async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity
 
 async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     call, spec, options = allowed.call, allowed.spec, allowed.spec.options
-    refusal = admit_call(run, spec)
-    if refusal:
+    if refusal := _admit_call(run, spec):
         return FailedCall(refusal, was_run=False)
-    request, limit_s = _tool_request(run, allowed, identity), _attempt_timeout_s(run, spec)
+    request, limit_s = _tool_request(run, allowed, identity), options.timeout_s or run.config.tool_timeout_s
+    if (step_s := run.state.step_timeout_s) is not None:  # a step of a goal limits every tool
+        limit_s = min(limit_s, step_s)
     try:  # the result may be any JSON, because workers of others may send anything
         if options.execution == "local":
             result: Any = await workflow.execute_local_activity(
@@ -264,15 +251,15 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
             )
         output = ToolOutput.model_validate(result)
     except asyncio.CancelledError:
-        release_circuit(run, spec)
+        _change_circuit(run, spec, dispatch.with_circuit_released)
         return cancelled_outcome(call, spec)
     except FailureError as error:  # a local activity's failure comes without an ActivityError around it
         if isinstance(error, CancelledError) or isinstance(error.cause, CancelledError):
-            release_circuit(run, spec)
+            _change_circuit(run, spec, dispatch.with_circuit_released)
             return cancelled_outcome(call, spec)
-        count_failure(run, spec, error)
+        _count_failure(run, spec, error)
         return _failed_call(spec, error)
-    count_success(run, spec)
+    _change_circuit(run, spec, dispatch.with_circuit_success)
     if spec.name in KNOWLEDGE_TOOLS:
         run.change_state(with_recalled_taint, knowledge_report_in(spec.name, result).taint)
     return _successful_outcome(run, allowed, identity, output)
@@ -330,7 +317,8 @@ def _failed_call(spec: ToolSpec, error: FailureError) -> FailedCall:
 def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> ToolRequest:
     call, spec = allowed.call, allowed.spec
     is_awaited = (run.waits_for_cut_calls and not identity.is_before_reasoning) or is_acting_step(allowed)
-    optional = {"digest": spec.digest, "permit": _permit_header(allowed), "is_awaited": is_awaited}
+    permit = permit_text(allowed.verdict.permit, allowed.verdict.version, allowed.purpose, allowed.approver)
+    optional = {"digest": spec.digest, "permit": permit, "is_awaited": is_awaited}
     given: dict[str, Any] = {name: value for name, value in optional.items() if value}
     if spec.name in KNOWLEDGE_TOOLS:
         behalf = call_behalf(run.state)
@@ -343,18 +331,6 @@ def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Too
     if max_attempts(spec, run.config) != 1 and spec.options.execution != "local":
         given["left_s"] = round(remaining_s(run.state, run.now), 1)
     return ToolRequest(call_id=call.call_id, arguments=call.arguments, key=identity.key, **given)
-
-
-def _attempt_timeout_s(run: Run, spec: ToolSpec) -> float:
-    """Return the seconds of one attempt. A step of a goal limits every tool."""
-    limit_s = spec.options.timeout_s or run.config.tool_timeout_s
-    step_s = run.state.step_timeout_s
-    return limit_s if step_s is None else min(limit_s, step_s)
-
-
-def _permit_header(allowed: AllowedCall) -> str:
-    verdict = allowed.verdict
-    return permit_text(verdict.permit, verdict.version, allowed.purpose, allowed.approver)
 
 
 def _retry_policy(run: Run, allowed: AllowedCall) -> RetryPolicy:

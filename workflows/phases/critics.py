@@ -3,8 +3,6 @@
 One critic reviews one subject, by a model or a person (`assess_subject`). The consequences apply to the whole reply.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,19 +18,25 @@ from orga.workflows.decisions.critique import (
     unapproved_remark,
 )
 from orga.workflows.decisions.limits import can_retry_model_call, output_allowance, server_timeout_seconds
-from orga.workflows.decisions.tool_calls import approvals
+from orga.workflows.decisions.tool_calls import call_questions
 from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.visibility import ask_people, enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.failures import is_out_of_time
-from orga.workflows.phases.gate import AllowedCall, AnswerConclusion, GatedReply, GateResult, answer_conclusion
+from orga.workflows.phases.gate import (
+    AllowedCall,
+    AnswerConclusion,
+    GatedReply,
+    answer_conclusion,
+    occasion_id,
+)
 from orga.workflows.phases.reason import ModelCall, execute_model_call
-from orga.workflows.phases.review_questions import occasion_id
 from orga.workflows.types.agents import MAX_SUBJECT_BYTES, Critic, CritiqueRequest
 from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome
 
@@ -55,12 +59,10 @@ class ReviewSubject(NamedTuple):
 
     @property
     def journal_target(self) -> str:
-        """Its name in the journal."""
         return self.tool or "answer"
 
     @property
     def call_id(self) -> str:
-        """The id of the reply's call. "" for an answer that is no call."""
         return "" if self.call.name == ANSWER else self.call.call_id
 
 
@@ -105,10 +107,10 @@ async def ask_reviewer(run: Run, subject: ReviewSubject, why: str = "") -> Asses
         version=f"critic:{critic.name}",
     )
     request_id = f"{subject.place}.{critic.name}"
-    item = approvals.approval_item(
+    item = call_questions.approval_item(
         run.state, request_id, subject.call, verdict, run.now, occasion=occasion_id(), place=subject.place
     ).with_critic(critic.name)
-    question = approvals.approval_question((item,), f"critic-{critic.name}-{subject.place}", run.now)
+    question = call_questions.approval_question((item,), f"critic-{critic.name}-{subject.place}", run.now)
     answer = (await ask_people(run, question)).items[0].answer
     if answer is None or not answer.approver:
         return Assessment(approved=False, reviewer="person", failure="nobody reviewed it in time")
@@ -127,7 +129,7 @@ async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
         reply = await _ask_critic(run, subject, number, problem)
         if not isinstance(reply, Reply):
             return Assessment(False, reviewer, failure=reply, usage=usage)
-        run.change_state(critique.with_critique_usage, reply)
+        run.change_state(AgentState.with_usage_of, reply)
         usage = summed_usage(usage, reply.usage)
         if reply.failed_over:
             reviewer = f"model:{reply.model}"
@@ -139,7 +141,6 @@ async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
 
 
 async def _ask_critic(run: Run, subject: ReviewSubject, number: int, problem: str) -> Reply | str:
-    """Return the model's reply, or the reason why there is none."""
     while True:
         reply = await execute_model_call(run, _model_call(run, subject, number, problem))
         if isinstance(reply, Reply):
@@ -193,7 +194,10 @@ async def review_answer(run: Run, gated: GatedReply) -> GatedReply:
 async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> AnswerConclusion:
     remarks: list[str] = []
     for critic in critics:
-        concluded = await _conclude_review(run, _answer_subject(run, critic, reply))
+        text = run.state.partial + reply.text
+        shown = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
+        subject = ReviewSubject(critic, shown, str(run.state.iteration), "", text)
+        concluded = await _conclude_review(run, subject)
         run.raise_if_interrupted()
         if concluded.then in _TAKE_IN_TURNED_DOWN:
             return answer_conclusion(_TAKE_IN_TURNED_DOWN[concluded.then], reply, critic, concluded.found)
@@ -227,9 +231,7 @@ def _without_unstarted_calls(run: Run, gated: GatedReply) -> GatedReply:
 
 
 async def call_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
-    """Return the outcome if a critic rejects a call that is not one of the reply's, so that the model cannot
-    revise it.
-    """
+    """Return the outcome if a critic rejects a call that the model cannot revise: it is not one of the reply's."""
     for critic in run.setup.critics:
         if critic.reviews(allowed.call):
             subject = _call_subject(critic, allowed.call, activity_id)
@@ -248,11 +250,10 @@ async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> Gated
         if result.permitted is not None and critic.reviews(result.permitted.call)
     }
     concluded = await _conclude_reviews(run, critic, subjects)
-    turned = {index: each.found for index, each in concluded.items() if each.then == "revise"}
-    results = [
-        _denied_result(run, result, critic, turned[index]) if index in turned else result
-        for index, result in enumerate(gated.results)
-    ]
+    results, turned = list(gated.results), {i: each.found for i, each in concluded.items() if each.then == "revise"}
+    for index, found in turned.items():
+        outcome = critique.rejected_call_outcome(run.state, results[index].call, critic, found)
+        results[index] = results[index]._replace(permitted=None, rejected=outcome)
     for each in concluded.values():
         if each.then == "ended" and not run.is_interrupted():
             run.change_state(observe.with_stop_reason, *critic_stop(critic, each.found))
@@ -296,18 +297,6 @@ async def _conclude_review(run: Run, subject: ReviewSubject) -> _ReviewResult:
     return _ReviewResult(found, then)
 
 
-def _answer_subject(run: Run, critic: Critic, reply: Reply) -> ReviewSubject:
-    text = run.state.partial + reply.text
-    shown = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
-    return ReviewSubject(critic, shown, str(run.state.iteration), "", text)
-
-
 def _call_subject(critic: Critic, call: ToolCall, activity_id: str) -> ReviewSubject:
     tool, text = review_subject(critic, call)
     return ReviewSubject(critic, call, activity_id, tool, text)
-
-
-def _denied_result(run: Run, result: GateResult, critic: Critic, found: Assessment) -> GateResult:
-    return result._replace(
-        permitted=None, rejected=critique.rejected_call_outcome(run.state, result.call, critic, found)
-    )

@@ -2,8 +2,6 @@
 parent.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -21,16 +19,14 @@ from orga.workflows.decisions.tool_calls.delegation import (
     delegate_ceiling,
     exhausted_limits,
     is_paused_by_people,
-    with_parent_notified,
 )
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
-from orga.workflows.phases.deferred import execute_deferred
-from orga.workflows.phases.elicitation import execute_with_inputs
 from orga.workflows.phases.gate import AllowedCall
+from orga.workflows.phases.waiting_calls import execute_deferred, execute_with_inputs
 from orga.workflows.types.input import inherited_memo
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall
@@ -51,9 +47,7 @@ ID_REUSE_POLICY = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 PARENT_CLOSE_POLICY = workflow.ParentClosePolicy.REQUEST_CANCEL
 """A delegate whose parent is gone ends as after an abort, and completes its compensations."""
 
-
 CallExecutor = Callable[[Run, AllowedCall, CallIdentity], Awaitable[Outcome | FailedCall]]
-"""Carries out a call once."""
 
 
 def call_executor(run: Run, call: ToolCall) -> CallExecutor:
@@ -96,7 +90,9 @@ async def _execute_with_ceiling(
     if run.is_interrupted():
         run.change_state(delegation.without_delegate, child.workflow_id)
         return not_run_outcome(allowed.call)
-    ceiling = _reserve_ceiling(run, allowed, child)
+    ceiling = delegate_ceiling(run.state, child.workflow_id, run.now)
+    if (tools := delegation.child_tools(run.state, child.agent, allowed.verdict)) is not None:
+        ceiling = ceiling.with_tools(tools)
     if lacks := exhausted_limits(ceiling):
         run.change_state(delegation.without_delegate, child.workflow_id)
         return not_run_outcome(allowed.call, f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself")
@@ -115,12 +111,6 @@ async def _execute_with_ceiling(
     outcome = await _await_ending(run, allowed, child, handle)
     show_details(run)
     return outcome
-
-
-def _reserve_ceiling(run: Run, allowed: AllowedCall, child: Child) -> Ceiling:
-    ceiling = delegate_ceiling(run.state, child.workflow_id, run.now)
-    tools = delegation.child_tools(run.state, child.agent, allowed.verdict)
-    return ceiling if tools is None else ceiling.with_tools(tools)
 
 
 async def _start_child(
@@ -145,7 +135,6 @@ async def _start_child(
 async def _await_ending(
     run: Run, allowed: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
 ) -> Outcome | FailedCall:
-    """Count an ended delegate's usage, and return the call's outcome."""
     result, error = None, "its result cannot be read"
     try:
         result = AgentResult.model_validate(await run.wait_for_event(handle))
@@ -227,9 +216,7 @@ class _InterventionRelay:
         return state.paused != self._is_paused or len(state.inbox) > self._sent_count
 
     async def send_next(self) -> None:
-        """Pass on one intervention. They are sent one after the other, since the server does not keep signals in
-        order.
-        """
+        """Pass on one intervention. One after the other: the server does not keep signals in order."""
         state = self._run.state
         if state.paused != self._is_paused:
             self._is_paused = state.paused
@@ -266,4 +253,4 @@ async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
         except FailureError:  # the parent has ended
             return
         # afterwards: if continue-as-new cuts this off, the next segment reports it
-        run.change_state(with_parent_notified, held)
+        run.change_state(AgentState.with_family, told_held=held)

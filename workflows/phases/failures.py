@@ -1,7 +1,5 @@
 """Meaning of an activity's failure for the run's time, the tool's health, and the effect."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from pydantic import ValidationError
@@ -9,8 +7,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState, T
 
 from orga.workflows.phases.control.failure_text import root_cause
 from orga.workflows.types.input import OUT_OF_TIME
+from orga.workflows.types.questions import INPUT_REQUIRED, AskedInputs
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
-from orga.workflows.types.tool_calls.elicitation import INPUT_REQUIRED, AskedInputs
 from orga.workflows.types.tool_calls.gate import NOT_PERMITTED
 from orga.workflows.types.tool_calls.tools import (
     DONE,
@@ -35,14 +33,12 @@ def is_out_of_time(error: BaseException) -> bool:
 
 
 def is_invalid_input(error: BaseException) -> bool:
-    """Return True if the run's starter asked for something that does not exist."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type == "InvalidInput"
 
 
 def is_infrastructure_failure(error: BaseException, final: Collection[str] = ()) -> bool:
-    """Return True if the failure says something about the tool's health: a time-out, or an error that a retry might
-    cure.
+    """Return True if the failure says something about the tool's health: a time-out, or what a retry might cure.
 
     `final` are the error types that the tool's options call final.
     """
@@ -72,7 +68,6 @@ def is_refused_content(error: BaseException) -> bool:
 
 
 def asked_inputs(error: BaseException) -> AskedInputs | None:
-    """Return the input that a call needs from people, or None."""
     cause = root_cause(error)
     if not isinstance(cause, ApplicationError) or cause.type != INPUT_REQUIRED:
         return None

@@ -3,8 +3,6 @@
 The policy engine is asked once about all proposals of a reply. Any failure is a denial.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
@@ -39,7 +37,6 @@ HEARTBEAT_S = 5.0
 """Seconds without a heartbeat. Then another worker asks, however long the attempt may take."""
 
 MAX_ATTEMPTS = 3
-
 
 ENDING_TIMEOUT_S = 3.0
 """Seconds for the gate's verdict on the text of an ending, because the run's time may be used up."""
@@ -82,7 +79,6 @@ P = ParamSpec("P")
 def answer_conclusion(
     take_in: Callable[Concatenate[AgentState, P], AgentState], *args: P.args, **kwargs: P.kwargs
 ) -> AnswerConclusion:
-    """Return a function that adds a final answer with these arguments."""
     return lambda state: take_in(state, *args, **kwargs)
 
 
@@ -105,7 +101,6 @@ class GatedReply(NamedTuple):
 
     @property
     def answer(self) -> Verdict | None:
-        """The verdict on a final answer, or None."""
         return None if self.reply.calls else self.results[0].verdict
 
     @property
@@ -129,9 +124,7 @@ async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
 
 
 async def is_text_allowed(run: Run, text: str) -> bool:
-    """Return True if a run without an answer may end with this text. It is judged like an answer, within a few
-    seconds.
-    """
+    """Return True if a run without an answer may end with this text. It is judged like an answer, for seconds."""
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
     request = gate_request(run, (answer,), (ENDING,), "ending").without_schema()
     deadline = run.start_background_task(
@@ -154,11 +147,7 @@ async def judge_calls(
 ) -> tuple[GateResult, ...]:
     """Return a result for each call, in call order.
 
-    Args:
-        is_cut_short: True if judging has to end. None: when the run is interrupted.
-
-    Raises:
-        Interrupted: It is cut short before there is a decision.
+    Raise Interrupted if `is_cut_short` is true first, by default when the run is interrupted.
     """
     verdicts = await ask_for_verdicts(
         run, gate_request(run, calls, activity_ids, purpose), is_cut_short or run.is_interrupted
@@ -204,14 +193,11 @@ async def confirm_call(run: Run, result: GateResult) -> GateResult:
 
 
 def with_denial(result: GateResult, reason: str) -> GateResult:
-    """Return the result of a call that is denied after all."""
     return GateResult(result.call, gate_denial(reason), place=result.place)
 
 
 def _with_earlier_arguments(result: GateResult, verdict: Verdict) -> Verdict:
-    """Return a later verdict with the arguments that were changed earlier, because the model has yet to learn of
-    them.
-    """
+    """Return a later verdict with the arguments that were changed earlier: the model has yet to learn of them."""
     if verdict.arguments is not None or result.verdict.arguments is None:
         return verdict
     if result.verdict.changed_by:
@@ -256,7 +242,6 @@ def gate_request(
 
 
 async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
-    """Return a verdict for each place of the request, in order."""
     try:
         answer = await run.wait_for_result(asyncio.create_task(_ask_gate(run, request)), is_cut_short)
         verdicts = answer.for_places(request.places)
@@ -269,8 +254,12 @@ async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShor
 
 
 def gate_denial(reason: str) -> Verdict:
-    """Return a denial of the gate's own."""
     return Verdict(decision="deny", reason=reason)
+
+
+def occasion_id() -> str:
+    """Return an id of one request for approval. The server reseeds it with each reset, and a replay repeats it."""
+    return f"{workflow.random().getrandbits(64):016x}"
 
 
 async def _ask_gate(run: Run, request: GateRequest) -> Verdicts:

@@ -3,8 +3,6 @@
 A run continues without a store that is down, and says so in its journal.
 """
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 
@@ -12,13 +10,12 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
-from orga.workflows.decisions import learnings, recall
+from orga.workflows.decisions import recall
 from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import CallIdentity, execute_attempt
 from orga.workflows.phases.control.failure_text import failure_text
-from orga.workflows.phases.control.run import CutShort, Interrupted
-from orga.workflows.phases.gate import AllowedCall
+from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.types.names import RECALL_CONTEXT
 from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id
 from orga.workflows.types.tool_calls.gate import LEARNINGS
@@ -32,19 +29,11 @@ LEARNING_TIMEOUT_S = 60.0
 """Seconds to store learnings, including a second attempt after a worker has died."""
 
 ABORTED_LEARNING_TIMEOUT_S = 20.0
-"""Seconds for a run that was aborted."""
 
 
 async def recall_context(run: Run) -> None:
-    """Add items that fit the next step to the conversation, if its words or paths have changed.
-
-    A run without knowledge does nothing here.
-
-    Raises:
-        Interrupted: The run is to end first.
-    """
-    request = recall.due_recall(run.state)
-    if request is None:
+    """Add items that fit the next step to the conversation, if its words or paths have changed."""
+    if (request := recall.due_recall(run.state)) is None:
         return
     found = await run.wait_for_result(asyncio.create_task(_recall(request)), run.is_interrupted)
     run.change_state(recall.with_recalled_context, found, recall_id(request.iteration))
@@ -71,7 +60,7 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
     This is a call of `store_knowledge`, so a run without that tool stores nothing. It also stores nothing if a review
     stage would have to see the call, because nobody is asked after the end.
     """
-    call = learnings.learning_call(run.state, text, confidence)
+    call = recall.learning_call(run.state, text, confidence)
     if call is None or run.setup.is_reviewed(call):
         return
     was_aborted = run.state.aborted is not None
@@ -86,13 +75,9 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
     try:
         results = await gate.judge_calls(run, (call,), (LEARNINGS,), "learning", is_late)
         if results[0].permitted is not None:
-            place = CallIdentity(LEARNINGS, learnings.learning_key(run.state, turn), is_late)
-            await _store_learnings(run, results[0].permitted, place, is_late)
+            place = CallIdentity(LEARNINGS, recall.learning_key(run.state, turn), is_late)
+            await run.settle_tasks([asyncio.create_task(execute_attempt(run, results[0].permitted, place))], is_late)
     except Interrupted:
         return
     finally:
         deadline.cancel()
-
-
-async def _store_learnings(run: Run, allowed: AllowedCall, identity: CallIdentity, is_late: CutShort) -> None:
-    await run.settle_tasks([asyncio.create_task(execute_attempt(run, allowed, identity))], is_late)

@@ -3,8 +3,6 @@
 Then the task's references are looked up by calls, which pass the gate like any others.
 """
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 from typing import Any
@@ -35,7 +33,6 @@ from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import AnyForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
-from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 PAST_ATTEMPT_S = 120.0
@@ -47,10 +44,8 @@ HEARTBEAT_TIMEOUT_S = 10.0
 async def adopt_past(run: Run) -> None:
     """Take over the past of another run, if this run is a fork.
 
-    Raises:
-        Interrupted: The run was interrupted first.
-        ActivityError: `InvalidInput`, not retried, if there is no such past. Otherwise nobody could read it in time.
-        ApplicationError: `InvalidInput` for an invalid past.
+    ActivityError and ApplicationError of type `InvalidInput` mean that there is no such past, or an invalid one. Other
+    errors mean that nobody could read it in time.
     """
     fork_input = run.state.fork
     if fork_input is None:
@@ -85,45 +80,36 @@ ATTEMPT_S = 10.0
 async def prepare_setup(run: Run) -> Setup:
     """Return the setup.
 
-    Raises:
-        Interrupted: The run was interrupted first.
-        ActivityError: `InvalidInput`, not retried, for an unknown agent, tool or model. Otherwise nobody answered in
-            time.
-        ApplicationError: `InvalidInput` if the input lacks a fact that a decision needs, or is more than a run can
-            carry.
+    ActivityError and ApplicationError of type `InvalidInput` mean that the input names something unknown, lacks a fact
+    that a decision needs, or is more than a run can carry. Other errors mean that nobody answered in time.
     """
     run.raise_if_interrupted()
     setup = await run.wait_for_result(asyncio.create_task(run.wait_for_event(_prepare(run))), run.is_interrupted)
     run.raise_if_interrupted()
-    return _checked_setup(setup, run.state)
-
-
-def _checked_setup(setup: Setup, state: AgentState) -> Setup:
-    lacking = fact_problems(setup.decisions, state.input) if setup.decisions else []
-    if problem := "; ".join(lacking) or size_problem(state, setup):
+    lacking = "; ".join(fact_problems(setup.decisions, run.state.input))
+    if problem := lacking or size_problem(run.state, setup):
         raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
     return setup
 
 
 async def _prepare(run: Run) -> Setup:
-    run_input = run.state.input
+    run_input, lineage = run.state.input, run.state.input.lineage
+    optional: dict[str, Any] = {
+        "output_schema": run_input.output_schema,
+        "ceiling": lineage.ceiling if lineage.chain else None,
+        "depth": lineage.depth or None,
+        "workplace": workplace_in_memo(workflow.memo_value),
+        "policy": policy_in_memo(workflow.memo_value) or None,
+        "pipeline": run.pipeline_name or None,
+    }
     request = PrepareRequest(
         agent=run_input.agent,
         model=run_input.model,
         instructions=run_input.instructions,
         tools=run_input.tools,
         config=run_input.config.model_dump(mode="json", exclude_unset=True),
+        **{name: value for name, value in optional.items() if value is not None},
     )
-    lineage = run_input.lineage
-    if lineage.chain:
-        request = request.with_ceiling(lineage.ceiling, lineage.depth)
-    if (place := workplace_in_memo(workflow.memo_value)) is not None:
-        request = request.with_workplace(place)
-    if policy := policy_in_memo(workflow.memo_value):
-        request = request.with_policy(policy)
-    if run_input.output_schema is not None:
-        request = request.with_output_schema(run_input.output_schema)
-    request = run.prepare_request(request)
     return await workflow.execute_activity(
         "prepare",
         request,
@@ -151,9 +137,8 @@ async def hydrate(run: Run) -> None:
         run.change_state(hydration.with_lookup_calls, outcomes)
     late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
     by_id = {outcome.call.call_id: outcome for outcome in outcomes}
-    run.change_state(
-        hydration.with_hydration, hydration.resolved_references(looked_up, by_id, late), config.max_context_tokens
-    )
+    resolved = hydration.resolved_references(looked_up, by_id, late)
+    run.change_state(hydration.with_hydration, resolved, config.max_context_tokens)
     await wait_if_paused(run)
 
 

@@ -4,8 +4,6 @@ A call sends heartbeats, is retried, and ends if the run is interrupted. If its 
 it is repeated once with half of it. If a content filter refused it, it is repeated without the possible causes.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
@@ -40,6 +38,7 @@ from orga.workflows.phases.failures import is_context_overflow, is_out_of_time, 
 from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, short_digest
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
 from orga.workflows.types.messages import Reply, ranges_length
+from orga.workflows.types.state import AgentState
 
 HEARTBEAT_TIMEOUT_S = 10.0
 MAX_RETRY_INTERVAL_S = 60
@@ -55,7 +54,6 @@ class ModelCall(NamedTuple):
     """Seconds for all attempts together."""
     max_attempts: int
     summary: str | None = None
-    """The summary in the Temporal UI."""
     result: type[Reply] = Reply
 
 
@@ -94,8 +92,7 @@ SUMMARY_ATTEMPTS = 3
 async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conversation]:
     """Return the reference for a model call with its messages within the budget, and the conversation after it.
 
-    Raises:
-        Interrupted: The run is to end first, possibly at a limit that the summary has reached.
+    This raises Interrupted if the run is to end first, possibly at a limit that the summary has reached.
     """
     if is_within_budget(run.state.conversation, token_budget):
         return reference_and_sent(run.state.conversation)
@@ -111,14 +108,6 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
 
 async def _request_summary(run: Run, plan: Compaction) -> Reply | None:
     """Return a model's summary of the dropped messages. None if it failed; the run continues without."""
-    reply = await execute_model_call(run, _summary_call(run, plan))
-    if isinstance(reply, Reply):
-        return reply
-    workflow.logger.warning("no summary: %s", failure_text(reply))
-    return None
-
-
-def _summary_call(run: Run, plan: Compaction) -> ModelCall:
     state = run.state
     context = ContextRef(head=short_digest(state.conversation.digest))
     request = SummariseRequest(
@@ -127,7 +116,7 @@ def _summary_call(run: Run, plan: Compaction) -> ModelCall:
         max_output_tokens=plan.summary_tokens,
         ranges=plan.drop,
     )
-    return ModelCall(
+    call = ModelCall(
         "summarise",
         f"{request.iteration}.{SUMMARY_CALL}",
         request,
@@ -135,6 +124,11 @@ def _summary_call(run: Run, plan: Compaction) -> ModelCall:
         max_attempts=SUMMARY_ATTEMPTS,
         summary=f"{ranges_length(plan.drop)} messages",
     )
+    reply = await execute_model_call(run, call)
+    if isinstance(reply, Reply):
+        return reply
+    workflow.logger.warning("no summary: %s", failure_text(reply))
+    return None
 
 
 MAX_ATTEMPTS = 10
@@ -154,20 +148,16 @@ class NoReply(NamedTuple):
     is_out_of_time: bool = False
     """The server gave up at its limit, which ignores pauses. If time is left on the clock, the model is asked again."""
     is_overflow: bool = False
-    """The context was too long for the provider."""
     is_refused_content: bool = False
-    """A content filter of the provider refused part of the context."""
-
-
-def _reason_request(iteration: int, context: ContextRef) -> ReasonRequest:
-    return ReasonRequest(iteration=iteration, context=context)
 
 
 class ModelPrompt(NamedTuple):
     """A request to the model: its activity, the type of its request, and the type of its reply."""
 
     activity: str = "reason"
-    request: Callable[[int, ContextRef], ReasonRequest] = _reason_request
+    request: Callable[[int, ContextRef], ReasonRequest] = lambda number, context: ReasonRequest(
+        iteration=number, context=context
+    )
     result: type[Reply] = Reply
 
 
@@ -175,11 +165,7 @@ NEXT_STEP_PROMPT = ModelPrompt()
 
 
 async def propose_reply(run: Run, turn: ModelPrompt = NEXT_STEP_PROMPT) -> ProposedReply | NoReply:
-    """Ask the model for its next step. A context that is too long for it is halved, if possible, and sent once more.
-
-    Raises:
-        Interrupted: The run is to end first.
-    """
+    """Ask the model for its next step. A context that is too long for it is halved, if possible, and sent once more."""
     run.change_state(with_frame_size)
     first = await compact_context(run, message_budget(run.state))
     answer = await _ask_model(run, turn, *first)
@@ -195,11 +181,7 @@ async def propose_reply(run: Run, turn: ModelPrompt = NEXT_STEP_PROMPT) -> Propo
 async def _ask_without_refused(
     run: Run, turn: ModelPrompt, refused: ContextRef, why: NoReply
 ) -> ProposedReply | NoReply:
-    """Ask again without content that the filter may have refused. If nothing helps, replace the new content.
-
-    Raises:
-        Interrupted: The run is to end first.
-    """
+    """Ask again without content that the filter may have refused. If nothing helps, replace the new content."""
     before, summary = run.state.conversation, ready_summary(run.state.conversation, refused.drop)
     asked = {refused.head}
     for lighter in (without_new_data(before, refused.mask), without_older(before)):
@@ -217,8 +199,11 @@ async def _ask_without_refused(
     return why
 
 
-def carried_proposal(run: Run, reply: Reply) -> ProposedReply:
-    """Return the proposal of the previous segment, which continued as new while people held it up."""
+def paused_reply(run: Run) -> ProposedReply | None:
+    """Return the proposal of the previous segment, which continued as new while people held it up, or None."""
+    if (reply := run.state.pending) is None:
+        return None
+    run.change_state(AgentState.with_dialogue, pending=None)
     return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
 
 
@@ -238,11 +223,7 @@ async def _ask_model(run: Run, turn: ModelPrompt, context: ContextRef, seen: Con
 
 def _prompt_request(run: Run, turn: ModelPrompt, context: ContextRef) -> ReasonRequest:
     state, config = run.state, run.config
-    request = turn.request(state.iteration + 1, context)
-    if not state.conversation.sent:
-        request = request.with_setup(short_digest(record_digest(run.setup)))
+    setup = "" if state.conversation.sent else short_digest(record_digest(run.setup))
     allowance = output_allowance(state, config)
-    if allowance != config.max_output_tokens:
-        request = request.with_max_output_tokens(allowance)
-    effort = lowered_effort(state)
-    return request if effort is None else request.with_effort(effort)
+    most = None if allowance == config.max_output_tokens else allowance
+    return turn.request(state.iteration + 1, context).with_settings(setup, most, lowered_effort(state))

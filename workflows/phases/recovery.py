@@ -1,7 +1,5 @@
 """Recovery: the strategies of a tool's config once a call's attempts are used up. An alternative is a call too."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,14 +17,8 @@ from orga.workflows.decisions.tool_calls.dispatch import can_begin_another_call,
 from orga.workflows.decisions.tool_calls.recovery import (
     Alternative,
     EscalatedCall,
-    cached_result_text,
-    dead_letter_text,
     escalation_question,
-    fallback_text,
     given_up_text,
-    person_result_text,
-    retry_denied_text,
-    tries_left_text,
     with_alternative,
 )
 from orga.workflows.phases import gate, review_stages
@@ -96,9 +88,7 @@ async def _gate_fallback(
 
 
 async def _find_objection(run: Run, allowed: AllowedCall, identity: CallIdentity) -> str:
-    """Return why the call may not be an alternative, or "". Before the first step there are no stages: it may only
-    read.
-    """
+    """Return why the call may not be an alternative, or "". Before the first step it may only read."""
     if identity.is_before_reasoning:
         return "" if allowed.spec.effect == "read_only" else "it is no lookup"
     return "it was turned down" if await review_stages.stage_objection(run, allowed, identity.activity_id) else ""
@@ -119,7 +109,7 @@ def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | Faile
         return failed_outcome(call, text, is_unknown=True, took_effect=attempt.took_effect).with_substitute(name)
     if attempt.status == "ok":
         answer = Outcome(call=call, status="ok", text=f"{error}\n{attempt.text}", by=name)
-        return answer.with_own_text(before=fallback_text(name))
+        return answer.with_own_text(before=f"[Fallback] {name} answered instead; the call failed: ")
     return attempt.with_call(call) if attempt.status == "cancelled" else None
 
 
@@ -154,7 +144,7 @@ async def _use_cached_result(run: Run, case: RecoveryCase) -> Outcome | None:
         return None
     text, age_s = found
     outcome = Outcome(call=case.permitted.call, status="ok", text=f"{case.failure.error}\n{text}")
-    return outcome.with_own_text(before=cached_result_text(age_s))
+    return outcome.with_own_text(before=f"[Cached result, {age_s:.0f} s old] the call failed now: ")
 
 
 async def _leave_to_model(run: Run, case: RecoveryCase) -> Outcome | None:
@@ -165,7 +155,8 @@ async def _leave_to_model(run: Run, case: RecoveryCase) -> Outcome | None:
     outcome = case.failure.outcome(case.permitted.call)
     if left and case.failure.is_unknown:
         return outcome  # it must not be repeated, so there is nothing to correct
-    hint = given_up_text(case.permitted.spec.name) if left == 0 else tries_left_text(left)
+    hint = f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
+    hint = hint if left else given_up_text(case.permitted.spec.name)
     return outcome.with_own_text(after=f"\n{hint}")
 
 
@@ -182,9 +173,8 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
             if decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
-                return Outcome(call=call, status="ok", text="").with_own_text(
-                    before=person_result_text(decision.result)
-                )
+                given = f"[Result from the operator]\n{decision.result}"
+                return Outcome(call=call, status="ok", text="").with_own_text(before=given)
             if decision.choice == "abort":
                 run.change_state(recovery.with_end_by_escalation, call, decision)
                 return failure.outcome(call)
@@ -192,7 +182,8 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
                 run, GateResult(call, permitted.verdict, permitted, place=case.identity.activity_id)
             )
             if again.permitted is None:  # policy has changed while the person decided
-                return failure.outcome(call).with_own_text(after=f"\n{retry_denied_text(again.verdict.reason)}")
+                denied = f"[Policy denied] An operator wanted it called again: {again.verdict.reason}"
+                return failure.outcome(call).with_own_text(after=f"\n{denied}")
             permitted = permitted._replace(verdict=again.permitted.verdict)
             retries += 1
             identity = CallIdentity(f"{case.identity.activity_id}.r{retries}", case.identity.key)
@@ -217,7 +208,8 @@ async def _dead_letter(run: Run, case: RecoveryCase) -> Outcome | None:
         return None
     show_dead_letters(run)
     outcome = case.failure.outcome(case.permitted.call)
-    return outcome.with_own_text(after=f"\n{dead_letter_text(letter)}")
+    kept = f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
+    return outcome.with_own_text(after=f"\n{kept}")
 
 
 _Strategy = Callable[[Run, RecoveryCase], Awaitable[Outcome | None]]

@@ -46,7 +46,6 @@ class Review(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     scores: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """Scores by the rubric's dimensions."""
     feedback: str
     approved: bool
     """The model's own opinion. It decides nothing."""

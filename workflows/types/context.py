@@ -35,17 +35,14 @@ def messages_digest(messages: tuple[Message, ...], start: str = EMPTY_DIGEST) ->
 
 
 def short_digest(digest: str) -> str:
-    """Return the short form for payloads."""
     return urlsafe_b64encode(bytes.fromhex(digest)[:REFERENCE_BYTES]).decode().rstrip("=")
 
 
 def record_digest(record: BaseModel) -> str:
-    """Return the digest of a record, 64 hex characters."""
     return sha256(canonical_json(record)).hexdigest()
 
 
 def text_digest(text: str) -> str:
-    """Return the digest of a text in UTF-8, 64 hex characters."""
     return sha256(text.encode()).hexdigest()
 
 
@@ -86,7 +83,6 @@ class MessageRef(Record):
         return self.message or self.result or ({"summary": self.summary} if self.summary else self.reply)
 
     def shown(self, message: Message) -> Message:
-        """Return the message from the history as the model sees it."""
         return message if self.cut is None else shortened_message(message, self.cut)
 
     @model_validator(mode="before")
@@ -118,9 +114,7 @@ class HashedMessages:
         return self if len(kept) == len(self.messages) else HashedMessages().plus(kept)
 
     def with_compaction(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "HashedMessages":
-        """Return the chain without `drop`, with the results in `mask` masked, and the summary in place of the first
-        dropped one.
-        """
+        """Return the chain without `drop` but the summary there, and with the results in `mask` masked."""
         if not drop and not mask:
             return self
         messages = messages_without(with_masks(self.messages, mask), drop)
@@ -143,7 +137,6 @@ class ContextRef(Record):
     mask: Ranges = ()
     """Tool results of the previous call whose text is left out from now on. Indexes are as in `drop`."""
     summary: MessageRef | None = None
-    """The message in place of the first dropped one."""
     news: tuple[MessageRef, ...] = ()
     head: str = ""
 
@@ -156,14 +149,9 @@ class ContextRef(Record):
         return replace_fields(self, {"forget": True})
 
     def apply_to(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
-        """Return the conversation that this reference describes.
+        """Return the conversation that this reference describes. `base` are the messages of the previous model call.
 
-        Args:
-            base: The messages of the previous model call.
-            resolve: Finds the message of a reference.
-
-        Raises:
-            DigestMismatch: The messages differ from those that the workflow meant. A wrong context is never sent.
+        Raise DigestMismatch if they differ from those that the workflow meant: a wrong context is never sent.
         """
         summary = None if self.summary is None or not self.drop else resolve(self.summary)
         base = base.without_knowledge() if self.forget else base
@@ -189,11 +177,7 @@ class ReasonRequest(Record):
     effort: Effort | None = None
     """Set if the model has to think less, because its replies were only thinking."""
 
-    def with_setup(self, setup: str) -> Self:
-        return replace_fields(self, {"setup": setup})
-
-    def with_max_output_tokens(self, tokens: int) -> Self:
-        return replace_fields(self, {"max_output_tokens": tokens})
-
-    def with_effort(self, effort: Effort) -> Self:
-        return replace_fields(self, {"effort": effort})
+    def with_settings(self, setup: str, max_output_tokens: int | None, effort: Effort | None) -> Self:
+        """Return the request with these. Empty values are not written."""
+        given = {"setup": setup, "max_output_tokens": max_output_tokens, "effort": effort}
+        return replace_fields(self, {name: value for name, value in given.items() if value})

@@ -99,7 +99,6 @@ class Clock(Record):
         return replace_fields(self, {"stopped_at": None, "stopped_s": self.paused_seconds(now)})
 
     def with_left_out(self, seconds: float) -> Self:
-        """Return the clock with these seconds not counted."""
         return replace_fields(self, {"stopped_s": self.stopped_s + seconds})
 
 
@@ -107,7 +106,6 @@ NOTES_MEMO = "orga_notes"
 """The memo key for notes. Each upsert holds the notes since the previous upsert."""
 
 MAX_NOTE_CHARS = 300
-"""Characters of one text in a note."""
 
 
 class Note(Record):
@@ -123,7 +121,6 @@ REWOUND = "rewound"
 
 MAX_LINE_CHARS = 500
 MAX_LINES = 50
-
 
 MAX_SENDER_CHARS = 100
 
@@ -200,7 +197,6 @@ class Control(Record):
     inbox: tuple[Intervention, ...] = ()
     """Guidance that the loop has not applied yet, in order of arrival."""
     inbox_bytes: int = 0
-    """UTF-8 bytes that wait in the inbox."""
     unheard: int = 0
     """The number of interventions that arrived while the inbox was full."""
     intervention_ids: tuple[str, ...] = ()
@@ -211,9 +207,7 @@ class Control(Record):
     aborted: str | None = None
     """The reason of an abort. None until one arrives."""
     stop: Stop | None = None
-    """The ending, once it is decided."""
     questions: tuple[Question, ...] = ()
-    """Questions to people, in order of asking."""
     completions: dict[str, str] = {}
     """Digests of the newest completions of calls, by idempotency key. A second completion has no effect."""
     announced: tuple[str, ...] = ()
@@ -242,17 +236,14 @@ class Control(Record):
 
     @property
     def timeout_s(self) -> float:
-        """The current time limit in seconds."""
         raise NotImplementedError
 
     @property
     def terms(self) -> ControlTerms:
-        """The terms that apply now."""
         raise NotImplementedError
 
     @property
     def is_end_notified(self) -> bool:
-        """True if people are notified of the end."""
         return "ended" in self.terms.notify
 
     @property
@@ -279,7 +270,7 @@ class Control(Record):
         return hints.get(kind, "")
 
     def with_control(self, **changes: Unpack[ControlChanges]) -> Self:
-        return replace_fields(self, changes, _CONTROL)
+        return replace_fields(self, changes, Control.model_fields.keys())
 
     def with_note(self, event: str, **data: Any) -> Self:
         """Return the state with one more note for the journal. Long texts are cut."""
@@ -293,6 +284,3 @@ class Control(Record):
         if is_held == (clock.stopped_at is not None):
             return self
         return self.with_control(clock=clock.with_stopped_at(now) if is_held else clock.with_resumed_at(now))
-
-
-_CONTROL = frozenset(Control.model_fields)

@@ -33,19 +33,16 @@ class Summary(Record):
     """A finished summary. A model call that is repeated uses it again."""
 
     drop: Ranges
-    """The messages that it replaces."""
     text: str
     call: str = ""
     """Id of the activity whose result holds the text. Empty for a text that no model wrote."""
 
 
 def summary_message(text: str) -> Message:
-    """Return the message that replaces what was left out."""
     return Message.of("user", SUMMARY_HEADER + text, summary=True)
 
 
 def knowledge_message(text: str) -> Message:
-    """Return the message that shows recalled knowledge."""
     return Message.of("user", text, pinned=True, knowledge=True)
 
 
@@ -68,10 +65,8 @@ class Conversation(Record):
     messages: tuple[Message, ...] = ()
     sent: int = 0
     digest: str = ""
-    """Digest of the first `sent` messages."""
     news: tuple[MessageRef, ...] = ()
     tokens: int = 0
-    """Estimated tokens of all messages."""
     size: int = 0
     """UTF-8 bytes of all messages, accurate enough for the payload limit."""
     unseen: int = 0
@@ -91,16 +86,11 @@ SOURCE_CHARS = 120
 
 
 def messages_as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: int = 0) -> tuple[Message, ...]:
-    """Return the messages as a model gets them. All of a tool message that the loop did not write is delimited.
+    """Return the messages as a model gets them, without the first `ready` ones, which the caller has already.
 
-    Summaries are delimited too, because a model wrote them from what tools returned. So are recalled knowledge and
-    earlier messages of the user that nobody vouches for. This form is never recorded: the history holds the text
-    itself.
-
-    Args:
-        messages: The whole conversation.
-        tools: The tools of the run.
-        ready: How many of the first messages are left out, because the caller has them already.
+    All of a tool message that the loop did not write is delimited. So are summaries, because a model wrote them from
+    what tools returned, recalled knowledge, and earlier messages of the user that nobody vouches for. This form is
+    never recorded: the history holds the text itself.
     """
     calls = {call.call_id: call for message in messages for call in message.calls}
     specs = {spec.name: spec for spec in tools}

@@ -132,7 +132,6 @@ class _CallOrder:
 
 
 def _message_problem(message: GivenMessage) -> str:
-    """Return what is wrong with a message by itself, or ""."""
     role, is_result = message.role, message.role == "tool"
     named = [name for call in message.calls for name in (call.call_id, call.name)]
     named += [message.call_id or "", message.tool or "tool"] if is_result else []
@@ -168,11 +167,9 @@ class Workplace(Record):
     """A folder with its configuration."""
 
     folder: str
-    """The folder where the command was given."""
     root: str
     """The folder that file tools cannot leave, with links resolved."""
     config: str | None = None
-    """The path of `orga.toml`, if there is one."""
     digest: str = ""
     """Digest of the configuration file's content."""
     mark: str = ""
@@ -266,12 +263,17 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def check_json_size(value: object, most: int, remedy: str) -> None:
+    """Raise ValueError if the JSON of a value takes more than `most` bytes. The quotes of a text do not count."""
+    size, what = len(to_json(value, inf_nan_mode="null")), "larger"
+    if isinstance(value, str):
+        size, what = size - 2, "longer"
+    if size > most:
+        raise ValueError(f"must not be {what} than {most} bytes of JSON, it has {size}; {remedy}")
+
+
 def _not_huge(text: str | None) -> str | None:
-    if text is not None and (size := len(to_json(text, inf_nan_mode="null")) - 2) > MAX_TASK_BYTES:
-        raise ValueError(
-            f"must not be longer than {MAX_TASK_BYTES} bytes of JSON, it has {size}; "
-            "put it into a file that the agent reads"
-        )
+    check_json_size(text, MAX_TASK_BYTES, "put it into a file that the agent reads")
     return text
 
 
@@ -286,11 +288,8 @@ OUT_OF_TIME = "out of time"
 
 
 def _checked_context_size(context: dict[str, Any]) -> dict[str, Any]:
-    if (size := len(to_json(context))) > MAX_TRUSTED_BYTES:
-        raise ValueError(
-            f"must not be larger than {MAX_TRUSTED_BYTES} bytes of JSON, it has {size}; "
-            "give what policies and decisions ask for, and the rest in a file that the agent reads"
-        )
+    remedy = "give what policies and decisions ask for, and the rest in a file that the agent reads"
+    check_json_size(context, MAX_TRUSTED_BYTES, remedy)
     return context
 
 
@@ -307,11 +306,8 @@ def _schema_of_type(given: Any) -> object:
 
 
 def _checked_schema_size(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    if schema is not None and (size := len(to_json(schema))) > MAX_SCHEMA_BYTES:
-        raise ValueError(
-            f"must not be larger than {MAX_SCHEMA_BYTES} bytes of JSON, it has {size}; "
-            "shorten its descriptions, or describe a part of the answer in the task"
-        )
+    remedy = "shorten its descriptions, or describe a part of the answer in the task"
+    check_json_size(schema, MAX_SCHEMA_BYTES, remedy)
     return schema
 
 
@@ -455,7 +451,6 @@ class LoopConfig(ModelSettings):
 
 
 MAX_ATTACHMENTS = 20
-"""Pictures and documents of a task."""
 
 
 class Attachment(CheckedInput):

@@ -12,7 +12,6 @@ from typing import Any, TypeGuard, cast
 from pydantic_core import from_json, to_json
 
 _SHOWN_CHARS = 40
-"""Characters of a duplicate key in an error."""
 
 
 def unique_keys_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -45,7 +44,6 @@ def has_more_parts(data: bytes | bytearray, most: int) -> bool:
 
 
 def without_strings(data: bytes | bytearray) -> bytes:
-    """Return the bytes between the strings."""
     return _STRING.sub(b"", data)
 
 
@@ -83,8 +81,7 @@ def is_deeper(value: object, levels: int) -> bool:
 def parsed_answer_json(text: str) -> Any:
     """Return the value of an answer that has to be JSON. The value can be written and read again.
 
-    Raises:
-        ValueError: Holds short feedback for the model, and the position, if there is one, in characters from 0.
+    Raise ValueError with short feedback for the model, and the position in characters from 0, if there is one.
     """
     body = _without_fence(_without_thinking(text.strip()))
     if _SURROGATE.search(body):
@@ -119,29 +116,19 @@ def parsed_last_line(text: str) -> Any:
 
 
 MAX_READ_CHARS = 100_000
-"""Characters of a text that is searched for an object."""
 
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
-
 
 MAX_TRIES = 100
 """Places of one text where parsing is tried. Each try may read the text to its end."""
 
 
 def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> dict[str, Any]:
-    """Return the JSON object that is the text, or one within it.
+    """Return the JSON object that is the text, or one within it. Raise ValueError if there is none, or several differ.
 
     Words, thinking and fences around it are ignored, and so are extra commas. Without `keys` the first object counts.
-    With `keys`, the result is the object that has the first of them, even if it is nested under a key of another
-    object.
-
-    Args:
-        text: The text of a model or a person.
-        keys: Keys that identify the object, the most certain first.
-        listed: The key of a list of objects that may also be alone, or under another key.
-
-    Raises:
-        ValueError: There is no object, or there are several that differ.
+    With `keys`, the most certain first, the result is the object that has the first of them, even if it is nested under
+    a key of another object. `listed` is the key of a list of objects that may also be alone, or under another key.
     """
     if len(text) > MAX_READ_CHARS:
         raise ValueError(f"it has {len(text)} characters, {MAX_READ_CHARS} at most")
@@ -231,7 +218,6 @@ def _embedded_values(text: str) -> tuple[list[Any], bool]:
 
 
 def _json_at(text: str, at: int) -> str:
-    """Return the valid JSON that begins there, or ""."""
     try:
         return text[at : json.JSONDecoder().raw_decode(text, at)[1]]
     except (ValueError, RecursionError):

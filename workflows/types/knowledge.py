@@ -95,7 +95,6 @@ class Behalf(Record):
         )
 
     def with_learning(self, outputs: tuple[StepOutput, ...]) -> Self:
-        """Return it for the learnings that the run stores at its end."""
         if not outputs:
             return replace_fields(self, {"is_learning": True})
         return replace_fields(self, {"is_learning": True, "outputs": outputs})
@@ -130,7 +129,6 @@ class KnowledgeItem(Record):
     """Aware. The item is not recalled from then on."""
 
     def with_texts(self, change: Callable[[str], str]) -> Self:
-        """Return it with each of its texts changed, except its owner's names."""
         return replace_fields(
             self,
             {

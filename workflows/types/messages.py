@@ -34,17 +34,16 @@ class HasParts:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return of_parts.calls_of(self.parts)
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         """The blocks that only their provider reads, in order."""
-        return of_parts.blocks_of(self.parts)
+        return tuple(part for part in self.parts if isinstance(part, Block))
 
     @property
     def media(self) -> tuple[MediaPart, ...]:
-        """The pictures and documents, in order."""
-        return of_parts.media_of(self.parts)
+        return tuple(part for part in self.parts if isinstance(part, MediaPart))
 
 
 class Message(HasParts, Record):
@@ -138,34 +137,34 @@ class Message(HasParts, Record):
 
     def with_text(self, text: str) -> Self:
         """Return the message with another text. The loop's own part of it keeps its length."""
-        return replace_fields(self, {"parts": of_parts.with_text(self.parts, text)})
+        return self.with_parts(of_parts.with_text(self.parts, text))
 
     def without_blocks(self) -> Self:
         """Return the message without the blocks that only their provider can read."""
-        return replace_fields(self, {"parts": of_parts.without_blocks(self.parts)})
+        return replace_fields(self, {"parts": tuple(part for part in self.parts if not isinstance(part, Block))})
 
     def readable_by(self, model: str) -> Self:
         """Return the message without the blocks of other models."""
-        parts = of_parts.readable_by(self.parts, model)
-        return self if parts is self.parts else replace_fields(self, {"parts": parts})
+        others = {id(block) for block in self.blocks if block.author not in {"", model}}
+        return self.with_parts(tuple(part for part in self.parts if id(part) not in others)) if others else self
 
     def with_media(self, media: tuple[MediaPart, ...]) -> Self:
-        return replace_fields(self, {"parts": (*self.parts, *media)}) if media else self
+        return self.with_parts((*self.parts, *media)) if media else self
 
     def without_media(self) -> Self:
-        return replace_fields(self, {"parts": of_parts.without_media(self.parts)}) if self.media else self
+        kept = tuple(part for part in self.parts if not isinstance(part, MediaPart))
+        return self.with_parts(kept) if self.media else self
 
     def media_in_words(self, words: Callable[[MediaPart], str] = MediaPart.words) -> Self:
         """Return the message with a line of text in place of each picture and document."""
-        parts = of_parts.media_in_words(self.parts, words)
-        return self if parts is self.parts else replace_fields(self, {"parts": parts})
+        return self.with_parts(of_parts.media_in_words(self.parts, words)) if self.media else self
 
     def for_people(self) -> Self:
         """Return the message with a line for each picture and document, with its digest. A reply has them already."""
         return self.without_media() if self.role == "assistant" else self.media_in_words(of_parts.media_line)
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
-        return replace_fields(self, {"parts": (self.result.with_ours(ours), *self.parts[1:])}) if self.result else self
+        return self.with_parts((self.result.with_ours(ours), *self.parts[1:])) if self.result else self
 
     def with_own_text(self, text: str) -> Self:
         """Return the message with a text that is entirely the loop's own."""
@@ -227,7 +226,8 @@ class Reply(HasParts, Record):
 
     def with_author(self, author: str) -> Self:
         """Return the reply with this model's name on each block that others cannot read."""
-        return replace_differing_fields(self, {"parts": of_parts.with_author(self.parts, author)})
+        parts = tuple(part.with_author(author) if isinstance(part, Block) else part for part in self.parts)
+        return replace_differing_fields(self, {"parts": parts})
 
     def with_cost(self, cost_usd: float | None) -> Self:
         return replace_fields(self, {"cost_usd": cost_usd})
@@ -257,18 +257,10 @@ def masked_message(message: Message) -> Message:
     if message.role != "tool" or _MASKED.fullmatch(message.text):
         return message
     message = message.without_media()
-    size = _utf8_size(message.text)
-    placeholder = f"[Result of {_tool_line(message.tool)} left out: {size:,} bytes]"
-    return message.with_own_text(placeholder) if _utf8_size(placeholder) < size else message
-
-
-def _tool_line(tool: str | None) -> str:
-    """Return the tool's name on one line. The name that a model called may be any text."""
-    return " ".join((tool or "").split())[:MAX_NAME_CHARS] or "tool"
-
-
-def _utf8_size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
+    size = len(message.text.encode("utf-8", "replace"))
+    tool = " ".join((message.tool or "").split())[:MAX_NAME_CHARS] or "tool"  # a model may call it by any text
+    placeholder = f"[Result of {tool} left out: {size:,} bytes]"
+    return message.with_own_text(placeholder) if len(placeholder.encode("utf-8", "replace")) < size else message
 
 
 CUT_HINT = "there is no room for more in the context; ask for a smaller part"
@@ -331,6 +323,5 @@ def messages_without(messages: tuple[Message, ...], drop: Ranges) -> tuple[Messa
 
 
 def with_masks(messages: tuple[Message, ...], mask: Ranges) -> tuple[Message, ...]:
-    """Return the messages with those in the ranges masked."""
     chosen = range_indexes(mask)
     return tuple(masked_message(m) if index in chosen else m for index, m in enumerate(messages)) if mask else messages

@@ -57,7 +57,6 @@ MODEL_CALLS = PROMPT_ACTIVITIES | {"summarise", "critique"}
 OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, RECALL_CONTEXT, CHECK_SETTINGS}
 """Activities of the loop itself. No tool can have such a name."""
 
-
 AGENT = SearchAttributeKey.for_keyword("OrgaAgent")
 """The agent. For a goal: the agent whose tools and model it uses."""
 PHASE = SearchAttributeKey.for_keyword("OrgaPhase")
@@ -93,7 +92,6 @@ KEYS: tuple[SearchAttributeKey[Any], ...] = (
     DEAD_LETTERS,
     OPEN_CIRCUITS,
 )
-
 
 LOOP_VERSION = 4
 """Version of the loop's rules. After the first release it rises by one with each change that a history can show. A

@@ -96,10 +96,8 @@ class OpaquePart(Record):
 
     kind: Literal["opaque"]
     format: str = ""
-    """The same as in `ThinkingPart`."""
     data: dict[str, Any] = {}
     author: str = ""
-    """The same as in `ThinkingPart`."""
 
     def with_content(self, format: str, data: dict[str, Any]) -> Self:
         return replace_differing_fields(self, {"format": format, "data": data})
@@ -111,7 +109,6 @@ class OpaquePart(Record):
 MEDIA_DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"]
-"""The types of pictures and documents that models read."""
 
 MAX_MEDIA_NAME_CHARS = 100
 
@@ -121,7 +118,6 @@ IMAGE_TOKENS = 1_600
 PIXELS_PER_TOKEN = 750
 
 PAGE_TOKENS = 2_000
-"""Estimated tokens of one page of a PDF."""
 
 BYTES_PER_PAGE = 100_000
 """Bytes that count as one page of a PDF whose pages cannot be counted."""
@@ -139,7 +135,6 @@ class MediaPart(Record):
     digest: str = Field(pattern=MEDIA_DIGEST)
     """`sha256:` and 64 hex characters."""
     size: int = Field(ge=0)
-    """Bytes."""
     name: str = ""
     """A file's name, for people and models. No path."""
     width: int = Field(default=0, ge=0)
@@ -160,7 +155,6 @@ class MediaPart(Record):
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens that it takes in a request."""
         if self.kind == "document":
             pages = self.pages or 1 + self.size // BYTES_PER_PAGE
             return min(pages, MAX_COUNTED_PAGES) * PAGE_TOKENS
@@ -227,17 +221,8 @@ def usual_parts(text: str, calls: Iterable[ToolCall] = (), blocks: Iterable[Bloc
 
 
 def text_of(parts: Parts) -> str:
-    """Return all texts as one, including the text of a result."""
     texts = [part.text for part in parts if isinstance(part, (TextPart, ResultPart))]
     return texts[0] if len(texts) == 1 else BETWEEN_TEXTS.join(texts)
-
-
-def calls_of(parts: Parts) -> tuple[ToolCall, ...]:
-    return tuple(part for part in parts if isinstance(part, ToolCall))
-
-
-def blocks_of(parts: Parts) -> tuple[Block, ...]:
-    return tuple(part for part in parts if isinstance(part, (ThinkingPart, OpaquePart)))
 
 
 def with_text(parts: Parts, text: str) -> Parts:
@@ -262,38 +247,8 @@ def without_calls(parts: Parts, names: Collection[str] | None = None) -> Parts:
     return tuple(p for p in parts if not isinstance(p, ToolCall) or (names is not None and p.name not in names))
 
 
-def without_blocks(parts: Parts) -> Parts:
-    """Return the parts that every provider can read."""
-    return tuple(part for part in parts if not isinstance(part, (ThinkingPart, OpaquePart)))
-
-
-def with_author(parts: Parts, author: str) -> Parts:
-    """Return the parts with the author's name on each block that only its model reads."""
-    return tuple(part.with_author(author) if isinstance(part, (ThinkingPart, OpaquePart)) else part for part in parts)
-
-
-def readable_by(parts: Parts, model: str) -> Parts:
-    """Return the parts without the blocks of other models."""
-    if not blocks_of(parts):
-        return parts
-    return tuple(
-        part for part in parts if not isinstance(part, (ThinkingPart, OpaquePart)) or part.author in {"", model}
-    )
-
-
-def media_of(parts: Parts) -> tuple[MediaPart, ...]:
-    """Return the pictures and documents, in order."""
-    return tuple(part for part in parts if isinstance(part, MediaPart))
-
-
-def without_media(parts: Parts) -> Parts:
-    return tuple(part for part in parts if not isinstance(part, MediaPart))
-
-
 def media_in_words(parts: Parts, words: Callable[[MediaPart], str] = MediaPart.words) -> Parts:
     """Return the parts with a line of text in place of each picture and document."""
-    if not media_of(parts):
-        return parts
     return tuple(text_part(words(part)) if isinstance(part, MediaPart) else part for part in parts)
 
 

@@ -16,7 +16,6 @@ QUESTION_ASKED, QUESTION_ANSWERED = "QuestionAsked", "QuestionAnswered"
 Choice = Literal["retry", "skip", "result", "abort"]
 """A person's decision: try again, continue without, use this result, or end the run."""
 
-
 ANSWER = "(answer)"
 """Takes the place of a call's tool for the final answer. No tool can have such a name."""
 
@@ -108,9 +107,7 @@ class Item(Record):
     call: dict[str, Any] = {}
     """The call to approve: `call_id`, `name`, `arguments`."""
     version: str = ""
-    """Version of the rules that ask."""
     reason: str = ""
-    """The reason why a person has to decide."""
     approvers: tuple[str, ...] = ()
     """People who may decide. Empty: anyone who may send updates to the run."""
     expires_at: datetime
@@ -146,7 +143,6 @@ class Question(Record):
     kind: QuestionKind
     since: datetime
     text: str
-    """One line for people."""
     queue: str = "default"
     data: dict[str, Any] = {}
     """The information that a person needs to decide, bounded in size."""
@@ -154,7 +150,6 @@ class Question(Record):
     choices: tuple[Choice, ...] = ()
     resolution: Resolution | None = None
     place: str = ""
-    """Place of the call that asks."""
     options: tuple[str, ...] = ()
     """The only valid answers. Empty: any text."""
     default: str = ""
@@ -197,7 +192,6 @@ class ShownQuestion(Record):
     kind: QuestionKind
     since: datetime
     question: str
-    """One line for people."""
     queue: str = "default"
     data: dict[str, Any] = {}
     """The information that a person needs to decide. An approval has the undecided calls. A free answer has `options`,
@@ -220,7 +214,6 @@ class NotifiedCall(Record):
     arguments: str = ""
     """The whole JSON. Left out if it does not fit."""
     arguments_bytes: int = 0
-    """Size of the arguments, if they were left out."""
     arguments_digest: str = ""
     id: str = ""
     """The id that approves or denies it."""
@@ -250,5 +243,58 @@ class Notification(Record):
     commands: tuple[str, ...] = ()
     """Commands that decide the question, the most likely first."""
     reason: str = ""
-    """Reason why the run ended."""
     detail: str = ""
+
+
+INPUT_REQUIRED = "InputRequired"
+"""Failure type of a call that needs input from a person. It is made once more with the input."""
+
+MAX_INPUT_ROUNDS = 5
+
+
+class FormField(Record):
+    """A field of a form."""
+
+    name: str
+    kind: Literal["string", "email", "uri", "date", "date-time", "number", "integer", "boolean", "list"] = "string"
+    """The type of its value. A text can have a format, and a list has texts."""
+    title: str = ""
+    """Its name and the server's text about it, on one line."""
+    options: tuple[str, ...] = ()
+    """The only values of a text, or of each text of a list."""
+    is_required: bool = True
+    least: float | None = None
+    """The smallest number, the fewest characters of a text, or the fewest choices of a list."""
+    most: float | None = None
+
+
+class AskedInput(Record):
+    """One request of a server: a form, or an address that a person opens."""
+
+    key: str
+    message: str
+    """The server's text, on one line."""
+    url: str = ""
+    fields: tuple[FormField, ...] = ()
+
+
+class AskedInputs(Record):
+    """The requests of a server that cannot finish a call without them."""
+
+    server: str
+    inputs: tuple[AskedInput, ...] = ()
+    state: str | None = None
+    """Text that the server gets back unchanged."""
+    answers: dict[str, dict[str, Any] | None] = {}
+    """Answers that people gave before, which the call needs again."""
+
+
+class GivenInputs(Record):
+    """The answers of people to a server's requests."""
+
+    answers: dict[str, dict[str, Any] | None] = {}
+    """Values of fields by the key of the request. None: declined."""
+    state: str | None = None
+
+    def with_answer(self, key: str, values: dict[str, Any] | None) -> Self:
+        return replace_fields(self, {"answers": {**self.answers, key: values}})

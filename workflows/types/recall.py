@@ -24,10 +24,8 @@ CONTEXT_BLOCK = "[PRE_HYDRATED_CONTEXT]"
 """First line of the message that holds the looked-up content."""
 
 MAX_BLOCK_BYTES = 8_000
-"""Bytes of the block that the model sees."""
 
 MAX_TAINT = 20
-"""Tool names that one recall may add to the taint."""
 
 MAX_TAINT_CHARS = 100
 
@@ -42,7 +40,6 @@ class RecallRequest(Record):
 
     iteration: int
     terms: tuple[str, ...]
-    """Words of the conversation."""
     paths: tuple[str, ...] = ()
     """Paths where the run works, according to its calls. They are not searched as words."""
     reader: Reader = Reader()
@@ -50,7 +47,6 @@ class RecallRequest(Record):
     threshold: float
     max_bytes: int = MAX_BLOCK_BYTES
     content: str = ""
-    """Digest of the block that is already in the conversation."""
 
     @property
     def search_terms(self) -> tuple[str, ...]:
@@ -58,7 +54,6 @@ class RecallRequest(Record):
         return tuple(dict.fromkeys((*self.paths, *self.terms)))
 
     def failed_recall(self, error: str) -> "RecalledContext":
-        """Return the result for a recall that failed."""
         failed = RecalledContext(terms=self.search_terms, error=error)
         return failed.with_block_kept() if self.content else failed
 
@@ -79,7 +74,6 @@ class RecalledContext(Record):
     """The paths and words that were searched, paths first."""
     items: tuple[RecalledRef, ...] = ()
     taint: tuple[str, ...] = ()
-    """Tools that taint the items."""
     content: str = ""
     """Digest of the items' texts. Scores do not count."""
     text: str = ""
@@ -92,7 +86,6 @@ class RecalledContext(Record):
         return replace_fields(self, {"terms": terms})
 
     def with_block_kept(self) -> Self:
-        """Return it with the existing block kept."""
         return replace_fields(self, {"same": True})
 
     def with_text(self, text: str) -> Self:
@@ -105,7 +98,6 @@ class Recollection(Record):
     terms: tuple[str, ...] = ()
     """Words and paths that are not searched again."""
     content: str = ""
-    """The same as in `RecalledContext`, for the block."""
     items: int = 0
     error: str = ""
 
@@ -123,7 +115,6 @@ class KnowledgeReport(Record):
     terms: tuple[str, ...] = ()
     items: tuple[RecalledRef, ...] = ()
     taint: tuple[str, ...] = Field(default=(), max_length=MAX_TAINT)
-    """Names of tools that taint the items."""
     stored: StoredRef | None = None
     evidence: tuple[StoredRef, ...] = ()
     """Step outputs of a goal, stored with its learnings."""

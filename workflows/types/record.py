@@ -61,12 +61,7 @@ class CheckedInput(BaseModel):
 def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | None = None) -> M:
     """Return the record with these changes. Only a record's own typed methods call it: nothing checks types here.
 
-    Args:
-        changes: New values by field.
-        fields: The fields that may change. None for all.
-
-    Raises:
-        TypeError: A key is not among these fields.
+    Raise TypeError if a change is not among the `fields` that may change. None for all.
     """
     known = type(record).__pydantic_fields__.keys() if fields is None else fields
     if not changes.keys() <= known:
@@ -94,7 +89,6 @@ def known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
 
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:
-    """Return the alternatives of a type, without `Annotated`."""
     if get_origin(annotation) is Annotated:
         return kinds_of(get_args(annotation)[0])
     if get_origin(annotation) in {Union, UnionType}:
@@ -103,7 +97,6 @@ def kinds_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
-    """Return True for a type of tables with known keys."""
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
@@ -142,7 +135,6 @@ MAX_VALUES = 50_000
 """Values of the whole input. More would keep a workflow task busy for longer than the server waits."""
 
 MAX_ITEMS = 1_000
-"""Entries of one list or object."""
 
 MAX_TEXT_CHARS = 1_000
 """Characters of a name or a pattern. Keys for longer texts have limits of their own."""
@@ -161,8 +153,7 @@ _Path = tuple[Any, ...]
 def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYTES) -> str:
     """Return the first value that no run can hold, as `place: what is wrong`, or "".
 
-    Args:
-        long: Top-level keys whose values may be longer. Their limits are in bytes.
+    The values of top-level keys in `long` may be longer. Their limits are in bytes.
     """
     if flaw := _value_flaw(given, is_long=False):
         return f"input{flaw}"
@@ -196,7 +187,6 @@ def _is_unproblematic(value: Any) -> bool:
 
 
 def _value_flaw(value: Any, *, is_long: bool) -> str:
-    """Return what is wrong with a value, to be appended to its place, or ""."""
     if isinstance(value, str):
         return _text_flaw(value, inf if is_long else MAX_TEXT_CHARS)
     if isinstance(value, float):
@@ -258,13 +248,10 @@ def validation_problems(error: ValidationError, kind: type[BaseModel] | None = N
     """Return a `place: what is wrong` for each problem. If `kind` is given, unknown keys get a hint."""
     found = error.errors(include_url=False, include_input=False)
     problems = [
-        f"{_location_text(e['loc'])}: {_problem_reason(e, kind)}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]
+        f"{'.'.join(map(str, e['loc'])) or 'input'}: {_problem_reason(e, kind)}"[:MAX_PROBLEM_CHARS]
+        for e in found[:MAX_PROBLEMS]
     ]
     return [*problems, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else problems
-
-
-def _location_text(loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in loc) or "input"
 
 
 def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
@@ -278,11 +265,10 @@ def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
 
 
 def parse_record(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
-    """Return the checked value. Keys in `long` have limits of their own.
+    """Return the checked value. Keys in `long` have limits of their own. Raise ValueError with every problem.
 
-    Raises:
-        ValueError: Lists every problem with its key. Its text is always short: the answer to an update goes into one
-            message of the server, and a long one would end the run.
+    Its text is always short: the answer to an update goes into one message of the server, and a long one would end the
+    run.
     """
     if problem := _size_problem(raw, long):
         raise ValueError(problem)

@@ -28,7 +28,6 @@ Values = dict[Annotated[str, Field(min_length=1, max_length=300)], Any]
 
 
 def settings_id(task_queue: str) -> str:
-    """Return the id of the workflow that holds a queue's settings."""
     return f"{_ID_PREFIX}{task_queue}"
 
 
@@ -67,7 +66,6 @@ class SettingsState(Record):
     """The state of the workflow."""
 
     versions: tuple[SettingsVersion, ...] = ()
-    """The last versions, oldest first."""
     full_events: int = Field(default=FULL_EVENTS, ge=20, le=FULL_EVENTS)
     full_bytes: int = Field(default=FULL_BYTES, ge=100_000, le=FULL_BYTES)
     """The history's length after which the workflow continues as new. Its history has them, so that it replays after
@@ -90,6 +88,4 @@ class SettingProblem(Record):
     """A reason why a set cannot be saved."""
 
     where: str
-    """The key."""
     detail: str
-    """The problem and its remedy."""

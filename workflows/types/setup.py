@@ -39,22 +39,6 @@ class PrepareRequest(Record):
     policy: str = ""
     """The policy that the run was started under, as `policy_text` returns it. "" is any."""
     pipeline: str | None = None
-    """The name of a goal's pipeline."""
-
-    def with_ceiling(self, ceiling: Ceiling, depth: int) -> Self:
-        return replace_fields(self, {"ceiling": ceiling, "depth": depth})
-
-    def with_workplace(self, workplace: Workplace) -> Self:
-        return replace_fields(self, {"workplace": workplace})
-
-    def with_policy(self, policy: str) -> Self:
-        return replace_fields(self, {"policy": policy})
-
-    def with_pipeline(self, name: str) -> Self:
-        return replace_fields(self, {"pipeline": name})
-
-    def with_output_schema(self, schema: dict[str, Any]) -> Self:
-        return replace_fields(self, {"output_schema": schema})
 
 
 class Setup(Record):
@@ -74,14 +58,12 @@ class Setup(Record):
     decisions: dict[str, GroundedDecision] = {}
     critics: tuple[Critic, ...] = ()
     output_schema: dict[str, Any] | None = None
-    """JSON Schema of the final answer."""
     policy: str = "default"
     policy_place: str = ""
     """A digest of the location of its rules."""
     policy_version: str = ""
     """Version of its rules when the run was prepared, if it has any. Each verdict names the version that made it."""
     build: str = ""
-    """Build of the worker that prepared the run."""
     loop_version: int = 0
     """Version of the loop's rules in that build. 0 for a run from before versions existed."""
     gate_execution: Literal["local", "activity"] = "local"
@@ -96,10 +78,8 @@ class Setup(Record):
     notify: tuple[NotifyEvent, ...] = ()
     """Events that are sent to people outside. Only the worker knows the receivers."""
     workplace: Workplace | None = None
-    """Workplace of the worker that prepared the run."""
     deliveries: tuple[Channel, ...] = ()
     prompts: PromptTemplates | None = None
-    """The templates that replace a goal's default ones."""
     tiers: dict[str, Tier] = {}
     """The tiers by which models were named: of the `run`, of a goal's prompts, of a `critic:NAME`. Each has its models
     in fallback order. The first model of the run's tier is `model`.
@@ -152,9 +132,7 @@ class Setup(Record):
         return replace_fields(self, {"tiers": tiers}) if tiers else self
 
     def with_reviews(self, agent: AgentConfig) -> Self:
-        """Return the setup with the agent's critics, each with the first model of its tier. Nothing is written if none
-        exist.
-        """
+        """Return the setup with the agent's critics, if any, each with the first model of its tier."""
         critics = tuple(
             each.with_model(self.tiers[each.tier_key].models[0]) if each.tier_key in self.tiers else each
             for each in agent.critics
@@ -162,7 +140,6 @@ class Setup(Record):
         return replace_fields(self, {"critics": critics}) if critics else self
 
     def with_pipeline(self, pipeline: Pipeline | None) -> Self:
-        """Return the setup of a goal with that pipeline. None is not written."""
         return self if pipeline is None else replace_fields(self, {"pipeline": pipeline})
 
     def with_model(self, model: str) -> Self:
@@ -184,7 +161,6 @@ class Setup(Record):
         return replace_fields(self, {"deliveries": channels})
 
     def with_prompts(self, prompts: PromptTemplates | None) -> Self:
-        """Return the setup of a goal with these templates. None is not written."""
         return replace_fields(self, {"prompts": prompts}) if prompts else self
 
     def is_reviewed(self, call: ToolCall | None) -> bool:

@@ -35,13 +35,11 @@ class Task(Record):
     input: AgentInput
     setup: Setup | None = None
     hydrated: bool = False
-    """True if the references of the task have been looked up."""
     decided: dict[str, Decided] = {}
     """Decisions that were made. The last one of each name counts."""
     undecided: int = 0
     """The number of times that the model tried to end before a required decision."""
     output: str = ""
-    """The last answer that the gate allowed."""
     data: Any = None
     """The final answer as JSON, if the input has an `output_schema`."""
     gathered: tuple[str, ...] = ()
@@ -60,7 +58,7 @@ class Task(Record):
         )
 
     def with_task(self, **changes: Unpack[TaskChanges]) -> Self:
-        return replace_fields(self, changes, _TASK)
+        return replace_fields(self, changes, Task.model_fields.keys())
 
 
 class DialogueChanges(TypedDict, total=False):
@@ -86,13 +84,11 @@ class Dialogue(Record):
     pending: Reply | None = None
     """A reply that waited for people when the run continued as new. The next segment judges it and asks them again."""
     last: str = ""
-    """The calls of the latest reply, for people."""
     refused: str = ""
     """The calls that the gate refused, for people. Empty once the model has replied to that."""
     partial: str = ""
     """The answer that is being continued after the output limit cut it."""
     repairs: int = 0
-    """Unusable replies in a row."""
     thinking_cuts: int = 0
     """The step against replies that are only thinking: 1 gives the next reply twice the room, 2 gives it four times
     the room and low effort, 3 turns thinking off. 0 after any other reply.
@@ -104,7 +100,7 @@ class Dialogue(Record):
     recollection: Recollection = Recollection()
 
     def with_dialogue(self, **changes: Unpack[DialogueChanges]) -> Self:
-        return replace_fields(self, changes, _DIALOGUE)
+        return replace_fields(self, changes, Dialogue.model_fields.keys())
 
     def with_rounds_of(self, other: "Dialogue") -> Self:
         """Return the state with the counts of unusable and rejected replies in a row from `other`."""
@@ -133,7 +129,10 @@ class Budget(Record):
     """Questions so far. The number of the next one."""
 
     def with_budget(self, **changes: Unpack[BudgetChanges]) -> Self:
-        return replace_fields(self, changes, _BUDGET)
+        return replace_fields(self, changes, Budget.model_fields.keys())
+
+    def with_usage_of(self, reply: Reply) -> Self:
+        return self.with_budget(usage=self.usage.plus(reply.usage, reply.cost_usd))
 
 
 class FailuresChanges(TypedDict, total=False):
@@ -172,7 +171,7 @@ class Failures(Record):
         return tuple(letter for letter in self.dead_letters if letter.requeued)
 
     def with_failures(self, **changes: Unpack[FailuresChanges]) -> Self:
-        return replace_fields(self, changes, _FAILURES)
+        return replace_fields(self, changes, Failures.model_fields.keys())
 
 
 class FamilyChanges(TypedDict, total=False):
@@ -194,12 +193,7 @@ class Family(Record):
     forked_from: ForkedFrom | None = None
 
     def with_family(self, **changes: Unpack[FamilyChanges]) -> Self:
-        return replace_fields(self, changes, _FAMILY)
-
-
-_TASK, _DIALOGUE = frozenset(Task.model_fields), frozenset(Dialogue.model_fields)
-_BUDGET, _FAILURES = frozenset(Budget.model_fields), frozenset(Failures.model_fields)
-_FAMILY = frozenset(Family.model_fields)
+        return replace_fields(self, changes, Family.model_fields.keys())
 
 
 class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
@@ -238,7 +232,6 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def timeout_s(self) -> float:
-        """The seconds of its config, or of an extension."""
         return self.config.timeout_s
 
     @property
@@ -255,14 +248,11 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def is_paused_elsewhere(self) -> bool:
-        """True if a person holds up one of its delegates."""
         return any(child.held for child in self.children)
 
     @property
     def work_elsewhere_text(self) -> str:
-        """A note on running delegates, or "". They undo interrupted work, and the next segment would not learn of their
-        end.
-        """
+        """A note on running delegates, or "". The next segment would not learn of their end."""
         return "its delegates were at work" if self.children else ""
 
     @property

@@ -125,7 +125,6 @@ class Page(CheckedInput):
 
 FIRST_PAGE = Page()
 
-
 HappeningKind = Literal[
     "started",
     "signaled",

@@ -44,7 +44,7 @@ from orga.activities.adapters.mcp.lenient_messages import omitted_tools
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.ports import InputRequired, ToolError
 from orga.workflows.types.json_text import as_object, as_text
-from orga.workflows.types.tool_calls.elicitation import GivenInputs
+from orga.workflows.types.questions import GivenInputs
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 

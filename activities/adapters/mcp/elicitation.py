@@ -18,8 +18,8 @@ from mcp_types import (
 from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.json_text import as_object, as_objects, as_text, inner_values
+from orga.workflows.types.questions import AskedInput, AskedInputs, FormField, GivenInputs
 from orga.workflows.types.text import one_line
-from orga.workflows.types.tool_calls.elicitation import AskedInput, AskedInputs, FormField, GivenInputs
 
 MAX_FIELDS = 20
 MAX_LINE_BYTES = 1_000

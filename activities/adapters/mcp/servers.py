@@ -16,7 +16,7 @@ from orga.activities.adapters.mcp.elicitation import CallInFlight, input_respons
 from orga.activities.adapters.mcp.keeper import UNAVAILABLE
 from orga.activities.adapters.mcp.mcp_settings import CallerSecrets, ServerSettings
 from orga.activities.ports import AbsentTool, InputRequired, Tool, ToolContext, ToolError
-from orga.workflows.types.tool_calls.elicitation import GivenInputs
+from orga.workflows.types.questions import GivenInputs
 from orga.workflows.types.tool_calls.mcp import meant_server
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 

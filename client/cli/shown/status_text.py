@@ -25,14 +25,14 @@ from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tool_calls.delegation import Child
 
 if TYPE_CHECKING:
-    from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus
+    from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
 
 
 def as_goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
     """Return the result typed as a goal's, or None if it belongs to another kind of run."""
     if getattr(ended, "kind", "") != "goal":
         return None
-    from orga.workflows.types.goals.goal_result import GoalResult
+    from orga.workflows.types.goals.pursuit import GoalResult
 
     return ended if isinstance(ended, GoalResult) else None
 
@@ -41,7 +41,7 @@ def as_goal_status(status: AgentStatus) -> "GoalStatus | None":
     """Return the state typed as a goal's, or None if it belongs to another kind of run."""
     if getattr(status, "kind", "") != "goal":
         return None
-    from orga.workflows.types.goals.goal_result import GoalStatus
+    from orga.workflows.types.goals.pursuit import GoalStatus
 
     return status if isinstance(status, GoalStatus) else None
 

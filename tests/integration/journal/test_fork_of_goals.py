@@ -12,7 +12,7 @@ from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool, answers
-from orga.workflows.types.goals.goal_result import GoalResult
+from orga.workflows.types.goals.pursuit import GoalResult
 from orga.workflows.types.record import InvalidInput
 from tests.support.model.goals import PARTIAL, GoalModel, a_step, evaluation_reply, says
 from tests.support.runs import rewound

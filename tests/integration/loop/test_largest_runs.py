@@ -9,7 +9,8 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.replies import MAX_CALLS
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers
-from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES
+from orga.workflows.decisions.begin import BEGIN_BYTES
+from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES
 from orga.workflows.types.input import MAX_TASK_BYTES, MAX_TRUSTED_BYTES
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tool_calls.tools import ToolOptions

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.adapters.mcp.servers import McpServers
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls, permanent
-from orga.workflows.types.tool_calls.elicitation import MAX_INPUT_ROUNDS
+from orga.workflows.types.questions import MAX_INPUT_ROUNDS
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.recovery import Recovery

@@ -10,7 +10,7 @@ from typing import Any, Self, TypedDict, Unpack
 from temporalio import workflow
 
 from orga.workflows.decisions.control.interventions import with_reopened_end, with_run_over
-from orga.workflows.decisions.control.question_text import shown_question
+from orga.workflows.decisions.control.questions import shown_question
 from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import ControlHandlers
 from orga.workflows.phases.control.lifetime import (

@@ -6,7 +6,7 @@ from uuid import uuid4
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.journal.reading import read_journal
-from orga.workflows.types.goals.goal_result import GoalResult
+from orga.workflows.types.goals.pursuit import GoalResult
 from orga.workflows.types.status import JournalEntry
 from tests.support.runs.loop import Loop, check_journal, check_replay, check_tasks, histories_of
 

@@ -14,7 +14,7 @@ from orga.client.history.values import values_of
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus
+from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import Happening

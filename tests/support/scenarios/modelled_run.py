@@ -6,7 +6,7 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.compaction import compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import message_budget, reference_and_sent, with_calibration, with_frame_size
 from orga.workflows.decisions.limits import stop_reason
-from orga.workflows.decisions.tool_calls import breakers, calls
+from orga.workflows.decisions.tool_calls import calls, dispatch
 from orga.workflows.types.context import HashedMessages, MessageRef
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.models.usage import ToolCallCounts, UsageTotals
@@ -87,16 +87,16 @@ class ModelledRun:
         assert self.state.setup is not None
         spec = self.state.setup.tool(call.name)
         assert spec is not None
-        self.state, refusal = breakers.admit_call(self.state, spec, self.now)
+        self.state, refusal = dispatch.admit_by_circuit(self.state, spec, self.now)
         if refusal:
             return calls.answered_unrun_outcome(call, refusal)
         if fate == "cancelled":
-            self.state = breakers.with_slot_released(self.state, spec)
+            self.state = dispatch.with_circuit_released(self.state, spec)
             return calls.cancelled_outcome(call, spec)
         if fate == "failed":
-            self.state = breakers.with_failure(self.state, spec, self.now)
+            self.state = dispatch.with_circuit_failure(self.state, spec, self.now)
             return calls.failed_outcome(call, f"no {size}")
-        self.state = breakers.with_success(self.state, spec)
+        self.state = dispatch.with_circuit_success(self.state, spec)
         place = f"{self.iterations}.{index}"
         outcome = Outcome(call=call, status="ok", text="r" * size, result=place)
         self.messages_read[place] = outcome.message()

@@ -11,14 +11,19 @@ from pydantic_core import to_json
 from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.replies import MAX_CALLS, normalised_reply
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.begin import begin_bytes, initial_state, size_problem, with_unpinned_server_taint
-from orga.workflows.decisions.carried_parts import BEGIN_BYTES
+from orga.workflows.decisions.begin import (
+    BEGIN_BYTES,
+    begin_bytes,
+    initial_state,
+    size_problem,
+    with_unpinned_server_taint,
+)
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.result import with_gathered_text
-from orga.workflows.decisions.tool_calls import approvals, breakers, decision, recovery, repeated_calls
-from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes
-from orga.workflows.decisions.tool_calls.deferred import MAX_COMPLETIONS
+from orga.workflows.decisions.tool_calls import call_questions, decision, dispatch, recovery, repeated_calls
+from orga.workflows.decisions.tool_calls.call_questions import MAX_COMPLETIONS
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint, taint_with_outcomes
 from orga.workflows.types.agents import Critic
 from orga.workflows.types.control import MAX_SENDER_CHARS, Intervention
 from orga.workflows.types.conversation import Conversation
@@ -194,7 +199,7 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
         state = _known(repeated_calls.with_failed_call(state, call, letter * 10_000, T0), call, letter)
     for index, tool in enumerate(setup.tools):
         for _ in range(4):
-            state = breakers.with_failure(state, tool, at(index), "K" * 40)
+            state = dispatch.with_circuit_failure(state, tool, at(index), "K" * 40)
         state = recovery.with_model_retry_failure(state, tool.name)
         text = to_json({"text": filled(letter, 3_000)}).decode()
         state = recovery.with_succeeded_call(
@@ -241,9 +246,7 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
 
 def _known(state: AgentState, call: ToolCall, letter: str) -> AgentState:
     """Return the state after an operator gave the result of a step, without the text for the model."""
-    asked = Question(
-        question_id="w", kind="escalation", since=T0, text="?", data={"step_id": repeated_calls.repeated_call_key(call)}
-    )
+    asked = Question(question_id="w", kind="escalation", since=T0, text="?", data={"step_id": call_fingerprint(call)})
     given = Resolution(escalation_id="w", choice="result", result=letter * 3_000)
     reported = repeated_calls.with_resolved_repeated_call(
         state.model_copy(update={"conversation": Conversation()}), asked.with_resolution(given)
@@ -256,9 +259,10 @@ def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentSt
     letter = sizes.letter
     verdict = held_verdict(letter)
     items = [
-        approvals.approval_item(state, f"8.{n}", call, verdict, T0, occasion=str(n)) for n, call in enumerate(calls)
+        call_questions.approval_item(state, f"8.{n}", call, verdict, T0, occasion=str(n))
+        for n, call in enumerate(calls)
     ]
-    state = questions.with_question(state, approvals.approval_question(items, "approval-8", T0), T0)
+    state = questions.with_question(state, call_questions.approval_question(items, "approval-8", T0), T0)
     for number, item in enumerate(items):
         if number % 2:
             text_part: dict[str, Any] = {"approval_id": item.approval_id, "approver": letter * 200}

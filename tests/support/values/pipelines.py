@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orga.workflows.decisions.goals.begin import initial_goal_state
-from orga.workflows.decisions.goals.pipelines.course import (
+from orga.workflows.decisions.goals.pipelines import (
     with_pipeline_plan,
     with_pipeline_round,
     with_round_outputs,

@@ -8,7 +8,7 @@ import pytest
 
 from orga.client.cli.shown.decisions import commands_text, requeue_command
 from orga.client.cli.shown.text import age, time_left
-from orga.workflows.decisions.control.question_text import shown_question
+from orga.workflows.decisions.control.questions import shown_question
 from orga.workflows.decisions.limits import budget_commands, budget_question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig

@@ -8,19 +8,19 @@ from pydantic_core import to_json
 from orga.workflows.decisions.control.interventions import guidance
 from orga.workflows.decisions.goals.endings import best_effort_answer, goal_result, goal_status
 from orga.workflows.decisions.goals.override import with_override
-from orga.workflows.decisions.goals.pipelines.course import (
+from orga.workflows.decisions.goals.pipelines import (
     GUIDANCE_BYTES,
     MAX_KEPT_BYTES,
     MAX_MATERIAL_BYTES,
     due_pipeline_calls,
     pipeline_answer,
+    pipeline_problem,
     step_task,
     with_next_move,
     with_pipeline_guidance,
     with_pipeline_plan,
     with_pipeline_round,
 )
-from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
 from orga.workflows.decisions.goals.pursue import goal_confidence, with_guidance_seen
 from orga.workflows.decisions.goals.review import with_review_answer
 from orga.workflows.types.control import Stop

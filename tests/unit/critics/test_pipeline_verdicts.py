@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.goals.pipelines.course import best_draft_number, convergence, parsed_draft_verdict
+from orga.workflows.decisions.goals.pipelines import best_draft_number, convergence, parsed_draft_verdict
 from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.goals.pipelines import Pipeline
 

@@ -24,7 +24,7 @@ from orga.workflows.decisions.control.notifications import (
     with_announced_question,
 )
 from orga.workflows.decisions.control.questions import with_question, with_resolution, without_question
-from orga.workflows.decisions.tool_calls import approvals
+from orga.workflows.decisions.tool_calls import call_questions
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.input import AgentInput, Lineage
 from orga.workflows.types.messages import ToolCall
@@ -52,8 +52,8 @@ def an_escalation(question_id: str = "w", **fields: Any) -> Question:
 def held(*calls: ToolCall, **terms: Any) -> tuple[AgentState, Question]:
     verdict = Verdict(decision="approval", version="v1", reason="money", approval=ApprovalTerms(**terms))
     state = telling()
-    items = [approvals.approval_item(state, f"1.{index}", call, verdict, T0) for index, call in enumerate(calls)]
-    state = with_question(state, approvals.approval_question(items, "approval-1", T0), T0)
+    items = [call_questions.approval_item(state, f"1.{index}", call, verdict, T0) for index, call in enumerate(calls)]
+    state = with_question(state, call_questions.approval_question(items, "approval-1", T0), T0)
     return state, state.questions[-1]
 
 

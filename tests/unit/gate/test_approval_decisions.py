@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from orga.workflows.decisions.control import questions
-from orga.workflows.decisions.control.question_text import shown_question
-from orga.workflows.decisions.tool_calls import approvals
+from orga.workflows.decisions.control.questions import shown_question
+from orga.workflows.decisions.tool_calls import call_questions
 from orga.workflows.types.questions import Item
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from tests.support.values.core import a_call, a_state, at
@@ -41,7 +41,9 @@ class HeldCalls(RuleBasedStateMachine):
         self.expected = [Expected(expires_s, approvers) for expires_s, approvers in given]
         state = a_state()
         self.items = [self._item(state, number, each) for number, each in enumerate(self.expected)]
-        self.state = questions.with_question(state, approvals.approval_question(self.items, "approval-1", at(0)), at(0))
+        self.state = questions.with_question(
+            state, call_questions.approval_question(self.items, "approval-1", at(0)), at(0)
+        )
 
     def _item(self, state: Any, number: int, each: Expected) -> Item:
         verdict = Verdict(
@@ -49,7 +51,7 @@ class HeldCalls(RuleBasedStateMachine):
             version="v1",
             approval=ApprovalTerms(approvers=each.approvers, expires_s=each.expires_s),
         )
-        return approvals.approval_item(state, f"1.{number}", a_call("pay", amount=7), verdict, at(0))
+        return call_questions.approval_item(state, f"1.{number}", a_call("pay", amount=7), verdict, at(0))
 
     def _now(self) -> tuple[Item, ...]:
         return self.state.questions[0].items

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.control.questions import with_expired_decisions, without_question
-from orga.workflows.decisions.tool_calls.deferred import (
+from orga.workflows.decisions.tool_calls.call_questions import (
     MAX_COMPLETIONS,
     parsed_completion,
     result_question,

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from orga.workflows.decisions.goals import prompts
-from orga.workflows.decisions.goals.pipelines.course import with_next_move
+from orga.workflows.decisions.goals.pipelines import with_next_move
 from orga.workflows.decisions.goals.prompts import DEFAULT_PROMPTS
 from orga.workflows.decisions.goals.pursue import with_round_outcomes
 from orga.workflows.decisions.goals.templates import MAX_PROMPT_BYTES, PLACEHOLDERS, TemplateProblem, template_problem

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.goals.plans import parsed_plan
-from orga.workflows.decisions.goals.references import value_outline, with_values
+from orga.workflows.decisions.goals.plans import parsed_plan, value_outline, with_values
 from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES
 from orga.workflows.types.goals.requests import referred_steps

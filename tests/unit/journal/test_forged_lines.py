@@ -29,7 +29,7 @@ from orga.client.past.rewind import RewindPlan
 from orga.client.proof.audit import RunAudit
 from orga.client.runs import listing
 from orga.client.runs.inbox import InboxEntry
-from orga.workflows.decisions.control.question_text import shown_arguments
+from orga.workflows.decisions.control.questions import shown_arguments
 from orga.workflows.decisions.result import agent_run_details
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, Notification, NotifiedCall, Question, ShownQuestion

@@ -14,25 +14,23 @@ from orga.workflows.decisions.conversation import (
     reference_and_sent,
     with_message,
 )
-from orga.workflows.decisions.goals.prompts import person_answer_text
+from orga.workflows.decisions.goals.pursue import person_answer_text
 from orga.workflows.decisions.hydration import Reference, Resolved, context_block
-from orga.workflows.decisions.learnings import (
-    MAX_LEARNINGS_BYTES,
-    is_no_answer,
-    learning_call,
-    learning_key,
-    learnings_text,
-)
 from orga.workflows.decisions.observe import LOST_GUIDANCE_TEXT, with_reply
 from orga.workflows.decisions.recall import (
     MAX_CALL_PATHS,
+    MAX_LEARNINGS_BYTES,
     MAX_RECALLED_TAINT,
     MAX_RECENT_CALLS,
     MAX_TERMS,
     MAX_TERMS_PER_MESSAGE,
     call_behalf,
     due_recall,
+    is_no_answer,
     knowledge_reader,
+    learning_call,
+    learning_key,
+    learnings_text,
     recent_call_paths,
     search_terms,
     with_recalled_context,

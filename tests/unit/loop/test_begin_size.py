@@ -1,8 +1,7 @@
 """An input that is too large to be carried into the next segment is refused when the run is prepared."""
 
 from orga.activities.prepare import MAX_SETUP_BYTES
-from orga.workflows.decisions.begin import begin_bytes, size_problem
-from orga.workflows.decisions.carried_parts import BEGIN_BYTES
+from orga.workflows.decisions.begin import BEGIN_BYTES, begin_bytes, size_problem
 from tests.support.values.largest import Sizes, begun_with
 
 

@@ -20,7 +20,7 @@ from orga.client.history.values import (
 from orga.workflows.decisions import limits, result
 from orga.workflows.decisions.begin import is_fork
 from orga.workflows.decisions.control import interventions, questions
-from orga.workflows.decisions.tool_calls import deferred, recovery
+from orga.workflows.decisions.tool_calls import call_questions, recovery
 from orga.workflows.types.input import parse_input
 from orga.workflows.types.past import parse_fork
 from orga.workflows.types.record import InvalidInput
@@ -103,7 +103,7 @@ def argument_positions(data: bytes) -> list[Any]:
 CHECKS: dict[str, Callable[[Any], object]] = {
     "extend_budget": lambda raw: limits.parsed_extension(a_state(), raw),
     "resolve_escalation": lambda raw: questions.parsed_resolution(a_state(), raw),
-    "complete_tool_call": lambda raw: deferred.parsed_completion(a_state(), raw),
+    "complete_tool_call": lambda raw: call_questions.parsed_completion(a_state(), raw),
     "approve": lambda raw: questions.parsed_decision(a_state(), raw, at(0)),
     "requeue": lambda raw: recovery.with_requeued_letter(a_state(), recovery.parsed_letter_id(raw)),
     "conversation": lambda raw: result.parsed_page([] if raw is None else raw),

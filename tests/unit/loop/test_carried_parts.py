@@ -12,16 +12,13 @@ from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.replies import normalised_reply
-from orga.workflows.decisions.begin import first_state
-from orga.workflows.decisions.carried_parts import (
-    BEGIN_BYTES,
+from orga.workflows.decisions.begin import BEGIN_BYTES, first_state
+from orga.workflows.decisions.continue_as_new import (
     CARRIED_PARTS,
     MAX_CARRIED_BYTES,
     NO_APPROVERS,
-    CarriedPart,
-)
-from orga.workflows.decisions.continue_as_new import (
     SPARE_BYTES,
+    CarriedPart,
     can_continue_as_new,
     continue_as_new_state,
     is_within_payload_limit,
@@ -32,11 +29,11 @@ from orga.workflows.decisions.continue_as_new import (
 )
 from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.control.interventions import should_continue_as_new
-from orga.workflows.decisions.control.question_text import shown_question
+from orga.workflows.decisions.control.questions import shown_question
 from orga.workflows.decisions.conversation import full_digest, with_all_as_base, with_messages
 from orga.workflows.decisions.fork import fork_state, with_past
 from orga.workflows.decisions.limits import stop_reason
-from orga.workflows.decisions.tool_calls import approvals
+from orga.workflows.decisions.tool_calls import call_questions
 from orga.workflows.types.context import messages_digest
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.conversation import Conversation
@@ -188,11 +185,11 @@ def test_a_held_call_is_complete_again_when_the_question_is_repeated() -> None:
     with pytest.raises(ValueError, match="may not decide this"):
         questions.parsed_decision(again, decision, T0)
     items = [
-        approvals.approval_item(after, f"8.{n}", call, held_verdict("é"), at(500), occasion="later")
+        call_questions.approval_item(after, f"8.{n}", call, held_verdict("é"), at(500), occasion="later")
         for n, call in enumerate(after.pending.calls)
     ]
     [asked] = questions.with_question(
-        after, approvals.approval_question(items, "approval-8", at(500)), at(500)
+        after, call_questions.approval_question(items, "approval-8", at(500)), at(500)
     ).questions
     before = {item.approval_id: item for item in whole.items}
     for item in asked.items:
@@ -207,7 +204,9 @@ def test_a_different_call_at_the_place_of_a_held_one_is_asked_about_again() -> N
     assert after.pending is not None
     other = after.pending.calls[1].model_copy(update={"arguments": {"n": 1, "text": "another"}})
     assert after.questions[0].items[1].answer is not None
-    assert approvals.approval_item(after, "8.1", other, held_verdict("x"), at(500), occasion="later").answer is None
+    assert (
+        call_questions.approval_item(after, "8.1", other, held_verdict("x"), at(500), occasion="later").answer is None
+    )
 
 
 def test_a_fork_keeps_a_schema_that_only_the_first_segment_received() -> None:

@@ -12,9 +12,8 @@ from orga.activities.prepare import MAX_SETUP_BYTES
 from orga.activities.replies import MAX_CALLS, calls_byte_limit, normalised_reply
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import initial_state
-from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.compaction import compaction
-from orga.workflows.decisions.continue_as_new import can_continue_as_new, continue_as_new_state
+from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, can_continue_as_new, continue_as_new_state
 from orga.workflows.decisions.control import interventions
 from orga.workflows.decisions.control.interventions import should_continue_as_new
 from orga.workflows.decisions.conversation import (

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.begin import NewerState, first_state
-from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
-from orga.workflows.decisions.continue_as_new import can_continue_as_new, continue_as_new_state
+from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, can_continue_as_new, continue_as_new_state
 from orga.workflows.decisions.control.interventions import should_continue_as_new, with_pause
 from orga.workflows.decisions.conversation import full_digest, reference_and_sent
 from orga.workflows.types.conversation import Conversation

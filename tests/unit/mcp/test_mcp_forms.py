@@ -20,8 +20,8 @@ from orga.activities.adapters.mcp.elicitation import (
     input_responses,
 )
 from orga.activities.text.secrets import KnownSecrets
-from orga.workflows.decisions.tool_calls.elicitation import field_value, input_options, input_question_text
-from orga.workflows.types.tool_calls.elicitation import AskedInput, AskedInputs, FormField, GivenInputs
+from orga.workflows.decisions.tool_calls.call_questions import field_value, input_options, input_question_text
+from orga.workflows.types.questions import AskedInput, AskedInputs, FormField, GivenInputs
 
 SECRETS = KnownSecrets.from_values(["s3cr3t-token-value"])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.goals.templates import TemplateProblem, render_template
-from orga.workflows.decisions.tool_calls.approvals import approval_item
+from orga.workflows.decisions.tool_calls.call_questions import approval_item
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint, idempotency_key
 from orga.workflows.decisions.tool_calls.repeated_calls import similarity
 from orga.workflows.types.context import canonical_json, record_digest

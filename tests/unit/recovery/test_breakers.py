@@ -5,7 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from orga.workflows.decisions.tool_calls.breakers import admit_call, with_failure, with_slot_released, with_success
+from orga.workflows.decisions.tool_calls.dispatch import (
+    admit_by_circuit,
+    with_circuit_failure,
+    with_circuit_released,
+    with_circuit_success,
+)
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.breakers import Breaker, BreakerOptions
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -29,7 +34,7 @@ def in_state(breaker: Breaker | None) -> AgentState:
 def failed(times: int, spec: ToolSpec = SEARCH) -> AgentState:
     state = a_state()
     for _ in range(times):
-        state = with_failure(state, spec, at(0))
+        state = with_circuit_failure(state, spec, at(0))
     return state
 
 
@@ -62,9 +67,9 @@ def test_opening_is_noted_once() -> None:
 
 
 def test_a_success_in_between_resets_the_count() -> None:
-    state = with_success(failed(2), SEARCH)
+    state = with_circuit_success(failed(2), SEARCH)
     assert (state.breakers, notes(state)) == ({}, [])
-    assert circuit(with_failure(state, SEARCH, at(1))) == Breaker(failures=1)
+    assert circuit(with_circuit_failure(state, SEARCH, at(1))) == Breaker(failures=1)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +88,7 @@ def test_calls_are_admitted_by_state_and_time(
     seconds: float, half_open_max_calls: int, before: Breaker | None, expected: int | None
 ) -> None:
     spec = guarded(half_open_max_calls=half_open_max_calls)
-    state, reported = admit_call(in_state(before), spec, at(seconds))
+    state, reported = admit_by_circuit(in_state(before), spec, at(seconds))
     assert (reported == "") is (expected is not None)
     if expected is None:
         assert state == in_state(before)
@@ -99,25 +104,25 @@ def test_calls_are_admitted_by_state_and_time(
     ],
 )
 def test_a_refused_call_is_explained_to_the_model(before: Breaker, seconds: float, expected: str) -> None:
-    _, reported = admit_call(in_state(before), SEARCH, at(seconds))
+    _, reported = admit_by_circuit(in_state(before), SEARCH, at(seconds))
     remedy = "It was not called. Use another tool, or go on without it."
     assert reported == f"[Circuit open] {expected}. {remedy}"
 
 
 @pytest.mark.parametrize("before", [pytest.param(OPEN, id="open"), pytest.param(TRYING, id="half-open")])
 def test_the_first_success_closes_the_circuit(before: Breaker) -> None:
-    state = with_success(in_state(before), SEARCH)
+    state = with_circuit_success(in_state(before), SEARCH)
     assert (state.breakers, notes(state)) == ({}, [("CircuitClosed", {"tool": "search", "scope": "run"})])
 
 
 def test_a_failed_trial_call_reopens_the_circuit() -> None:
-    state = with_failure(in_state(TRYING), guarded(failure_threshold=9), at(61))
+    state = with_circuit_failure(in_state(TRYING), guarded(failure_threshold=9), at(61))
     assert circuit(state) == Breaker(state="open", failures=4, opened_at=at(61))
     assert [event for event, _ in notes(state)] == ["CircuitOpened"]
 
 
 def test_a_late_failure_does_not_extend_the_time_of_an_open_circuit() -> None:
-    state = with_failure(in_state(OPEN), SEARCH, at(30))
+    state = with_circuit_failure(in_state(OPEN), SEARCH, at(30))
     assert circuit(state) == OPEN.model_copy(update={"failures": 4})
     assert notes(state) == []
 
@@ -132,7 +137,7 @@ def test_a_late_failure_does_not_extend_the_time_of_an_open_circuit() -> None:
     ],
 )
 def test_a_call_that_does_not_count_returns_its_permit(before: Breaker, after: Breaker | None) -> None:
-    state = with_slot_released(in_state(before), SEARCH)
+    state = with_circuit_released(in_state(before), SEARCH)
     assert circuit(state) == (after or before)
     assert notes(state) == []
 
@@ -146,9 +151,13 @@ def test_a_call_that_does_not_count_returns_its_permit(before: Breaker, after: B
 )
 def test_a_circuit_that_is_not_the_runs_is_ignored(spec: ToolSpec) -> None:
     state = failed(9, spec)
-    assert (state, admit_call(state, spec, at(0))) == (a_state(), (state, ""))
+    assert (state, admit_by_circuit(state, spec, at(0))) == (a_state(), (state, ""))
     kept = in_state(OPEN)
-    assert (admit_call(kept, spec, at(0)), with_success(kept, spec), with_slot_released(kept, spec)) == (
+    assert (
+        admit_by_circuit(kept, spec, at(0)),
+        with_circuit_success(kept, spec),
+        with_circuit_released(kept, spec),
+    ) == (
         (kept, ""),
         kept,
         kept,
@@ -156,7 +165,7 @@ def test_a_circuit_that_is_not_the_runs_is_ignored(spec: ToolSpec) -> None:
 
 
 def test_circuits_of_tools_are_independent() -> None:
-    assert admit_call(failed(3), a_spec("read"), at(0))[1] == ""
+    assert admit_by_circuit(failed(3), a_spec("read"), at(0))[1] == ""
 
 
 @LAW
@@ -168,16 +177,16 @@ def test_no_permit_is_lost_even_by_a_call_that_outlives_an_opening(events: list[
         if event == "wait":
             now += 10
         elif event == "call":
-            state, reported = admit_call(state, spec, at(now))
+            state, reported = admit_by_circuit(state, spec, at(now))
             in_flight += reported == ""
         elif in_flight:
             in_flight -= 1
-            ends = {"succeed": with_success(state, spec), "cancel": with_slot_released(state, spec)}
-            state = ends.get(event) or with_failure(state, spec, at(now))
+            ends = {"succeed": with_circuit_success(state, spec), "cancel": with_circuit_released(state, spec)}
+            state = ends.get(event) or with_circuit_failure(state, spec, at(now))
         assert 0 <= circuit(state).trying <= min(tries, in_flight)
     for _ in range(in_flight):
-        state = with_slot_released(state, spec)
-    assert admit_call(state, spec, at(now + 10))[1] == ""
+        state = with_circuit_released(state, spec)
+    assert admit_by_circuit(state, spec, at(now + 10))[1] == ""
 
 
 class Circuits(RuleBasedStateMachine):
@@ -199,7 +208,7 @@ class Circuits(RuleBasedStateMachine):
 
     @rule(target=flights)
     def call(self) -> int:
-        self.state, reported = admit_call(self.state, self.spec, at(self.now))
+        self.state, reported = admit_by_circuit(self.state, self.spec, at(self.now))
         if self.model == "open" and self.now >= self.opened + 10:
             self.model = "half_open"
         is_admitted = self.model == "closed" or (self.model == "half_open" and len(self.in_flight) < self.tries)
@@ -213,7 +222,7 @@ class Circuits(RuleBasedStateMachine):
     def succeed(self, flight: int) -> None:
         if flight in self.in_flight:
             self.in_flight.discard(flight)
-            self.state = with_success(self.state, self.spec)
+            self.state = with_circuit_success(self.state, self.spec)
             self.model, self.row = "closed", 0
 
     @rule(flight=consumes(flights))
@@ -221,7 +230,7 @@ class Circuits(RuleBasedStateMachine):
         if flight not in self.in_flight:
             return
         self.in_flight.discard(flight)
-        self.state = with_failure(self.state, self.spec, at(self.now))
+        self.state = with_circuit_failure(self.state, self.spec, at(self.now))
         self.row += 1
         if self.model == "half_open" or (self.model == "closed" and self.row >= self.threshold):
             self.model, self.opened = "open", self.now
@@ -230,13 +239,13 @@ class Circuits(RuleBasedStateMachine):
     def cancel(self, flight: int) -> None:
         if flight in self.in_flight:
             self.in_flight.discard(flight)
-            self.state = with_slot_released(self.state, self.spec)
+            self.state = with_circuit_released(self.state, self.spec)
 
     @rule(seconds=st.integers(1, 15))
     def wait(self, seconds: int) -> None:
         if self.model == "open":
             for _ in self.in_flight:
-                self.state = with_slot_released(self.state, self.spec)
+                self.state = with_circuit_released(self.state, self.spec)
             self.in_flight.clear()
         self.now += seconds
 

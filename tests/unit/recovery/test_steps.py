@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.decisions.tool_calls.repeated_calls import (
     MAX_REPEATED_CALLS,
-    repeated_call_key,
     stopped_call_text,
     with_failed_call,
     with_resolved_repeated_call,
@@ -19,7 +19,7 @@ from orga.workflows.types.tool_calls.recovery import Step, StepIteration
 from tests.support.values.core import a_call, a_state, at
 
 CALL = a_call("search", q="cats")
-KEY = repeated_call_key(CALL)
+KEY = call_fingerprint(CALL)
 SAME = "timed out after 1041 ms"
 ALIKE = "timed out after 1042 ms"
 OTHER = "no such index: cats"
@@ -104,7 +104,7 @@ def test_a_step_is_a_tool_with_its_arguments() -> None:
     assert stopped_call_text(state, a_call("search", "another id", q="cats"))
     assert stopped_call_text(state, a_call("search", q="dogs")) == ""
     assert stopped_call_text(state, a_call("find", q="cats")) == ""
-    assert repeated_call_key(a_call(a=1, b=2)) == repeated_call_key(a_call(b=2, a=1))
+    assert call_fingerprint(a_call(a=1, b=2)) == call_fingerprint(a_call(b=2, a=1))
 
 
 def test_a_success_resets_the_failures() -> None:
@@ -201,6 +201,6 @@ def test_only_the_newest_steps_are_kept() -> None:
     for number in range(MAX_REPEATED_CALLS + 1):
         state = with_failed_call(state, a_call("search", n=number), "x" * 100_000, at(1))
     assert len(state.steps) == MAX_REPEATED_CALLS
-    assert repeated_call_key(a_call("search", n=0)) not in state.steps
-    assert repeated_call_key(a_call("search", n=MAX_REPEATED_CALLS)) in state.steps
+    assert call_fingerprint(a_call("search", n=0)) not in state.steps
+    assert call_fingerprint(a_call("search", n=MAX_REPEATED_CALLS)) in state.steps
     assert len(state.model_dump_json()) < 200_000

@@ -3,8 +3,6 @@
 A signal is recorded when it arrives. The workflow applies it later, in order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -35,7 +33,6 @@ _CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\n\r\t"]
 
 
 def signal_text(arguments: tuple[object, ...]) -> str:
-    """Return a signal's text, cut if it is too long."""
     return _clipped_text(_joined_text(arguments), MAX_SIGNAL_BYTES)
 
 
@@ -95,12 +92,10 @@ def intervention(kind: InterventionKind, arguments: tuple[object, ...]) -> Inter
 
 
 def guidance(kind: InterventionKind, text: str | None) -> Intervention:
-    """Return guidance of the run's own, without a sender."""
     return intervention(kind, (text,))
 
 
 def signal_argument(sent: Intervention) -> str | dict[str, str]:
-    """Return the argument of a signal that passes an intervention on."""
     return {**sent.sender, "text": sent.text} if sent.sender else sent.text
 
 
@@ -109,11 +104,9 @@ def with_intervention_id(state: S, sent: Intervention) -> S:
 
 
 def with_applied(state: S, sent: Intervention, *, phase: str = "", iteration: int | None = None) -> S:
-    """Add a note that an intervention takes effect now. One without an id adds nothing to the history.
+    """Add a note that an intervention takes effect, by default in the current phase and iteration.
 
-    Args:
-        phase: The phase in which it takes effect, by default the current one.
-        iteration: Its iteration, by default the current one.
+    One without an id adds nothing to the history.
     """
     if not sent.id:
         return state
@@ -133,15 +126,17 @@ def _with_no_effect(state: S, sent: Intervention, why: str) -> S:
 
 def _joined_text(arguments: tuple[object, ...]) -> str:
     """Return the text. Any JSON is accepted, because a handler that refuses it would lose it."""
-    parts = [part if isinstance(part, str) else _part_text(part) for part in arguments if part is not None]
+    parts = (
+        part
+        if isinstance(part, str)
+        else to_json(part, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
+        for part in arguments
+        if part is not None
+    )
     text = clean_text("\n".join(parts))
     for control in _CONTROLS:  # `translate` takes 50 times as long, for all signals since the last task
         text = text.replace(control, " ")
     return text
-
-
-def _part_text(part: object) -> str:
-    return to_json(part, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
 
 
 def _clipped_text(text: str, max_bytes: int) -> str:
@@ -149,10 +144,7 @@ def _clipped_text(text: str, max_bytes: int) -> str:
 
 
 def with_guidance(state: S, guidance: Intervention) -> S:
-    """Add guidance (steer, add_context) to the end of the inbox. A full inbox only counts it.
-
-    If guidance is cut, the journal records it.
-    """
+    """Add guidance to the end of the inbox. The journal records what is cut. A full inbox only counts it."""
     if len(state.inbox) >= MAX_INBOX_ITEMS:
         lost = state.with_control(unheard=state.unheard + 1)
         why = f"{MAX_INBOX_ITEMS} interventions wait already; send it again with another id"
@@ -244,7 +236,6 @@ def with_reopened_end(state: S) -> S:
 
 
 def remaining_s(state: Control, now: datetime) -> float:
-    """Return the seconds left on the run's clock, never below 0."""
     return max(state.timeout_s - state.clock.elapsed_seconds(now), 0.0)
 
 

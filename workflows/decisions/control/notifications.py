@@ -3,15 +3,12 @@
 It also makes the Temporal UI's view of a question, and the commands that decide it, ready to be copied.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from shlex import quote
 from typing import Any, TypeVar
 
-from orga.workflows.decisions.control.question_text import shown_arguments, shown_question
-from orga.workflows.decisions.control.questions import is_open
+from orga.workflows.decisions.control.questions import is_open, shown_arguments, shown_question
 from orga.workflows.types.control import Control, Stop
 from orga.workflows.types.questions import (
     ANSWER,
@@ -91,7 +88,6 @@ _WAITING_TEXTS: Mapping[QuestionKind, str] = {
     "result": "others",
 }
 
-
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
@@ -142,7 +138,6 @@ def end_notification(state: Control, stop: Stop, run_id: str, execution: str) ->
 
 
 def _notification(state: Control, **fields: Any) -> Notification:
-    """Return a notification with only the non-empty fields set."""
     return Notification(agent=state.name, **{key: value for key, value in fields.items() if value})
 
 
@@ -166,13 +161,9 @@ def _notified_call(data: dict[str, Any]) -> NotifiedCall:
         "arguments_digest": digest,
         "id": data.get("id", ""),
         "reason": _line(str(data.get("reason", ""))),
-        "approvers": tuple(_lines(data.get("approvers", ()))[:MAX_APPROVERS]),
+        "approvers": tuple(_line(str(name)) for name in data.get("approvers", ()))[:MAX_APPROVERS],
     }
     return NotifiedCall(**{key: value for key, value in known.items() if value or key == "tool"})
-
-
-def _lines(texts: Iterable[Any]) -> list[str]:
-    return [_line(str(text)) for text in texts]
 
 
 def _line(text: str) -> str:

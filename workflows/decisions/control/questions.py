@@ -1,33 +1,140 @@
 """Questions to people: asked, answered or decided once, and closed. While one is open, the run's clock is paused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any, TypeVar, cast
 
-from orga.workflows.decisions.control.question_text import (
-    SHOWN_BYTES,
-    question_asked_event,
-    question_closed_event,
-    shown_arguments,
-    shown_item,
-)
+from pydantic_core import to_json
+
 from orga.workflows.types.control import Control
 from orga.workflows.types.json_text import as_text
 from orga.workflows.types.questions import (
     ANSWER,
     EXPIRED_ANSWER,
+    QUESTION_ANSWERED,
+    QUESTION_ASKED,
     Answer,
     ApprovalDecision,
     Choice,
     Item,
     Question,
     Resolution,
+    ShownQuestion,
 )
 from orga.workflows.types.record import parse_record
-from orga.workflows.types.text import clean_text
+from orga.workflows.types.text import clean_text, clip
+
+SHOWN_BYTES = 2_000
+"""Bytes of an item's arguments that a person sees."""
+
+_SHOWN_ANSWER_BYTES = 50_000
+"""Bytes of an answer that a person reviews. All of it counts."""
+
+
+def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
+    """Return the arguments as JSON text. If they exceed `most` bytes, they are cut, and size and digest are added."""
+    size = len(arguments.encode())
+    if size <= most:
+        return {"arguments": arguments}
+    return {
+        "arguments": clip(arguments, most),
+        "arguments_bytes": size,
+        "arguments_digest": f"sha256:{sha256(arguments.encode()).hexdigest()}",
+    }
+
+
+def shown_question(question: Question) -> ShownQuestion:
+    """Return a question as people see it: its own data, and each undecided item."""
+    calls = {"calls": [_shown_item(item) for item in question.items if item.answer is None]} if question.items else {}
+    return ShownQuestion(
+        wait_id=question.question_id,
+        kind=question.kind,
+        since=question.since,
+        question=question.text,
+        queue=question.queue,
+        data={**question.data, **_answer_terms(question), **calls},
+        choices=question.choices,
+        resolution=question.resolution,
+    )
+
+
+_EventData = tuple[str, dict[str, Any]]
+
+
+def _question_asked_event(question: Question) -> _EventData:
+    if question.kind == "answer":
+        return QUESTION_ASKED, {"id": question.question_id, "question": question.text, **_answer_terms(question)}
+    data = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
+    if question.kind == "result":
+        data |= _answer_terms(question)
+    return "ApprovalRequested", data
+
+
+def _question_closed_event(question: Question) -> _EventData:
+    """Return the journal's note that the question is closed. For the call that asked, any answer is a success."""
+    decision = question.resolution
+    if question.kind == "result":
+        return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **_completion_data(question)}
+    decided = (
+        {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
+    )
+    if question.kind != "answer":
+        return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **decided}
+    decided_data = decided | ({"answer": decision.result} if decision else {})
+    data = {
+        "id": question.question_id,
+        "question": question.text,
+        **{key: text for key, text in decided_data.items() if text},
+    }
+    if question.place:
+        data |= {"place": question.place, "outcome": "ok" if decision else "cancelled"}
+    return QUESTION_ANSWERED, data
+
+
+def _completion_data(question: Question) -> dict[str, Any]:
+    """Return how a call got its result. The outcome of the call has the result itself."""
+    if (completion := question.completion) is None:
+        return {"choice": "expired" if question.resolution else "none"}
+    failed = {"reason": completion.error} if completion.error else {}
+    return {"choice": "failed" if completion.error else "completed", "by": completion.by, **failed}
+
+
+def _answer_terms(question: Question) -> dict[str, Any]:
+    expires_at = question.expires_at.isoformat() if question.expires_at else ""
+    terms: dict[str, Any] = {"options": list(question.options), "default": question.default}
+    terms |= {"expires_at": expires_at, "approvers": list(question.approvers)}
+    return {key: value for key, value in terms.items() if value}
+
+
+def _shown_item(item: Item) -> dict[str, Any]:
+    """Return an item as people see it: with all of its arguments, or their size and digest."""
+    call = item.call
+    most = _SHOWN_ANSWER_BYTES if call.get("name") == ANSWER else SHOWN_BYTES
+    if "arguments_digest" in call:
+        arguments = {key: call[key] for key in ("arguments_bytes", "arguments_digest")} | {"arguments": ""}
+    else:
+        arguments = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), most)
+    return {
+        "id": item.approval_id,
+        "tool": call.get("name", ""),
+        "call_id": call.get("call_id", ""),
+        **arguments,
+        "reason": item.reason,
+        "approvers": list(item.approvers),
+        "expires_at": item.expires_at.isoformat(),
+        **item.asker_data,
+    }
+
+
+def call_without_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call with size and digest in place of its arguments, because a part could be read as the whole."""
+    if "arguments_digest" in call:
+        return dict(call)
+    known = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), -1)
+    return {"call_id": call.get("call_id", ""), "name": call.get("name", ""), **known, "arguments": {}}
+
 
 S = TypeVar("S", bound=Control)
 
@@ -53,10 +160,10 @@ def with_question(state: S, question: Question, now: datetime) -> S:
     if before is not None:
         question = _with_kept_answers(question, before)
     others = tuple(each for each in state.questions if each.question_id != question.question_id)
-    event, data = question_asked_event(question)
+    event, data = _question_asked_event(question)
     held = state.with_control(questions=(*others, question)).with_note(event, **data).with_clock_updated(now)
     for item in question.items:
-        held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown_item(item))
+        held = held.with_note("ApprovalRequested", kind="call", place=item.place, **_shown_item(item))
         held = held if item.answer is None else _with_answer_note(held, item, item.answer)
     return held
 
@@ -86,7 +193,7 @@ def without_question(state: S, question_id: str, now: datetime) -> S:
     if question is None:
         return state
     rest = state.with_control(questions=tuple(each for each in state.questions if each.question_id != question_id))
-    event, data = question_closed_event(question)
+    event, data = _question_closed_event(question)
     return rest.with_note(event, **data).with_clock_updated(now)
 
 
@@ -113,16 +220,16 @@ def with_expired_decisions(state: S, expiry: datetime, now: datetime) -> S:
     """Return the state after this expiry: undecided items are denied, and questions get their default or no answer."""
     for question in state.questions:
         if question.is_open and question.expires_at is not None and expiry >= question.expires_at:
-            state = with_resolution(state, _default_resolution(question), now)
+            choice: Choice = "result" if question.default else "skip"
+            resolution = Resolution(
+                escalation_id=question.question_id,
+                choice=choice,
+                result=question.default,
+                reason="nobody answered in time",
+            )
+            state = with_resolution(state, resolution, now)
     late = [item.approval_id for item in _items(state) if item.answer is None and expiry >= item.expires_at]
     return _with_answers(state, dict.fromkeys(late, EXPIRED_ANSWER), now) if late else state
-
-
-def _default_resolution(question: Question) -> Resolution:
-    choice: Choice = "result" if question.default else "skip"
-    return Resolution(
-        escalation_id=question.question_id, choice=choice, result=question.default, reason="nobody answered in time"
-    )
 
 
 def _with_answers(state: S, answers: Mapping[str, Answer], now: datetime) -> S:
@@ -163,7 +270,6 @@ def _items(state: Control) -> tuple[Item, ...]:
 
 
 def pending_items(state: Control, now: datetime) -> tuple[Item, ...]:
-    """Return the items that can still be decided."""
     return tuple(item for item in _items(state) if item.answer is None and now < item.expires_at)
 
 
@@ -259,23 +365,10 @@ def build_question(
     expires_s: float | None = None,
     approvers: Sequence[str] = (),
 ) -> Question:
-    """Return a question with a free answer.
-
-    Args:
-        activity_id: Activity id of the call that asks.
-        options: The only valid answers. Empty: any text.
-        default: The answer if nobody gives one in time.
-        expires_s: Seconds until it expires. None: never.
-        approvers: People who may answer. Empty: anyone.
-    """
-    expires_at = None if expires_s is None else now + timedelta(seconds=expires_s)
-    given: dict[str, Any] = {
-        "place": activity_id,
-        "options": tuple(options),
-        "default": default,
-        "expires_at": expires_at,
-    }
-    given |= {"approvers": tuple(approvers)}
+    """Return a question with a free answer. `activity_id` is that of the call that asks."""
+    given: dict[str, Any] = {"place": activity_id, "options": tuple(options), "default": default}
+    given["expires_at"] = None if expires_s is None else now + timedelta(seconds=expires_s)
+    given["approvers"] = tuple(approvers)
     return Question(
         question_id=f"question-{name}",
         kind="answer",

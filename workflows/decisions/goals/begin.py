@@ -1,7 +1,5 @@
 """The first state of a goal: from its starter's input, from the previous segment, or from a shared past."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 
@@ -19,12 +17,8 @@ def initial_goal_state(goal: GoalInput, origin: str, now: datetime) -> GoalState
     """Return the state of a new goal. The goal is the first message."""
     agent = initial_state(goal.for_agent(), origin, now)
     given: dict[str, Any] = {name: getattr(agent, name) for name in agent.model_fields_set}
-    if goal.deliver is not None:
-        given["deliver"] = goal.deliver
-    if goal.pipeline is not None:
-        given["pipeline"] = goal.pipeline
-    if goal.inputs is not None:
-        given["inputs"] = goal.inputs
+    own = {"deliver": goal.deliver, "pipeline": goal.pipeline, "inputs": goal.inputs}
+    given |= {name: value for name, value in own.items() if value is not None}
     return GoalState(**given, goal_config=goal.config)
 
 
@@ -42,7 +36,6 @@ _LOOP_LIMIT_NAMES = {"max_model_calls": "max_llm_calls"}
 
 
 def goal_state_before_past(fork_input: GoalForkInput, origin: str, now: datetime) -> GoalState:
-    """Return the first state of a fork, which only knows whose past it shares."""
     goal = GoalInput(goal=unread_task_text(fork_input.fork), config=fork_input.config)
     return GoalState(
         input=goal.for_agent(),
@@ -54,19 +47,11 @@ def goal_state_before_past(fork_input: GoalForkInput, origin: str, now: datetime
 
 
 def goal_fork_state(state: GoalState, source: ForkedFrom, fork_input: GoalForkInput, ended_at: datetime) -> GoalState:
-    """Return the past for a fork of a goal, for `with_past`.
+    """Return the past for a fork of a goal. Arguments and errors are as for `fork_state`.
 
     Plan, scores and memory are the other goal's. A new task is guidance for the next prompt. Streaks start from zero.
     An ending is kept only if it was a success and there is no new task. If the fork has another `plan_review`, the rest
     of the plan is reviewed, because nobody has approved it.
-
-    Args:
-        state: State of the other goal at the end of the turn.
-        fork_input: The differences in the fork.
-        ended_at: When that turn ended. The clock continues from there.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
     """
     goal = _goal_fork_input(state, fork_input)
     past = shared_past(state, source, goal.for_agent(), fork_input.fork.requeue, ended_at).with_aim(

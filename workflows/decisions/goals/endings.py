@@ -1,12 +1,10 @@
 """The public views of a goal, the answer of a goal that ends early, and what is delivered at its end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 
-from orga.workflows.decisions.goals.pipelines.course import best_draft_answer
+from orga.workflows.decisions.goals.pipelines import best_draft_answer
 from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
 from orga.workflows.decisions.goals.pursue import goal_confidence
 from orga.workflows.decisions.goals.review import with_end_withdrawn
@@ -22,8 +20,7 @@ from orga.workflows.types.goals.deliveries import (
     DeliveryRequest,
     full_answer_location,
 )
-from orga.workflows.types.goals.goal_result import GoalResult, GoalStatus, ShownPlan, ShownStep
-from orga.workflows.types.goals.pursuit import GoalState, PlanStep
+from orga.workflows.types.goals.pursuit import GoalResult, GoalState, GoalStatus, PlanStep, ShownPlan, ShownStep
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.text import clip, clip_json, known_names_hint, markdown_code, one_line
 
@@ -31,7 +28,6 @@ FINDING_BYTES = 2_000
 """Bytes of each result in an ending without a model."""
 
 WHY_CHARS = 120
-"""Characters of the reason why a step failed."""
 
 OUTPUT_BYTES = 2_000
 """Bytes of a step's output that is stored as evidence."""
@@ -42,9 +38,7 @@ _NO_END = 10**9
 def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop | None:
     """Return why the goal ends now, or None. One model call is reserved for the answer.
 
-    Args:
-        now: Workflow time.
-        counts_rounds: True if the limit of rounds applies. It only stops a goal before its next round.
+    The limit of rounds only stops a goal before its next round, which is when `counts_rounds` is true.
     """
     config = state.config if counts_rounds else state.config.with_raised({"max_iterations": _NO_END})
     if (stop := stop_reason(state, config, now)) is not None:
@@ -105,7 +99,6 @@ def _unfinished_step_text(step: PlanStep) -> str:
 
 
 def step_outputs(state: GoalState) -> tuple[StepOutput, ...]:
-    """Return the output of each step that is done, cut if it is long."""
     done = [step for step in state.pursuit.steps if step.state == "done"]
     found = [(step, step_result_text(state, step) or step.summary) for step in done]
     return tuple(
@@ -119,7 +112,6 @@ def has_done_step(ended: GoalResult) -> bool:
 
 
 def step_result_text(state: GoalState, step: PlanStep) -> str:
-    """Return the result of a step, or "" if the conversation no longer has it."""
     course = state.pursuit.course
     if course and (kept := course.outputs.get(step.id)):
         return kept
@@ -133,7 +125,10 @@ def goal_details(state: GoalState, waits: Sequence[str] = ()) -> str:
 
 
 def shown_step(step: PlanStep) -> ShownStep:
-    mean = step.score if step.scores is None else round(step.scores.mean, 3)
+    if step.scores is not None:
+        quality, score = quality_from_mean(step.scores.mean), round(step.scores.mean, 3)
+    else:
+        quality, score = "" if step.score is None else step.label, step.score
     return ShownStep(
         id=step.id,
         goal=step.goal,
@@ -141,10 +136,8 @@ def shown_step(step: PlanStep) -> ShownStep:
         depends_on=step.depends_on,
         status=step.state,
         attempts=step.attempts,
-        quality=("" if step.score is None else step.label)
-        if step.scores is None
-        else quality_from_mean(step.scores.mean),
-        score=mean,
+        quality=quality,
+        score=score,
         scores=step.scores,
         output=step.place,
         source=step.source,

@@ -1,7 +1,5 @@
 """Steps that a person gives, each in place of the next one that is due."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic_core import to_json
@@ -28,19 +26,14 @@ MAX_LINE_CHARS = MAX_JSON_GROWTH * MAX_ARGUMENTS_BYTES
 
 
 def with_override(state: GoalState, raw: object) -> GoalState:
-    """Return the state with this as its next step, and guidance about it.
+    """Return the state with this as its next step, and guidance about it. Raise ValueError if it is not possible.
 
-    Before a plan exists, the step is added to the plan that is made next.
-
-    A plan that waits for people is put to them again, because it has changed.
+    Before a plan exists, the step is added to the plan that is made next. A plan that waits for people is put to them
+    again, because it has changed.
 
     Args:
         raw: `{"skill": ..., "input": ...}`. The input is the arguments of a call as an object, or a text. An agent gets
             the text as its task. For a tool, the model makes the arguments from it.
-
-    Raises:
-        ValueError: The goal is not prepared yet, or is ending at a limit. There is no such skill, no input, or too much
-            of it. Too many such steps are waiting.
     """
     setup, pursuit = state.setup, state.pursuit
     if setup is None:

@@ -1,14 +1,9 @@
 """The two planners of a goal: its model, or its pipeline. This table holds all differences between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from orga.workflows.decisions.goals import plans, pursue
-from orga.workflows.decisions.goals.pipelines import course
-from orga.workflows.decisions.goals.pipelines.course import with_next_move
-from orga.workflows.decisions.goals.pipelines.plans import find_pipeline
+from orga.workflows.decisions.goals import pipelines, plans, pursue
 from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import ToolCall
@@ -23,7 +18,6 @@ class Planner(NamedTuple):
     keep_guidance: Callable[[GoalState, Sequence[Intervention]], GoalState]
     """Returns the state with guidance from people, in addition to the conversation."""
     round: Callable[[GoalState], GoalState]
-    """Returns the state with the steps of the next round."""
     calls: Callable[[GoalState], Sequence[ToolCall | None]]
     """Returns the calls of these steps. None for each that the model has to make."""
     reconsider: Callable[[GoalState], GoalState | None]
@@ -36,8 +30,7 @@ class Planner(NamedTuple):
     """Returns the final answer, or "" if the model writes it."""
 
 
-def _no_calls(_: GoalState) -> None:
-    """Leave it to the model."""
+def _leave_to_model(_: GoalState) -> None: ...
 
 
 def _same_state(state: GoalState, _: object) -> GoalState:
@@ -49,7 +42,7 @@ def _no_answer(_: GoalState, __: Stop) -> str:
 
 
 MODEL_PLANNER = Planner(
-    plan=_no_calls,
+    plan=_leave_to_model,
     keep_guidance=_same_state,
     round=pursue.with_round,
     calls=plans.due_step_calls,
@@ -60,16 +53,16 @@ MODEL_PLANNER = Planner(
 )
 
 PIPELINE_PLANNER = Planner(
-    plan=course.with_pipeline_plan,
-    keep_guidance=course.with_pipeline_guidance,
-    round=course.with_pipeline_round,
-    calls=course.due_pipeline_calls,
-    reconsider=_no_calls,
-    keep_outputs=course.with_round_outputs,
-    next=with_next_move,
-    answer=course.pipeline_answer,
+    plan=pipelines.with_pipeline_plan,
+    keep_guidance=pipelines.with_pipeline_guidance,
+    round=pipelines.with_pipeline_round,
+    calls=pipelines.due_pipeline_calls,
+    reconsider=_leave_to_model,
+    keep_outputs=pipelines.with_round_outputs,
+    next=pipelines.with_next_move,
+    answer=pipelines.pipeline_answer,
 )
 
 
 def planner_for(state: GoalState) -> Planner:
-    return MODEL_PLANNER if find_pipeline(state) is None else PIPELINE_PLANNER
+    return MODEL_PLANNER if pipelines.find_pipeline(state) is None else PIPELINE_PLANNER

@@ -1,7 +1,5 @@
 """Plans: a model's proposal becomes steps or a list of its problems, and the steps that are ready."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
@@ -11,10 +9,11 @@ from pydantic_core import to_json
 from orga.workflows.decisions.goals.replies import UnusableReply, bounded_line
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, GoalState, PlanStep
-from orga.workflows.types.goals.requests import referred_steps, step_arguments, step_skill
+from orga.workflows.types.goals.requests import REFERENCE_KEY, referred_steps, step_arguments, step_skill
+from orga.workflows.types.json_text import MAX_DEPTH, as_object, as_objects, as_text, is_deeper
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import clean_json
+from orga.workflows.types.text import clean_json, one_line
 from orga.workflows.types.tool_calls.loop_tools import DELEGATE, LOOP_TOOLS
 
 MAX_SHOWN_PROBLEMS = 10
@@ -34,7 +33,6 @@ def available_skills(setup: Setup) -> dict[str, str]:
 
 
 def valued_skills(setup: Setup) -> frozenset[str]:
-    """Return the skills that return values."""
     return frozenset(tool.name for tool in setup.tools if tool.value_schema is not None)
 
 
@@ -60,18 +58,13 @@ def parsed_plan(
     agents: frozenset[str] = frozenset(),
     valued: frozenset[str] = frozenset(),
 ) -> tuple[PlanStep, ...]:
-    """Return the steps of a plan. They replace all open steps.
+    """Return the steps of a plan, which replace all open steps. Raise UnusableReply with each problem.
 
     Args:
         listed: The steps as the model wrote them.
-        skills: The allowed skills.
         most: The number of steps that may be open.
         before: Finished steps. New ones may depend on them, and have other ids.
-        agents: The skills that are agents.
         valued: The skills that return values, which arguments of other steps may refer to.
-
-    Raises:
-        UnusableReply: Lists each problem with its step.
     """
     if not isinstance(listed, list) or not listed:
         raise UnusableReply("steps: a list of at least one step")
@@ -219,12 +212,7 @@ def delegate_step_call(step: PlanStep, task: str) -> ToolCall:
 def calls_mismatch(
     calls: Sequence[ToolCall], steps: Sequence[PlanStep], planned: Sequence[ToolCall | None], setup: Setup
 ) -> str:
-    """Return why these calls do not match these steps one by one in order, or "".
-
-    Args:
-        planned: The call of each step in the plan. None if the model makes its arguments.
-        setup: Distinguishes tools from agents.
-    """
+    """Return why these calls do not match these steps one by one, or "". `planned` is as in `due_step_calls`."""
     wanted = [step.skill if setup.tool(step.skill) is not None else DELEGATE for step in steps]
     made = [call.name for call in calls]
     if made != wanted:
@@ -236,3 +224,74 @@ def calls_mismatch(
         if call.name == DELEGATE and call.arguments.get("agent") != step.skill:
             return f"{step.id}: delegate to {step.skill!r}"
     return ""
+
+
+class _NoSuchValue(Exception):
+    """A step has no value at the path of a reference."""
+
+
+def with_values(step: PlanStep, values: Mapping[str, Any]) -> PlanStep:
+    """Return the step with the values of these finished steps in its arguments.
+
+    If a step has no value at the path, or the values are too large or deep for a plan, the model writes the arguments.
+    """
+    if step.arguments is None or values.keys().isdisjoint(referred_steps(step.arguments)):
+        return step
+    try:
+        arguments = _filled(step.arguments, values)
+    except _NoSuchValue:
+        return step.with_fields(arguments=None)
+    fits = not is_deeper(arguments, MAX_DEPTH) and len(to_json(arguments)) <= MAX_ARGUMENTS_BYTES
+    return step.with_fields(arguments=arguments if fits else None)
+
+
+def _filled(part: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(part, list):
+        return [_filled(each, values) for each in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    given = cast("dict[str, Any]", part)
+    if REFERENCE_KEY not in given:
+        return {key: _filled(each, values) for key, each in given.items()}
+    step = str(given[REFERENCE_KEY])
+    return _value_at(values[step], given.get("path")) if step in values else given
+
+
+def _value_at(value: Any, path: object) -> Any:
+    """Return the part of a value. Raise _NoSuchValue if there is none: null is no value either.
+
+    A part that itself contains a reference counts as none. Otherwise a tool could fetch the value of another step.
+    """
+    keys = cast("list[Any]", path) if isinstance(path, list) else [] if path is None else [cast("Any", path)]
+    for key in keys:
+        try:
+            value = value[int(key) if isinstance(value, list) else str(key)]
+        except (LookupError, TypeError, ValueError, OverflowError):
+            raise _NoSuchValue from None
+    if value is None or next(referred_steps(value), None) is not None:
+        raise _NoSuchValue
+    return value
+
+
+def value_outline(schema: dict[str, Any] | None, most: int) -> str:
+    """Return the fields of a schema's values for a model, on one line: `{id, items: [{name}]}`. "" without a schema."""
+    text = "" if schema is None else _outline(schema, as_object(schema.get("$defs")), _OUTLINE_LEVELS)
+    return one_line(text, most)
+
+
+_OUTLINE_LEVELS, _OUTLINE_FIELDS = 3, 12
+"""Levels, and fields or alternatives of each part. A hostile schema refers to itself a thousand times."""
+
+
+def _outline(schema: object, named: Mapping[str, Any], levels: int) -> str:
+    given = as_object(schema)
+    given = as_object(named.get(as_text(given.get("$ref")).rpartition("/")[2])) or given
+    if not levels:
+        return ""
+    if fields := list(as_object(given.get("properties")).items())[:_OUTLINE_FIELDS]:
+        parts = ((name, _outline(each, named, levels - 1)) for name, each in fields)
+        return "{" + ", ".join(f"{name}: {inner}" if inner else name for name, inner in parts) + "}"
+    if "items" in given:
+        return f"[{_outline(given['items'], named, levels - 1) or '…'}]"
+    choices = as_objects(given.get("anyOf"))[:_OUTLINE_FIELDS]
+    return next(filter(None, (_outline(each, named, levels - 1) for each in choices)), "")

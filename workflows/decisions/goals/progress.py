@@ -3,9 +3,8 @@
 It also changes the goal's state where several decisions do the same: a new plan, an unusable reply, an ending.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pydantic_core import to_json
@@ -32,7 +31,6 @@ MIN_GOOD_SCORE, MIN_PARTIAL_SCORE = 3.5, 2.0
 """The lowest mean scores of a good and of a partly useful step."""
 
 TREND_ROUNDS = 3
-"""Rounds in a trend."""
 
 MIN_TREND_SLOPE = 0.3
 """A larger slope is no longer stable."""
@@ -66,7 +64,6 @@ class Trend(NamedTuple):
 
 
 def score_trend(means: Sequence[float]) -> Trend | None:
-    """Return the trend of the last three rounds, or None if none was evaluated."""
     latest = means[-TREND_ROUNDS:]
     if not latest:
         return None
@@ -96,7 +93,9 @@ def is_repeating_rounds(pursuit: Pursuit) -> bool:
         return False
     if len(set(recent)) == 1:
         return True
-    return pursuit.errors >= MAX_REPEATED_ROUNDS and all(map(_is_alike, recent, recent[1:]))
+    words = [signature.partition(" ")[2] for signature in recent]
+    is_alike = all(similarity(one, other) >= MIN_SIMILARITY for one, other in pairwise(words))
+    return pursuit.errors >= MAX_REPEATED_ROUNDS and is_alike
 
 
 def stuck_reason(pursuit: Pursuit, config: GoalConfig, problem: str = "") -> str:
@@ -114,10 +113,6 @@ def stuck_reason(pursuit: Pursuit, config: GoalConfig, problem: str = "") -> str
     if is_repeating_rounds(pursuit):
         return f"the same calls, {MAX_REPEATED_ROUNDS} rounds in a row"
     return ""
-
-
-def _is_alike(one: str, other: str) -> bool:
-    return similarity(one.partition(" ")[2], other.partition(" ")[2]) >= MIN_SIMILARITY
 
 
 RuleDecision = Literal["continue", "done", "stuck"]
@@ -138,13 +133,9 @@ def decision_by_rules(pursuit: Pursuit, config: GoalConfig) -> RuleDecision | No
         return None
     if not pursuit.open_steps:
         is_good = all(step.scores is not None and quality_from_mean(step.scores.mean) == "good" for step in latest)
-        return "done" if latest and is_good and not _has_unrepaired_failure(pursuit) else None
+        has_failure = any(step.state == "failed" for step in pursuit.steps)
+        return "done" if latest and is_good and not has_failure else None
     return "continue" if ready_steps(pursuit.steps, 1) else None
-
-
-def _has_unrepaired_failure(pursuit: Pursuit) -> bool:
-    """Return True if a step failed and no later one made up for it."""
-    return any(step.state == "failed" for step in pursuit.steps)
 
 
 def result_confidence(steps: Sequence[PlanStep], own: float | None = None) -> float:
@@ -164,7 +155,7 @@ MAX_PROBLEM_CHARS = 300
 
 
 def with_message_to_model(state: GoalState, text: str) -> GoalState:
-    return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
+    return state.with_dialogue(conversation=with_message(state.conversation, Message.of("user", text)))
 
 
 def without_plan(state: GoalState) -> GoalState:

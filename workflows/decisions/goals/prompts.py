@@ -4,15 +4,12 @@ Each prompt is a template, the run's own or the default. Texts of goals, people 
 never expanded.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.plans import available_skills, valued_skills
+from orga.workflows.decisions.goals.plans import available_skills, value_outline, valued_skills
 from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
-from orga.workflows.decisions.goals.references import value_outline
 from orga.workflows.decisions.goals.templates import TemplateProblem, render_template
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Pursuit
 from orga.workflows.types.goals.requests import PROMPT_OF, PromptName
@@ -101,7 +98,6 @@ Kept in mind:
 """,
 }
 
-
 _STEPS = (
     '{"id": "s1", "goal": "what it is for", "skill": "a skill", "arguments": {…} or null, "depends_on": ["s0"]}; '
     "arguments are null if they depend on results of other steps. Independent steps run in parallel"
@@ -121,7 +117,7 @@ def plan_prompt(state: GoalState, setup: Setup) -> str:
     return _goal_prompt(
         state,
         "goal_plan",
-        skills=_lines(_skill_text(setup, name, what) for name, what in available_skills(setup).items()),
+        skills="\n".join(_skill_text(setup, name, what) for name, what in available_skills(setup).items()),
         answer_form=f'{{"steps": [at most {state.goal_config.max_plan_steps} of {_steps_form(setup)}], {_MEMORY}}}',
         steps=_ended_steps_text(state.pursuit),
         memory=state.pursuit.memory,
@@ -144,9 +140,11 @@ def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: boo
     if planned_ids := [step.id for step in pursuit.due_steps if step not in steps]:
         form += f" The plan has the calls of {', '.join(planned_ids)}, which run in parallel."
     if is_planned:
-        return _goal_prompt(state, "goal_input", steps=_lines(map(_open_step_text, steps)), answer_form="", memory="")
+        return _goal_prompt(
+            state, "goal_input", steps="\n".join(map(_open_step_text, steps)), answer_form="", memory=""
+        )
     built_on = _dependency_outcomes(pursuit, steps)
-    listed = _lines(line for step in steps for line in (_open_step_text(step), *built_on[step.id]))
+    listed = "\n".join(line for step in steps for line in (_open_step_text(step), *built_on[step.id]))
     return _goal_prompt(state, "goal_input", steps=listed, answer_form=form, memory=pursuit.memory)
 
 
@@ -154,7 +152,7 @@ def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
     return _goal_prompt(
         state,
         "goal_evaluate",
-        steps=_lines(f"- {step.id}: {step.goal}" for step in steps),
+        steps="\n".join(f"- {step.id}: {step.goal}" for step in steps),
         answer_form='{"steps": [{"id": "…", "relevance": 1-5, "completeness": 1-5, "usability": 1-5, '
         f'"goal_progress": 1-5, "quality": "good|partial|failed", "summary": "one line"}}], {_MEMORY}}}',
         memory=state.pursuit.memory,
@@ -174,7 +172,7 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
         scores=_scores_text(pursuit),
         # earlier prompts described them, so their state is enough
         before=", ".join(f"{step.id} {step.state}" for step in over if step.id not in due),
-        this_round=_lines(_step_outcome_text(step) for step in over if step.id in due),
+        this_round="\n".join(_step_outcome_text(step) for step in over if step.id in due),
         open_steps=_open_steps_text(pursuit),
         memory=pursuit.memory,
         skills=", ".join(available_skills(setup)),
@@ -198,10 +196,6 @@ def summary_prompt(state: GoalState) -> str:
     return _goal_prompt(state, "goal_summary", ending=ending, steps=_ended_steps_text(pursuit), memory=pursuit.memory)
 
 
-def person_answer_text(question: str, answer: str) -> str:
-    return f"[Question to the operator] {question}\n[Answer of the operator] {answer}"
-
-
 def _goal_prompt(state: GoalState, turn: GoalPromptName, **values: str | int) -> str:
     name = PROMPT_OF[turn]
     own = state.setup.prompts.texts if state.setup and state.setup.prompts else {}
@@ -210,10 +204,6 @@ def _goal_prompt(state: GoalState, turn: GoalPromptName, **values: str | int) ->
     except TemplateProblem as error:
         raise TemplateProblem(f"goals.prompts.{name}: {error}") from None
     return f"[{turn}] {text}"
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "\n".join(lines)
 
 
 def _open_step_text(step: PlanStep) -> str:
@@ -244,7 +234,7 @@ def _scores_text(pursuit: Pursuit) -> str:
 
 
 def _ended_steps_text(pursuit: Pursuit) -> str:
-    return _lines(_step_outcome_text(step) for step in pursuit.steps if step.state != "open")
+    return "\n".join(_step_outcome_text(step) for step in pursuit.steps if step.state != "open")
 
 
 def _step_outcome_text(step: PlanStep) -> str:
@@ -260,4 +250,4 @@ def _open_steps_text(pursuit: Pursuit) -> str:
     for step in pursuit.open_steps:
         waits = [need for need in step.depends_on if need not in done]
         lines.append(f"- {step.id} ({step.skill}): {step.goal}{f', waits for {chr(44).join(waits)}' if waits else ''}")
-    return _lines(lines)
+    return "\n".join(lines)

@@ -1,12 +1,10 @@
 """Steps of a goal's pursuit: each reply and each round's outcomes become its next state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.goals.plans import due_step_calls, ready_steps
+from orga.workflows.decisions.goals.plans import due_step_calls, ready_steps, with_values
 from orga.workflows.decisions.goals.progress import (
     MAX_ADJUSTS,
     MAX_REPEATED_ROUNDS,
@@ -24,8 +22,6 @@ from orga.workflows.decisions.goals.progress import (
     with_unusable_reply,
     without_plan,
 )
-from orga.workflows.decisions.goals.prompts import person_answer_text
-from orga.workflows.decisions.goals.references import with_values
 from orga.workflows.decisions.goals.replies import (
     GoalDecision,
     UnusableReply,
@@ -71,8 +67,7 @@ def with_counted_reply(state: GoalState, reply: Reply, conversation: Conversatio
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
     if reply.model == PLANNED_MODEL:
         return state
-    state = with_thinking_cut(state, reply)
-    return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
+    return with_thinking_cut(state, reply).with_usage_of(reply)
 
 
 def with_reply_message(state: GoalState, reply: Reply) -> GoalState:
@@ -83,7 +78,6 @@ def with_reply_message(state: GoalState, reply: Reply) -> GoalState:
 
 
 def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
-    """Add a plan, or tell the model what is wrong with it."""
     state = with_reply_message(state, reply)
     try:
         answer = reply_object(reply, "goal_plan")
@@ -123,7 +117,6 @@ def with_round_postponed(state: GoalState) -> GoalState | None:
 
 
 def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
-    """Add the outcomes of the due steps, in their order."""
     pursuit, found = state.pursuit, list[PlanStep]()
     for index, (step, outcome) in enumerate(zip(pursuit.due_steps, outcomes, strict=True)):
         spec = state.setup.tool(outcome.call.name) if state.setup else None
@@ -162,13 +155,13 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
 def _step_value(state: GoalState, outcome: Outcome) -> Any:
     """Return the value of a step's result, or None. A result from elsewhere, such as a fallback, has none."""
     spec = state.setup.tool(outcome.call.name) if state.setup else None
+    if spec is None or outcome.status != "ok" or outcome.by:
+        return None
     head, tail = outcome.own_text_lengths
-    is_own = spec is not None and outcome.status == "ok" and not outcome.by
-    return spec.value_in(outcome.text[head : len(outcome.text) - tail]) if spec and is_own else None
+    return spec.value_in(outcome.text[head : len(outcome.text) - tail])
 
 
 def steps_to_evaluate(pursuit: Pursuit) -> tuple[PlanStep, ...]:
-    """Return the steps of this round that have a result."""
     return tuple(step for step in pursuit.due_steps if step.state == "done")
 
 
@@ -240,7 +233,6 @@ def with_decision_by_rules(state: GoalState) -> GoalState | None:
 
 
 def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
-    """Apply the model's decision, or tell the model why it is not possible."""
     state = with_reply_message(state, reply)
     try:
         answer = reply_object(reply, "goal_decide")
@@ -260,7 +252,8 @@ def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState
 def _with_action(state: GoalState, decision: GoalDecision, reply: GoalReply, setup: Setup) -> GoalState:
     config, can_go_on = state.goal_config, bool(ready_steps(state.pursuit.steps, 1))
     is_sure = decision.confidence >= config.done_confidence
-    if decision.action == "done" and is_sure and _is_in_vain(state.pursuit):
+    is_in_vain = {step.state for step in state.pursuit.steps} - {"open"} == {"failed"} and not state.pursuit.is_answered
+    if decision.action == "done" and is_sure and is_in_vain:
         raise UnusableReply("done: every step failed, so the goal is not reached; adjust the plan, or be stuck")
     if decision.action == "adjust":
         count = state.pursuit.adjusted + 1 if is_sure else 0
@@ -284,9 +277,8 @@ def _with_action(state: GoalState, decision: GoalDecision, reply: GoalReply, set
             return state.with_pursuit(stage="execute")
 
 
-def _is_in_vain(pursuit: Pursuit) -> bool:
-    """Return True if every step that was tried failed, and no person has given an answer."""
-    return {step.state for step in pursuit.steps} - {"open"} == {"failed"} and not pursuit.is_answered
+def person_answer_text(question: str, answer: str) -> str:
+    return f"[Question to the operator] {question}\n[Answer of the operator] {answer}"
 
 
 def with_person_answer(state: GoalState, text: str) -> GoalState:
@@ -299,8 +291,7 @@ def with_person_answer(state: GoalState, text: str) -> GoalState:
 def with_guidance_seen(state: GoalState) -> GoalState:
     """Return the state with new guidance. No rule decides before the model has seen it.
 
-    An ending that is no limit is withdrawn, even while its answer is being written. Failures until then no longer
-    count.
+    An ending that is no limit is withdrawn, even while its answer is written. Earlier failures no longer count.
     """
     pursuit, state = state.pursuit, state.with_pursuit(is_guided=True)
     if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending[0] not in UNFINISHED_STOPS:

@@ -3,8 +3,6 @@
 A reply that cannot be used raises `UnusableReply`. The model gets its text as feedback.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -81,9 +79,7 @@ def lost_names(before: str, after: str) -> list[str]:
 
 
 def parsed_number(value: object, whole: float) -> float | None:
-    """Return a model's number, also from a text: `"4"`, or `"85%"` and `"4/5"` of the whole. None for any other
-    value.
-    """
+    """Return a model's number, also from `"4"`, or `"85%"` and `"4/5"` of the whole. None for any other value."""
     if isinstance(value, str):
         found = _NUMBER.fullmatch(value)
         if found is None:

@@ -1,7 +1,5 @@
 """The review of a plan by policy and people: approved as it is, replaced, or sent back with requested changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -60,9 +58,7 @@ def with_plan_to_review(state: GoalState) -> GoalState:
 
 
 def with_end_withdrawn(state: GoalState) -> GoalState:
-    """Return the state that continues. The rest of its plan is reviewed again, since the end may have come
-    before that.
-    """
+    """Return the state that continues. The rest of its plan is reviewed again: the end may have come before that."""
     after = state.with_pursuit(ending=None, stage="decide" if state.pursuit.steps else "plan")
     is_reviewed = state.goal_config.plan_review != "never" and bool(state.pursuit.open_steps)
     return with_plan_to_review(after) if is_reviewed else after
@@ -103,7 +99,8 @@ def with_review_answer(state: GoalState, answer: str, setup: Setup) -> GoalState
 
     If the plan was not shown whole, the approval has to state the number of steps.
     """
-    if is_plan_approval(state, answer):
+    is_whole = answer.strip().rstrip(".!").casefold() == _full_approval_text(state)
+    if is_whole if _hidden_step_count(state) else is_yes(answer):
         return _with_approved_plan(state)
     if is_yes(answer):
         return _with_plan_question(state, _review_question_text(state, " (it is too long to be shown here in full)"))
@@ -114,11 +111,6 @@ def with_unapproved_plan(state: GoalState, decided: Resolution) -> GoalState:
     """Apply a question that ended without approval, by a decision or by expiry: nothing of the plan is done."""
     problem = f"{NOT_APPROVED}: {decided.reason}" if decided.reason else NOT_APPROVED
     return _review_rules(state).denied(_with_plan_withdrawn(state), problem)
-
-
-def is_plan_approval(state: GoalState, answer: str) -> bool:
-    left = _hidden_step_count(state)
-    return is_yes(answer) if not left else answer.strip().rstrip(".!").casefold() == _full_approval_text(state)
 
 
 def is_yes(answer: str) -> bool:
@@ -198,7 +190,6 @@ class _ReviewRules(NamedTuple):
     """The rules by which a plan continues that is not approved as it is."""
 
     how: str
-    """The hint for a person."""
     denied: Callable[[GoalState, str], GoalState]
     answered: Callable[[GoalState, str, Setup], GoalState]
 

@@ -4,8 +4,6 @@ An expression names a value and cannot compute one. A template may come from an 
 its config is read. minijinja limits instructions, not bytes: a few `~`, `|format` and `|indent` can make gigabytes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

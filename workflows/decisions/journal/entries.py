@@ -39,7 +39,6 @@ from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.tool_calls.gate import LEARNINGS
 
 GENESIS_HASH = ""
-"""The hash before the first entry."""
 
 
 def entry_hash(previous: str, entry: JournalEntry) -> str:
@@ -81,22 +80,17 @@ DECISION_SIGNALS = frozenset(
 """Signals that decide what the update of the same name decides. Their argument may have an id of the sender's."""
 
 SIGNALS = STEERING_SIGNALS | DECISION_SIGNALS
-"""Signals that a run knows."""
 
 GOAL_SIGNALS = SIGNALS | {"override_step"}
-"""Signals that a goal knows."""
 
 SESSION_SIGNALS = SIGNALS | {"send", "interrupt", "close"}
-"""Signals that a session knows."""
 
 KNOWN_SIGNALS = {names.GOAL_WORKFLOW: GOAL_SIGNALS, names.SESSION_WORKFLOW: SESSION_SIGNALS}
 """The signals of each kind of run. Other kinds know `SIGNALS`."""
 
 WAITING_UPDATES = frozenset({"await_turn"})
-"""Updates that change nothing."""
 
 EventList = list[tuple[str, dict[str, Any]]]
-"""Events of the journal, each with its data."""
 
 
 def usage_data(reply: Reply) -> dict[str, Any]:
@@ -117,7 +111,6 @@ def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) 
 
 
 def _signal_data(happening: Happening, value: object, known: Collection[str]) -> dict[str, Any]:
-    """Return the data of a signal: its argument as `text`, and its sender."""
     name = happening.name
     if name == "rewound":
         return {"kind": "rewind", **({"refused": happening.text} if happening.text else _rewind_data(as_object(value)))}
@@ -180,7 +173,6 @@ class JournalStart:
         return self._awaiting is not None
 
     def start_events(self, given: dict[str, Any]) -> EventList:
-        """Return the start of a run, or nothing yet for a fork."""
         if is_fork(given):
             self._awaiting = given
             return []
@@ -198,7 +190,6 @@ class JournalStart:
         )
 
     def unread_start_events(self) -> EventList:
-        """Return the start of a fork that has not read its past."""
         given = self._awaiting or {}
         fork = as_object(given.get("fork"))
         return self._run_started_events(given, forked_from={key: fork.get(key) for key in ForkedFrom.model_fields})
@@ -252,7 +243,6 @@ class JournalVerdicts:
 
     @property
     def allowed_indexes(self) -> tuple[int, ...]:
-        """The calls that the gate has allowed so far."""
         return self._statuses.places_with_status(LET_THROUGH_STATUSES)
 
     @property

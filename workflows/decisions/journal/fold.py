@@ -46,7 +46,6 @@ MAX_VALUE_BYTES = 1_000
 """Bytes of JSON of a call's value in an entry. A longer one is only in the result."""
 
 PAUSE_SIGNALS = frozenset({"pause", "resume"})
-"""Signals that pause or resume the run."""
 
 
 class JournalFold:
@@ -80,7 +79,7 @@ class JournalFold:
         """Yield an event's entries. The start of the run always comes first."""
         for found in self._events(happening):
             if self._beginning.is_due:
-                yield from self._with_loop_version(self._beginning.unread_start_events())
+                yield from self._with_agent_known(self._beginning.unread_start_events())
             yield found
 
     def _events(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -116,7 +115,7 @@ class JournalFold:
             if state.setup is not None:
                 self._agent = state.setup.agent
             return ended
-        return self._with_loop_version(self._beginning.start_events(as_object(arguments[0] if arguments else None)))
+        return self._with_agent_known(self._beginning.start_events(as_object(arguments[0] if arguments else None)))
 
     def _on_code_change(self, happening: Happening) -> EventList:
         """Add an entry if another build decides from here on. The first build makes none."""
@@ -128,9 +127,9 @@ class JournalFold:
             return []
         past = AgentState.model_validate(happening.value)
         self._iteration = past.iteration
-        return self._with_loop_version(self._beginning.fork_events(past))
+        return self._with_agent_known(self._beginning.fork_events(past))
 
-    def _with_loop_version(self, found: EventList) -> EventList:
+    def _with_agent_known(self, found: EventList) -> EventList:
         self._agent = self._beginning.agent
         return found
 
@@ -171,7 +170,6 @@ class JournalFold:
         return [("Prepared", setup_events(self._setup))]
 
     def _on_summarised(self, happening: Happening) -> EventList:
-        """Keep a summary's usage for the entry of its compaction."""
         if happening.kind != "finished":
             return []
         reply = Reply.model_validate(happening.value)
@@ -223,7 +221,6 @@ class JournalFold:
         return [("PolicyEvaluated", {**judged, **again}), *self._dispatch_if_final()]
 
     def _on_gate_failed(self, happening: Happening, data: dict[str, Any]) -> EventList:
-        """Record that the gate failed, so that its request is denied."""
         about = gate_subject(happening.key)
         places = self._run.take_gate_failure(about) if about else []
         known = {"places": places} if places else {}

@@ -53,9 +53,7 @@ class JournalIteration:
         self.reply = reply
 
     def take_verdicts(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
-        """Apply verdicts by their places. Return the ids of the reply's calls among them, or None for the first
-        verdicts.
-        """
+        """Apply verdicts by place. Return the ids of the reply's calls among them, or None for the first ones."""
         own = {
             index: verdict
             for place, verdict in verdicts.items()
@@ -92,7 +90,6 @@ class JournalIteration:
         return dict(sorted(verdicts.items(), key=lambda pair: indexes[pair[0]] or 0))
 
     def take_note(self, note: Note) -> None:
-        """Apply questions and verdicts about the calls, or about their budget."""
         data, verdicts, index = (
             note.data,
             self.undispatched_verdicts,
@@ -176,7 +173,6 @@ class JournalIteration:
         return self._expected is not None and not self._is_collected
 
     def collected_outcomes(self) -> dict[str, Any]:
-        """Return the outcome of every allowed call."""
         self._is_collected = True
         outcomes = [
             self._outcomes.get(index) or {**self._call_data_at(index), "outcome": self._missing_outcome_text(index)}
@@ -190,7 +186,6 @@ class JournalIteration:
 
     @property
     def _answer_activity_id(self) -> str:
-        """The place of an answer, or "" if the reply is none."""
         return str(self._iteration) if self.reply is not None and not self.reply.calls else ""
 
     def _new_verdicts(self) -> JournalVerdicts:

@@ -1,7 +1,5 @@
 """Messages to a session: each waits for its turn, guides the current turn, interrupts it, or is refused."""
 
-from __future__ import annotations
-
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import MAX_INBOX_BYTES, MAX_INBOX_ITEMS, guidance, with_guidance
@@ -38,12 +36,10 @@ class SessionClosed(ValueError):
 
 
 def parsed_message(raw: object) -> SessionMessage:
-    """Raise ValueError if the message is empty, too long, or none."""
     return parse_record(SessionMessage, raw, long=frozenset({"text"}))
 
 
 def is_busy(session: Session) -> bool:
-    """Return True if a turn is running or about to begin."""
     return bool(session.turn or session.queue)
 
 
@@ -60,14 +56,7 @@ def turn_to_guide(state: SessionState) -> int:
 
 
 def check_message(state: SessionState, message: SessionMessage) -> None:
-    """Refuse a message that cannot be accepted. One that was accepted before passes.
-
-    Raises:
-        ValueError: Another text was accepted under its id.
-        SessionClosed: The session is ending.
-        SessionBusy: A turn is running, and the message asks to be refused in that case.
-        QueueFull: There is no room.
-    """
+    """Refuse a message that cannot be accepted. One that was accepted before passes."""
     session = state.session
     if (before := session.taken.get(message.message_id)) is not None:
         if before.digest != _message_digest(message):
@@ -93,9 +82,8 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
     size += _queued_bytes(message.text, _media(message))
     if len(session.queue) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUE_BYTES:
         raise QueueFull(
-            f"{len(session.queue)} messages wait already; {MAX_QUEUED_MESSAGES} may, of "
-            f"{MAX_QUEUE_BYTES} bytes of JSON "
-            "together: wait for a turn to end"
+            f"{len(session.queue)} messages wait already; {MAX_QUEUED_MESSAGES} may, of {MAX_QUEUE_BYTES} bytes of "
+            "JSON together: wait for a turn to end"
         )
 
 
@@ -108,15 +96,11 @@ def with_sent_message(state: SessionState, message: SessionMessage) -> SessionSt
         return _with_remembered_message(with_guidance(state, guidance("steer", message.text)), message, turn)
     cuts = message.when_busy == "interrupt"
     queued = QueuedMessage(turn=session.accepted + 1, text=message.text, cuts=cuts).with_media(_media(message))
-    queue = _with_queued_message(session.queue, queued)
+    # one that interrupts comes before those that only wait, and after others that interrupt
+    ahead = sum(each.cuts for each in session.queue) if cuts else len(session.queue)
+    queue = (*session.queue[:ahead], queued, *session.queue[ahead:])
     state = _with_remembered_message(state.with_session(accepted=queued.turn, queue=queue), message, queued.turn)
     return with_interrupted_turn(state, INTERRUPTED_BY_MESSAGE) if cuts else state
-
-
-def _with_queued_message(queue: tuple[QueuedMessage, ...], queued: QueuedMessage) -> tuple[QueuedMessage, ...]:
-    """Queue a message. One that interrupts comes before those that only wait, and after others that interrupt."""
-    ahead = sum(each.cuts for each in queue) if queued.cuts else len(queue)
-    return (*queue[:ahead], queued, *queue[ahead:])
 
 
 def _with_remembered_message(state: SessionState, message: SessionMessage, turn: int) -> SessionState:
@@ -169,5 +153,4 @@ def check_interrupt(state: SessionState, turn: int | None = None) -> None:
 
 
 def with_closing(state: SessionState) -> SessionState:
-    """Let the session end after the current turn."""
     return state.with_session(closing=True)

@@ -1,7 +1,5 @@
 """Turns of a session: each starts with full budgets and leaves its result."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -9,7 +7,7 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.begin import carried_state, is_fork
 from orga.workflows.decisions.conversation import fair_shares, with_message
-from orga.workflows.decisions.learnings import learnings_text
+from orga.workflows.decisions.recall import learnings_text
 from orga.workflows.decisions.result import agent_result, agent_status, result_data, with_all_keys
 from orga.workflows.decisions.result import agent_run_details as run_details
 from orga.workflows.types.control import Clock, Stop
@@ -66,12 +64,11 @@ DETAIL_BYTES = 300
 
 
 def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
-    """Begin with the first waiting message: with full budgets, and with nothing of the previous turn except its
-    messages.
-    """
+    """Begin with the first waiting message: full budgets, and of the previous turn only its messages."""
     session = state.session
     head, queue = session.queue[0], session.queue[1:]
-    text = head.text if session.last_end is None else _with_elapsed_time(head.text, session.last_end, now)
+    passed = "" if session.last_end is None else elapsed_text((now - session.last_end).total_seconds())
+    text = f"[{passed} since your last answer] {head.text}" if passed else head.text
     opening = Message.of("user", text, begins_turn=True).with_media(head.media)
     state = state.with_task(
         input=state.input.with_task(head.text),
@@ -93,18 +90,14 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     return state.with_clock_updated(now).with_note(TURN_STARTED, turn=head.turn, message=head.text, **attached)
 
 
-def _with_elapsed_time(text: str, before: datetime, now: datetime) -> str:
-    passed = elapsed_text((now - before).total_seconds())
-    return f"[{passed} since your last answer] {text}" if passed else text
-
-
 def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionState:
     """End the turn: keep its result and count its usage. From here on the budgets are those of the next turn."""
     session, ended = state.session, turn_result(state, stop, now)
+    others = _results_within(session.results[1 - MAX_RESULTS :], RESULTS_BYTES)
     state = state.with_session(
         turn=0,
         before=state.iteration,
-        results=_bounded_results((*session.results, ended)),
+        results=(*others, ended),
         usage=state.total_usage,
         tool_calls=state.total_calls,
         duration_s=round(session.duration_s + ended.duration_s, 3),
@@ -135,7 +128,6 @@ def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
 
 
 def unstored_learnings(state: SessionState) -> str:
-    """Return the learnings of the latest turn, or ""."""
     return learnings_text(state, latest_turn(state.conversation.messages).start)
 
 
@@ -152,7 +144,6 @@ def with_idle_clock_restarted(state: SessionState, now: datetime) -> SessionStat
 
 
 def stop_between_turns(state: SessionState) -> Stop | None:
-    """Return why the session ends between turns, or None."""
     if state.aborted is not None:
         return "aborted", state.aborted
     if state.stop is not None:
@@ -161,7 +152,6 @@ def stop_between_turns(state: SessionState) -> Stop | None:
 
 
 def idle_timeout_stop(state: SessionState) -> Stop:
-    """Return the ending of a session after too long without a message."""
     return "completed", f"no message came for {state.idle_timeout_s:g} s"
 
 
@@ -214,21 +204,12 @@ def check_awaited_turn(session: Session, turn: int) -> None:
 
 
 def results_within_limit(session: Session) -> tuple[TurnResult, ...]:
-    """Return the results, shortened to fit an answer to a query."""
     return _results_within(session.results, SHOWN_BYTES)
 
 
 def with_bounded_results(state: SessionState) -> SessionState:
-    """Return the state with all results within their share, including the newest. The conversation has the full
-    texts.
-    """
+    """Return the state with all results within their share. The conversation has the full texts."""
     return state.with_session(results=_results_within(state.session.results, RESULTS_BYTES))
-
-
-def _bounded_results(results: tuple[TurnResult, ...]) -> tuple[TurnResult, ...]:
-    """Return the last results: the newest in full, and the others within their share."""
-    kept = results[-MAX_RESULTS:]
-    return (*_results_within(kept[:-1], RESULTS_BYTES), kept[-1])
 
 
 def _results_within(results: tuple[TurnResult, ...], room: int) -> tuple[TurnResult, ...]:
@@ -237,13 +218,11 @@ def _results_within(results: tuple[TurnResult, ...], room: int) -> tuple[TurnRes
     left = max(room - _FRAME_BYTES * len(results), 0)
     most = fair_shares([a + b for a, b in zip(texts, data, strict=True)], left)
     return tuple(
-        each if text + more <= share else each.with_output(_clipped_text(each.output, share), None)
+        each
+        if text + more <= share
+        else each.with_output(json_prefix(clip_json(each.output, share, "the conversation has all of it"), share), None)
         for each, text, more, share in zip(results, texts, data, most, strict=True)
     )
-
-
-def _clipped_text(text: str, room: int) -> str:
-    return json_prefix(clip_json(text, room, "the conversation has all of it"), room)
 
 
 def initial_session_state(given: SessionInput, origin: str, now: datetime) -> SessionState:

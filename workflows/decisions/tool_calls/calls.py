@@ -3,8 +3,6 @@
 It also tracks taint: the untrusted content in a conversation. Policies may ask for more care once there is any.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
@@ -52,7 +50,6 @@ def idempotency_key(origin: str, activity_id: str, call: ToolCall) -> str:
 
 
 SHOWN_BYTES = 1_000
-"""Bytes of changed arguments in the text for the model."""
 
 _UNKNOWN_OUTCOME = ". The outcome is unknown: it may have taken effect."
 _UNREADABLE_OUTCOME = ". It took effect, its answer can't be read."
@@ -96,7 +93,6 @@ def refused_outcome(call: ToolCall, verdict: Verdict) -> Outcome:
 
 
 def failed_outcome(call: ToolCall, error: str, *, is_unknown: bool = False, took_effect: bool = False) -> Outcome:
-    """Return the outcome of a call whose attempts are used up."""
     outcome = Outcome(call=call, status="failed", text=f"{ERROR_MARKER}{error}", error=error, may_have_acted=is_unknown)
     if not is_unknown:
         return outcome
@@ -113,7 +109,6 @@ def answered_unrun_outcome(call: ToolCall, text: str) -> Outcome:
 
 
 def cancelled_outcome(call: ToolCall, spec: ToolSpec | None) -> Outcome:
-    """Return the outcome of a call that an abort or the deadline cut off."""
     text = "[Cancelled] stopped before it ended"
     may_have_acted = spec is not None and spec.effect != "read_only"
     if may_have_acted:

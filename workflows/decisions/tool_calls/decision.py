@@ -1,7 +1,5 @@
 """Grounded decisions: rules compute them from fields and facts. No run ends without its required decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from orga.workflows.decisions.conversation import with_message
@@ -35,14 +33,9 @@ def decide_by_rules(
     taint: tuple[str, ...],
     iteration: int,
 ) -> Decided:
-    """Return the decision.
+    """Return the decision. Raise ValueError if a field or a fact is missing, unknown, or has a bad value.
 
-    Args:
-        fields: The fields as the model proposed them.
-        taint: Tools whose untrusted content has entered the conversation.
-
-    Raises:
-        ValueError: A field is missing or unknown, or a field or a fact has a value that is not allowed.
+    `taint` are the tools whose untrusted content has entered the conversation.
     """
     proposed = fitted_fields(decision, fields)
     grounds = decision_grounds(decision, run_input, taint)
@@ -148,7 +141,6 @@ def decision_text(made: Decided) -> str:
 
 
 def undecided_text(names: tuple[str, ...]) -> str:
-    """Return the text for a model that wants to end before these decisions."""
     listed, decide = ", ".join(map(repr, names)), tool_needing("decisions")
     return f"No answer ends this run before the decision {listed} is made: call `{decide}` first, then answer."
 

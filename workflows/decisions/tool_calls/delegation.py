@@ -1,7 +1,5 @@
 """Delegation: whether a `delegate` call is allowed, the input and budget of its run, and its outcome."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 
@@ -47,10 +45,11 @@ def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceil
     reserved = [child.ceiling for child in children if child.ceiling is not None and child.workflow_id != workflow_id]
     waiting = max(len(children) - len(reserved), 1)
     spendable = (left.cost_usd or 0.0) * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
+    most_s = left.time_s - min(ENDING_S, left.time_s * ENDING_SHARE)
     limits: dict[str, float | int | str | None] = {
         "max_iterations": left.iterations if state.step_timeout_s is None else None,
         "max_cost_usd": None if left.cost_usd is None else max(spendable, 0.0) / waiting,
-        "timeout_s": _delegate_seconds(left.time_s, state.step_timeout_s),
+        "timeout_s": round(most_s if state.step_timeout_s is None else min(most_s, state.step_timeout_s), 3),
         "max_delegation_depth": state.config.max_delegation_depth,
         "tier": LOCAL_TIER if is_bound_to_local_models(state) else None,
     }
@@ -66,11 +65,6 @@ def is_bound_to_local_models(state: AgentState) -> bool:
     """Return True if the run may only ask models of the local tier. The same then holds for all its delegates."""
     own = state.setup.tiers.get(RUN_TIER) if state.setup else None
     return state.input.lineage.ceiling.tier == LOCAL_TIER or (own is not None and own.name == LOCAL_TIER)
-
-
-def _delegate_seconds(left_s: float, step_s: float | None) -> float:
-    most = left_s - min(ENDING_S, left_s * ENDING_SHARE)
-    return round(most if step_s is None else min(most, step_s), 3)
 
 
 def reserved_reading_tokens(state: AgentState, left: int) -> int:
@@ -102,7 +96,6 @@ def common_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 SHOWN_CHARS = 200
-"""Characters of a task that people see."""
 
 FRAME_BYTES = 300
 """Bytes of the lines around another agent's text."""
@@ -125,7 +118,6 @@ def delegation_problem(state: AgentState, target: str) -> str:
 
 
 def delegation_chain(state: AgentState) -> tuple[str, ...]:
-    """Return the agents from the first run to this one, inclusive."""
     own = state.setup.agent if state.setup else state.input.agent
     return (*state.input.lineage.chain, own)
 
@@ -161,9 +153,7 @@ def with_delegate_usage(state: AgentState, workflow_id: str, result: AgentResult
 
 
 def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, ...] | None:
-    """Return the tools that the delegate may use: those that config, gate, this run's starter and its own ceiling
-    allow.
-    """
+    """Return the tools that config, gate, this run's starter and its own ceiling allow the delegate."""
     spec = _find_delegate(state, target)
     given = state.input
     return common_tools(verdict.tools, spec.tools if spec else (), given.tools, given.lineage.ceiling.tools)
@@ -192,12 +182,10 @@ def delegate_abort_reason(state: AgentState) -> str:
 
 
 def delegate_answer_text(agent: str, result: AgentResult, max_bytes: int) -> str:
-    """Return the text for the model about a delegate that has finished."""
     return framed_text(f"answer of agent {agent!r}", _result_text(result) or EMPTY_ANSWER, max_bytes)
 
 
 def delegate_shortfall_text(agent: str, result: AgentResult, max_bytes: int) -> str:
-    """Return the text for the model about a delegate that ended early."""
     ending = result.termination
     text = f"agent {agent!r} did not finish: {ending.reason}" + (f" ({ending.detail})" if ending.detail else "")
     output = _result_text(result)
@@ -230,10 +218,6 @@ def _find_delegate(state: AgentState, target: str) -> DelegateSpec | None:
 def is_paused_by_people(state: AgentState) -> bool:
     """Return True if a person holds up the run, or one of its delegates."""
     return state.clock.stopped_at is not None
-
-
-def with_parent_notified(state: AgentState, held: bool) -> AgentState:
-    return state.with_family(told_held=held)
 
 
 def with_delegate_paused(state: AgentState, arguments: tuple[object, ...], now: datetime) -> AgentState:

@@ -1,9 +1,8 @@
-"""Which allowed calls of a reply are started, and the outcomes of the others.
+"""Which allowed calls are started, and the outcomes of the others: budget, stopped steps, circuits.
 
-It also counts the attempts at steps, from the outcomes of an iteration.
+It also counts the attempts at steps, from the outcomes of an iteration. The circuits of a run are part of its state, so
+a replay finds each as it was.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,8 +15,10 @@ from orga.workflows.decisions.tool_calls.recovery import given_up_text, tries_le
 from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call, with_succeeded_call
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.breakers import Breaker, BreakerOptions, describe_to_model, failure_cause
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import Outcome
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
 def unstarted_outcomes(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
@@ -108,3 +109,66 @@ def with_attempts(state: AgentState, outcomes: tuple[Outcome, ...], now: datetim
         elif outcome.status == "ok":
             state = with_succeeded_call(state, outcome.call)
     return state
+
+
+_RUN_SCOPE = "run"
+
+
+def admit_by_circuit(state: AgentState, spec: ToolSpec, now: datetime) -> tuple[AgentState, str]:
+    """Admit a call of the tool, or return the text for the model about its rejection.
+
+    Each admitted call ends in exactly one of the next three functions.
+    """
+    options = spec.options.breaker
+    if (breaker := _own_breaker(state, spec)) is None:
+        return state, ""
+    let_through = breaker.with_admitted_call(options, now)
+    if let_through is None:
+        return state, describe_to_model(breaker.describe(spec.name, options, now))
+    return _with_breaker(state, spec, let_through), ""
+
+
+def with_circuit_success(state: AgentState, spec: ToolSpec) -> AgentState:
+    """Record a success of the tool: its circuit closes."""
+    if (breaker := _own_breaker(state, spec)) is None:
+        return state
+    closed = _with_breaker(state, spec, breaker.after_success())
+    return closed if breaker.state == "closed" else closed.with_note("CircuitClosed", tool=spec.name, scope=_RUN_SCOPE)
+
+
+def with_circuit_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | None = None) -> AgentState:
+    """Record a failure of the tool's infrastructure: a time-out, or an error that a retry might have cured."""
+    options = spec.options.breaker
+    if not _is_run_scoped(options):
+        return state
+    before = state.breakers.get(spec.name, Breaker())
+    after = before.after_failure(options, now, failure_cause(kind))
+    failed = _with_breaker(state, spec, after)
+    if before.state == "open" or after.state != "open":
+        return failed
+    data = {"failures": after.failures, "recovery_s": options.recovery_s} | (
+        {"cause": after.cause} if after.cause else {}
+    )
+    return failed.with_note("CircuitOpened", tool=spec.name, scope=_RUN_SCOPE, **data)
+
+
+def with_circuit_released(state: AgentState, spec: ToolSpec) -> AgentState:
+    """Record a call that says nothing about the tool: cancelled, not started, or failed by its own fault."""
+    if (breaker := _own_breaker(state, spec)) is None:
+        return state
+    return _with_breaker(state, spec, breaker.after_release())
+
+
+def _is_run_scoped(options: BreakerOptions) -> bool:
+    return options.enabled and options.scope == _RUN_SCOPE
+
+
+def _own_breaker(state: AgentState, spec: ToolSpec) -> Breaker | None:
+    return state.breakers.get(spec.name) if _is_run_scoped(spec.options.breaker) else None
+
+
+def _with_breaker(state: AgentState, spec: ToolSpec, breaker: Breaker) -> AgentState:
+    breakers = {tool: kept for tool, kept in state.breakers.items() if tool != spec.name}
+    if not breaker.is_idle:
+        breakers[spec.name] = breaker
+    return state.with_failures(breakers=breakers)

@@ -1,7 +1,5 @@
 """Recovery: what happens once the attempts of a tool call are used up, and its texts for the model and people."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control.question_text import shown_arguments
+from orga.workflows.decisions.control.questions import shown_arguments
 from orga.workflows.decisions.conversation import news_bytes_left, with_message
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint, taint_with_outcomes, with_counted_calls
 from orga.workflows.types.conversation import call_source, delimited_tool_text
@@ -27,36 +25,8 @@ SHOWN_BYTES = 2_000
 """Bytes of the arguments, and of each message, that a person sees."""
 
 
-def fallback_text(tool: str) -> str:
-    """Return the text before the error if another tool answered the call."""
-    return f"[Fallback] {tool} answered instead; the call failed: "
-
-
-def cached_result_text(age_s: float) -> str:
-    """Return the text before the error if an earlier result is shown."""
-    return f"[Cached result, {age_s:.0f} s old] the call failed now: "
-
-
-def tries_left_text(left: int) -> str:
-    """Return the text about how often the model may still try."""
-    return f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
-
-
 def given_up_text(tool: str) -> str:
     return f"[Recovery] {tool} is not called again in this run; go on without it."
-
-
-def person_result_text(result: str) -> str:
-    return f"[Result from the operator]\n{result}"
-
-
-def retry_denied_text(reason: str) -> str:
-    """Return the text that a person wanted another attempt, and policy now denies it."""
-    return f"[Policy denied] An operator wanted it called again: {reason}"
-
-
-def dead_letter_text(letter: DeadLetter) -> str:
-    return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
 
 
 class EscalatedCall(NamedTuple):
@@ -67,7 +37,6 @@ class EscalatedCall(NamedTuple):
     error: str
     at: datetime
     unclear: str = ""
-    """Text about an effect that it may have had."""
 
 
 def escalation_question(state: AgentState, asked: EscalatedCall, settings: Recovery) -> Question:
@@ -110,7 +79,6 @@ _REPLY_CALL_ID = re.compile(r"[1-9]\d*\.\d+\.f\d+")
 MAX_LETTER_ID_CHARS = 200
 
 MAX_ERROR_CHARS = 500
-"""Characters of a dead letter's error."""
 
 
 class Alternative(NamedTuple):
@@ -141,7 +109,6 @@ def _shown_arguments(call: ToolCall) -> object:
 
 
 def tool_recovery(spec: ToolSpec, config: LoopConfig) -> Recovery:
-    """Return the tool's own recovery, or the run's."""
     return spec.options.recovery or config.recovery
 
 
@@ -180,7 +147,6 @@ def with_succeeded_call(state: AgentState, spec: ToolSpec, call: ToolCall, text:
 
 
 def _kept_results_with(state: AgentState, call: ToolCall, result: GoodResult) -> dict[str, GoodResult]:
-    """Return the kept results with this one: the newest that fit."""
     key = call_fingerprint(call)
     newest_first = [(key, result), *((k, kept) for k, kept in reversed(state.results.items()) if k != key)]
     found: list[tuple[str, GoodResult]] = []
@@ -205,7 +171,6 @@ def cached_good_result(
 
 
 def with_model_retry_failure(state: AgentState, tool: str) -> AgentState:
-    """Count a failure that the model may answer with another try."""
     return state.with_failures(failures={**state.failures, tool: state.failures.get(tool, 0) + 1})
 
 
@@ -245,7 +210,6 @@ def with_requeued_letter(state: AgentState, letter_id: str) -> AgentState:
 
 
 def kept_idempotency_key(letter: DeadLetter, call: ToolCall) -> str | None:
-    """Return the letter's idempotency key, or None if policy changed the call."""
     return letter.key if call_fingerprint(call) == call_fingerprint(letter.call) else None
 
 
@@ -283,7 +247,6 @@ def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resoluti
 def with_recovery_note(
     state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str, *, calls: Sequence[Alternative] = ()
 ) -> AgentState:
-    """Add a note about a recovery: its strategy, its calls, and its outcome."""
     made = {"calls": [alternative.as_note(call) for alternative in calls]} if calls else {}
     return state.with_note(
         "RecoveryTriggered",

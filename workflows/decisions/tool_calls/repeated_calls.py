@@ -3,8 +3,6 @@
 The same denial in one iteration after another means that the model will not find another way. So does the same call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,8 +10,7 @@ from typing import Any
 from pydantic_core import to_json
 from rapidfuzz.distance import Levenshtein
 
-from orga.workflows.decisions.control.question_text import SHOWN_BYTES, shown_arguments
-from orga.workflows.decisions.control.questions import with_question
+from orga.workflows.decisions.control.questions import SHOWN_BYTES, shown_arguments, with_question
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.input import LoopConfig
@@ -80,9 +77,7 @@ def turned_down_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], 
 
 
 def invalid_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
-    """Return the names of invalid calls. If all are invalid, one more name catches a model that invents new tools each
-    time.
-    """
+    """Return the names of invalid calls. If all are, one more name catches a model that invents a tool each time."""
     named = turned_down_calls(outcomes, verdicts, "invalid")
     is_all = bool(outcomes) and all(outcome.status == "invalid" for outcome in outcomes)
     return [*named, NO_VALID_CALL] if is_all else named
@@ -114,14 +109,9 @@ _REPEAT_LIMIT_MARKER = "[Step limit]"
 _WAITING_FOR_OPERATOR = "it waits for an operator's decision"
 
 
-def repeated_call_key(call: ToolCall) -> str:
-    """Return the id of the step that a call belongs to: its tool and arguments, independent of their order."""
-    return call_fingerprint(call)
-
-
 def stopped_call_text(state: AgentState, call: ToolCall) -> str:
     """Return the text for the model if the call's step is stopped, else ""."""
-    step = state.steps.get(repeated_call_key(call)) if state.steps else None
+    step = state.steps.get(call_fingerprint(call)) if state.steps else None
     if step is None or not step.stopped or not _step_iteration(state).enabled:
         return ""
     return (
@@ -132,7 +122,7 @@ def stopped_call_text(state: AgentState, call: ToolCall) -> str:
 
 def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetime) -> AgentState:
     """Count a failed attempt. Too many, or one that failed like the previous one, stop the step."""
-    settings, key = _step_iteration(state), repeated_call_key(call)
+    settings, key = _step_iteration(state), call_fingerprint(call)
     before = state.steps.get(key, Step(tool=call.name))
     if not settings.enabled or before.stopped:
         return state
@@ -146,7 +136,7 @@ def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetim
 
 
 def with_succeeded_call(state: AgentState, call: ToolCall) -> AgentState:
-    return _with_repeated_call(state, repeated_call_key(call), None) if state.steps else state
+    return _with_repeated_call(state, call_fingerprint(call), None) if state.steps else state
 
 
 def with_resolved_repeated_call(state: AgentState, question: Question) -> AgentState:
@@ -174,7 +164,7 @@ def _step_iteration(state: AgentState) -> StepIteration:
 
 
 def _with_stopped_call(state: AgentState, call: ToolCall, step: Step, reason: str, now: datetime) -> AgentState:
-    settings, key = _step_iteration(state), repeated_call_key(call)
+    settings, key = _step_iteration(state), call_fingerprint(call)
     asks = settings.on_limit_reached == "escalate"
     state = _with_repeated_call(state, key, step.with_stop(_WAITING_FOR_OPERATOR if asks else reason))
     state = state.with_note("StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
@@ -195,7 +185,7 @@ def _stopped_call_question(state: AgentState, call: ToolCall, step: Step, now: d
         since=now,
         text=f"{call.name} gets nowhere, failed attempts: {step.attempts}. Retry, skip, give its result, or abort?",
         data={
-            "step_id": repeated_call_key(call),
+            "step_id": call_fingerprint(call),
             "tool": call.name,
             **shown_arguments(to_json(call.arguments, inf_nan_mode="strings").decode(), SHOWN_BYTES),
             "attempts": step.attempts,

@@ -3,8 +3,6 @@
 It also makes the report of a saga: each step and each compensation, with the tools' texts as data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -38,7 +36,6 @@ A cached result belongs to an earlier effect. A step that is sent again after it
 
 
 def saga_steps(call: ToolCall) -> tuple[SagaStep, ...]:
-    """Raise ValueError if the call's steps are not a valid plan."""
     try:
         return SagaPlan.model_validate(call.arguments).steps
     except ValidationError as error:
@@ -112,9 +109,7 @@ def saga_part_spec(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
 
 
 def with_saga_call(state: AgentState, kind: str) -> AgentState:
-    """Count a call that a saga makes. `max_tool_calls` includes it. A step was counted as running since its saga
-    began.
-    """
+    """Count a call that a saga makes. A step was counted as running since its saga began."""
     is_step = kind != "compensation"
     return state.with_budget(tool_calls=state.tool_calls.plus(in_sagas=1), under_way=state.under_way - is_step)
 
@@ -167,7 +162,6 @@ def _action_problem(state: AgentState, action: Action) -> str:
 
 
 MIN_SHOWN_BYTES = 200
-"""Bytes of each tool's text."""
 
 SpecLookup = Callable[[str], ToolSpec | None]
 
@@ -193,7 +187,6 @@ def saga_outcome(saga: ToolCall, course: SagaCourse, specs: SpecLookup, max_byte
 
 
 def saga_stop_text(course: SagaCourse) -> str:
-    """Return where and why a saga stopped, for people and for the journal."""
     last = course.outcomes[-1] if course.outcomes else None
     why = "" if last is None or last.status == "ok" else f": {last.error or last.text}"
     return f"{_stop_position_text(course)}{why}"

@@ -1,7 +1,5 @@
 """The text of an activity's failure, without Temporal's wrapping."""
 
-from __future__ import annotations
-
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN

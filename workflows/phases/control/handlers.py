@@ -1,7 +1,5 @@
 """Handlers of any run: signals that steer it, and updates that decide a question. They only record."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar

@@ -4,15 +4,13 @@ Watches end the run for reasons that no phase checks: a full history, and the de
 when necessary. Open questions are sent to people outside, and an unreachable receiver delays nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, TypedSearchAttributes
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from orga.workflows.decisions.control import interventions, notifications
@@ -134,7 +132,6 @@ class _RewindClaim(NamedTuple):
     itself.
     """
     task: float
-    """The time of the task."""
     since: datetime
     """The time of the run's last event before this task."""
     aborted: str | None = None
@@ -158,18 +155,17 @@ class ResetWatch:
         workflow.register_random_seed_callback(self._record_reset)
 
     def record_abort(self, abort: Intervention) -> None:
-        """Record an abort and its task."""
         if self._run.state.aborted is None:
             self._aborted_in = self._task()
         self._run.change_state(interventions.with_sent_abort, abort)
 
     def record_rewind(self, raw: object) -> None:
-        """Record the claim of a signal."""
         self._run.record_intervention()
         rewind = parse_rewind(raw)
         if rewind is None:
             return
-        claim = _RewindClaim((*self._earlier_rewinds(), rewind), self._task(), self._run.before)
+        earlier = self._claim.rewinds if self._claim is not None and self._claim.task == self._task() else ()
+        claim = _RewindClaim((*earlier, rewind), self._task(), self._run.before)
         if self._run.state.aborted is not None and self._aborted_in == claim.task:
             claim = claim._replace(aborted=self._run.state.aborted)
             self._run.state = self._run.state.with_control(aborted=None)
@@ -177,9 +173,6 @@ class ResetWatch:
         self._claim = claim
         if self._reset_in == claim.task:
             self._confirm_rewind(claim)
-
-    def _earlier_rewinds(self) -> tuple[Rewind, ...]:
-        return self._claim.rewinds if self._claim is not None and self._claim.task == self._task() else ()
 
     def _record_reset(self, seed: int) -> None:
         """Record the reset. The SDK calls this outside of the loop and swallows exceptions, so it only records."""
@@ -223,19 +216,10 @@ def continue_as_new(state: Control) -> NoReturn:
     """End this run, and begin the next segment. `@workflow.init` gets the state after the input."""
     # With worker deployments, the current version continues the run.
     current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
-    workflow.continue_as_new(
-        args=[None, state], initial_versioning_behavior=current, search_attributes=_carried_attributes()
-    )
-
-
-def _carried_attributes() -> TypedSearchAttributes | None:
-    """Return the search attributes for the next segment if one was unset in this one. None lets the server carry all.
-
-    The server also carries unset ones, as null. No worker could read a null time, so none would begin with that run.
-    """
+    # The server carries all attributes, unset ones as null. No worker could begin with a run that has a null time.
     info = workflow.info()
-    is_one_unset = not all(info.search_attributes.values())
-    return info.typed_search_attributes if is_one_unset else None
+    carried = None if all(info.search_attributes.values()) else info.typed_search_attributes
+    workflow.continue_as_new(args=[None, state], initial_versioning_behavior=current, search_attributes=carried)
 
 
 class RunWatches:
@@ -253,7 +237,6 @@ class RunWatches:
         self._announcer.start()
 
     def stop(self) -> Awaitable[None]:
-        """Stop them before the run ends or continues as new."""
         for task in self._tasks:
             task.cancel()
         return self._announcer.stop()
@@ -270,7 +253,6 @@ async def watch_clock(run: ControlledRun[Any]) -> None:
 
 
 async def _wait_for_clock_change(run: ControlledRun[Any], limit_s: float) -> None:
-    """Wait until the time is up, or the clock or the limit changes."""
     left = remaining_s(run.state, run.now)
     try:
         await workflow.wait_condition(

@@ -6,8 +6,6 @@ child. A replay handles these at the same points. The point after a local activi
 workflow task early, the code there runs in the next task, but in the same one during a replay.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
@@ -57,7 +55,6 @@ class HistoryLength(NamedTuple):
     size: int = 0
     """In bytes."""
     is_long: bool = False
-    """True if the server suggests to continue as new."""
 
 
 def history_length() -> HistoryLength:
@@ -139,14 +136,12 @@ class ControlledRun(Generic[S]):
         return [PHASE.value_set(self.state.phase), ITERATION.value_set(self.state.iteration)]
 
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
-        """Return the commands that decide a question of the run."""
         return decision_commands(run_id, wait)
 
     def observe_notes(self, notes: tuple[Note, ...]) -> None:
         """Report the run's decisions to observers, such as metrics."""
 
     def change_state(self, decide: Callable[Concatenate[S, P], S], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Set the state to the result of `decide`."""
         state = decide(self.state, *args, **kwargs)
         if state.notes:
             self.observe_notes(state.notes)
@@ -190,11 +185,10 @@ class ControlledRun(Generic[S]):
             self._fault = task.exception()
 
     async def wait_until_done(self, loop: asyncio.Task[T]) -> T:
-        """Wait for the loop.
+        """Wait for the loop. Raise BackgroundTaskFailed if a background task has failed.
 
-        Raises:
-            BackgroundTaskFailed: A background task has failed. This fails the workflow task, which is retried until it
-                is fixed: without its deadline the run would exceed its limits, and nobody would notice.
+        This fails the workflow task, which is retried until it is fixed: without its deadline the run would exceed its
+        limits, and nobody would notice.
         """
         await workflow.wait_condition(lambda: loop.done() or self._fault is not None)
         if self._fault is not None:
@@ -216,13 +210,8 @@ class ControlledRun(Generic[S]):
     ) -> None:
         """Wait until a condition is true, for any length of time.
 
-        Args:
-            may_continue_as_new: True if the next segment could begin this wait again without doing anything twice.
-            timeout_s: Seconds until `TimeoutError`.
-            summary: The timer's summary in the Temporal UI.
-
-        Raises:
-            ContinueAsNew: The history has grown enough because of messages during the wait.
+        Raise TimeoutError after `timeout_s`. Raise ContinueAsNew if the history has grown enough because of messages
+        during the wait, and it may: the next segment can begin this wait again without doing anything twice.
         """
         count_before = self._intervention_count
         await workflow.wait_condition(

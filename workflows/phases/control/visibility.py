@@ -4,8 +4,6 @@ A question is asked, waited for outside the run's clock, and closed on every pat
 acts on the decision. Spans are opened once, and a replay does not end them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -36,13 +34,11 @@ AnyRun = ControlledRun[Any]
 
 
 def upsert_attributes(run: AnyRun, *updates: SearchAttributeUpdate[Any]) -> None:
-    """Write the attributes, if the server knows them."""
     if run.state.terms.search_attributes:
         workflow.upsert_search_attributes(list(updates))  # pyright: ignore[reportUnknownMemberType]
 
 
 def show_progress(run: AnyRun) -> None:
-    """Write the progress at every tenth iteration."""
     if run.state.iteration % EVERY_ITERATIONS == 0:
         upsert_attributes(run, *run.progress_attributes())
 
@@ -53,7 +49,6 @@ def show_phase(run: AnyRun) -> None:
 
 
 def show_progress_now(run: AnyRun) -> None:
-    """Write the progress now, after a part of the run has ended."""
     upsert_attributes(run, *run.progress_attributes())
 
 
@@ -72,12 +67,10 @@ def show_end(run: AnyRun, reason: StopReason) -> None:
 
 
 def show_reopened(run: AnyRun) -> None:
-    """Write that a run whose end was written has resumed."""
     upsert_attributes(run, PHASE.value_set(run.state.phase), TERMINATION.value_unset())
 
 
 def show_details(run: AnyRun) -> None:
-    """Show the current details in the Temporal UI."""
     workflow.set_current_details(run.details())
 
 
@@ -155,7 +148,8 @@ def open_span(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[
         except Exception as error:
             # Any other exception only fails the workflow task. The attempt that succeeds ends its own span.
             if workflow.is_failure_exception(error):
-                span.set_attribute(names.ERROR, _exception_kind(error))
+                kind = error.type if isinstance(error, ApplicationError) else None
+                span.set_attribute(names.ERROR, kind or type(error).__name__)
                 span.set_status(Status(StatusCode.ERROR))
                 span.end()
             raise
@@ -163,10 +157,6 @@ def open_span(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[
             span.end()
             raise
     span.end()
-
-
-def _exception_kind(error: Exception) -> str:
-    return (isinstance(error, ApplicationError) and error.type) or type(error).__name__
 
 
 S = TypeVar("S", bound=Control)
@@ -182,16 +172,10 @@ async def ask_people(
     is_moot: Callable[[], bool] = never,
     may_continue_as_new: bool = False,
 ) -> Question:
-    """Ask people, and return the question with their decision.
+    """Ask people, and return the question with their decision. Raise Interrupted if the run ends before.
 
-    Args:
-        question: If it is open already, it stays open: the previous segment or a decision of the loop has asked it.
-        is_moot: True if the question is no longer needed. It is then returned undecided.
-        may_continue_as_new: True if the next segment could ask it again without doing anything twice.
-
-    Raises:
-        Interrupted: The run ends before it is decided.
-        ContinueAsNew: The history has grown enough meanwhile. The question stays open.
+    A question that is open already stays open. One that `is_moot` is returned undecided. Raise ContinueAsNew, with the
+    question still open, if the history has grown enough and the next segment may ask it again.
     """
     run.change_state(questions.with_question, question, run.now)
     _show_questions(run)
@@ -216,9 +200,7 @@ async def ask_for_answer(
 ) -> Resolution:
     """Ask people a question with a free answer, and return their decision. `skip` if it is no longer needed.
 
-    Raises:
-        Interrupted: The run ends, before the answer or by it.
-        ContinueAsNew: As in `ask_people`.
+    The run ends by Interrupted if a person aborts it. The rest is as in `ask_people`.
     """
     decided = (await ask_people(run, question, is_moot=is_moot, may_continue_as_new=may_continue_as_new)).resolution
     if decided is None and is_moot():
@@ -232,9 +214,7 @@ async def ask_for_answer(
 async def _wait_for_decision(
     run: ControlledRun[S], question_id: str, is_moot: Callable[[], bool], *, may_continue_as_new: bool
 ) -> None:
-    """Wait for the decision. Only the timer decides on expiry. It starts from the time at which the run's clock
-    stopped.
-    """
+    """Wait for the decision. Only the timer decides on expiry. It starts when the run's clock stopped."""
 
     def is_decided() -> bool:
         return not questions.is_open(run.state, question_id) or is_moot() or run.is_interrupted()
@@ -242,22 +222,18 @@ async def _wait_for_decision(
     while not is_decided():
         expiry = questions.next_expiry(run.state, question_id)
         left = None if expiry is None else max((expiry - run.now).total_seconds(), MIN_TIMER_S)
+        question = questions.find_question(run.state, question_id)
         try:
             await run.wait_until(
                 is_decided,
                 may_continue_as_new=may_continue_as_new,
                 timeout_s=left,
-                summary=_timer_summary(run.state, question_id),
+                summary=None if question is None else waiting_text(question),
             )
         except TimeoutError:
             run.advance_clock()
             if expiry is not None:
                 run.change_state(questions.with_expired_decisions, expiry, run.now)
-
-
-def _timer_summary(state: Control, question_id: str) -> str | None:
-    question = questions.find_question(state, question_id)
-    return None if question is None else waiting_text(question)
 
 
 def withdraw_question(run: ControlledRun[S], kind: QuestionKind, asked_on: str = "") -> None:
@@ -271,7 +247,6 @@ def withdraw_question(run: ControlledRun[S], kind: QuestionKind, asked_on: str =
 
 
 def withdraw_all_questions(run: ControlledRun[Any]) -> None:
-    """Close all questions, because nobody waits for them any more."""
     for question in run.state.questions:
         close_question(run, question)
 

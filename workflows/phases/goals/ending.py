@@ -1,7 +1,5 @@
 """The end of a goal: its final answer through the gate, or the findings of its steps, and their delivery."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 
@@ -19,21 +17,22 @@ from orga.workflows.decisions.goals.endings import (
 )
 from orga.workflows.decisions.goals.planners import planner_for
 from orga.workflows.decisions.goals.progress import UNFINISHED_STOPS
-from orga.workflows.decisions.result import with_all_keys, with_output
+from orga.workflows.decisions.result import with_all_keys
 from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.phases import gate
 from orga.workflows.phases.agent_run import show_dead_letters
 from orga.workflows.phases.control.failure_text import failure_text, root_cause
 from orga.workflows.phases.control.run import Interrupted
-from orga.workflows.phases.goals.goal_phases import pass_gate, paused_reply
+from orga.workflows.phases.goals.goal_phases import pass_gate
 from orga.workflows.phases.goals.goal_run import GoalRun, ask_goal_prompt, take_interventions
+from orga.workflows.phases.reason import paused_reply
 from orga.workflows.phases.review_stages import conclude_reply
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.deliveries import Channel, Delivered
-from orga.workflows.types.goals.goal_result import GoalResult
-from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.goals.pursuit import GoalResult, GoalState
 from orga.workflows.types.goals.requests import GoalRequest
 from orga.workflows.types.names import DELIVER
+from orga.workflows.types.state import AgentState
 
 MAX_TRIES = 3
 """Attempts to write an answer that gate and critics accept."""
@@ -42,10 +41,8 @@ MAX_TRIES = 3
 async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
     """Write the final answer, and return how the goal ends. None if there is new guidance that it has to follow.
 
-    If people raise the limit meanwhile, it no longer ends the goal.
-
-    Raises:
-        ContinueAsNew: The next segment writes the answer, or asks about it again.
+    If people raise the limit meanwhile, it no longer ends the goal. If it raises ContinueAsNew, the next segment writes
+    the answer, or asks about it again.
     """
     run.change_goal(pursue.with_ending, ending)
     limits = run.state.extended
@@ -58,7 +55,9 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
             await _take_in_answer(run, ending, is_made=is_made)
             if run.state.extended != limits:
                 run.change_goal(with_end_postponed, run.now)
-            if _has_guidance(run) or _has_news_before_end(run, ending):
+            # guidance withdraws an ending that is no limit
+            has_news = ending[0] in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
+            if _has_guidance(run) or has_news:
                 run.change_goal(pursue.with_guidance_seen)
                 return None
             if run.state.stop is not None or (run.state.output and ending[0] != "completed"):
@@ -86,13 +85,7 @@ async def _take_in_answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
 
 
 def _has_guidance(run: GoalRun) -> bool:
-    """Return True if guidance has withdrawn the ending."""
     return run.goal.pursuit.ending is None
-
-
-def _has_news_before_end(run: GoalRun, ending: Stop) -> bool:
-    """Return True if there is guidance during an ending that is no limit. The ending is then withdrawn."""
-    return ending[0] in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
 
 
 def _goal_stop(run: GoalRun, ending: Stop) -> Stop:
@@ -112,7 +105,7 @@ async def use_best_effort_answer(run: GoalRun, ending: Stop) -> None:
         return
     text = best_effort_answer(run.goal, ending)
     if text and await gate.is_text_allowed(run, text):
-        run.change_state(with_output, text)
+        run.change_state(AgentState.with_task, output=text)
 
 
 MAX_ATTEMPTS = 5
@@ -124,7 +117,6 @@ DELIVERY_TIMEOUT_S = 180.0
 """Seconds for all attempts, which the result waits for."""
 
 ABORTED_DELIVERY_TIMEOUT_S = 20.0
-"""Seconds for a goal that was aborted."""
 
 MAX_RETRY_INTERVAL_S = 30.0
 """Seconds between two attempts, if the failure gave no delay: its worker died, or it ran out of time."""

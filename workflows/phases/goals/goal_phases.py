@@ -1,12 +1,9 @@
 """The phases of a goal: plan, execute, evaluate, compress, decide, ask, review. Each sets the next one in the state."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.continue_as_new import with_paused_reply
 from orga.workflows.decisions.control.questions import build_question
 from orga.workflows.decisions.goals import prompts, pursue, review
 from orga.workflows.decisions.goals.planners import planner_for
@@ -17,13 +14,14 @@ from orga.workflows.phases.control.run import ContinueAsNew, Interrupted
 from orga.workflows.phases.control.visibility import ask_for_answer, enter_phase, pause_checkpoint, phase_span
 from orga.workflows.phases.goals.goal_run import GoalRun, ask_goal_prompt, take_interventions
 from orga.workflows.phases.knowledge import recall_context
-from orga.workflows.phases.reason import ProposedReply, carried_proposal
+from orga.workflows.phases.reason import ProposedReply, paused_reply
 from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.phases.review_stages import conclude_reply, pass_review_stages
 from orga.workflows.types.goals.pursuit import GoalPhase, GoalState
 from orga.workflows.types.goals.requests import GoalReply
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Question
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import PLAN, ProposedStep, Verdict
 
 
@@ -99,12 +97,7 @@ async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:
 
 
 async def pass_gate(run: GoalRun, proposed: ProposedReply) -> gate.GatedReply:
-    """Return the reply after the gate and its stages. If people hold it up, it is carried over.
-
-    Raises:
-        Interrupted: The run is to end first.
-        ContinueAsNew: The next segment judges the reply, and asks people again.
-    """
+    """Return the reply after the gate and its stages. If it raises ContinueAsNew, the next segment judges the reply."""
     try:
         await pause_checkpoint(run, may_continue_as_new=True)
         enter_phase(run, "gating")
@@ -112,17 +105,8 @@ async def pass_gate(run: GoalRun, proposed: ProposedReply) -> gate.GatedReply:
             gated = await gate.judge_reply(run, proposed.classified)
         return await pass_review_stages(run, gated)
     except ContinueAsNew:
-        run.change_state(with_paused_reply, proposed.classified.reply)
+        run.change_state(AgentState.with_dialogue, pending=proposed.classified.reply)
         raise
-
-
-def paused_reply(run: GoalRun) -> ProposedReply | None:
-    """Return the proposal from before the run continued as new, or None."""
-    reply = run.state.pending
-    if reply is None:
-        return None
-    run.change_state(with_paused_reply, None)
-    return carried_proposal(run, reply)
 
 
 async def _run_evaluate_phase(run: GoalRun) -> None:
@@ -137,7 +121,6 @@ async def _run_compress_phase(run: GoalRun) -> None:
 
 
 async def _run_decide_phase(run: GoalRun) -> None:
-    """Apply the rules if they decide, else ask the model."""
     take_interventions(run, "deciding")
     if _decide_by_rules(run, planner_for(run.goal).next):
         return
@@ -160,9 +143,7 @@ async def _run_ask_phase(run: GoalRun) -> None:
 
 
 async def _run_review_phase(run: GoalRun) -> None:
-    """Ask policy about the plan if the config wants it, else hold it until a person has approved, changed or rejected
-    it.
-    """
+    """Ask policy about the plan if the config wants it, else hold it until a person has decided about it."""
     if review.is_for_policy(run.goal):
         await pause_checkpoint(run, may_continue_as_new=True)
         enter_phase(run, "gating")
@@ -199,7 +180,6 @@ def _goal_question(run: GoalRun) -> Question:
 
 
 def _goal_reply(proposed: ProposedReply) -> GoalReply:
-    """Return the reply as a goal's, which may list problems of its arguments."""
     reply = proposed.classified.reply
     return reply if isinstance(reply, GoalReply) else GoalReply.model_validate(dict(reply))
 

@@ -1,7 +1,5 @@
 """The run of a goal: an agent's run with a pursuit, and its prompts to the model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
@@ -10,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.goals.endings import goal_details, goal_stop, step_outputs, unknown_deliveries
-from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
+from orga.workflows.decisions.goals.pipelines import pipeline_problem
 from orga.workflows.decisions.goals.planners import planner_for
 from orga.workflows.decisions.goals.progress import with_message_to_model
 from orga.workflows.decisions.goals.pursue import with_counted_reply, with_guidance_seen
@@ -26,7 +24,7 @@ from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.requests import GoalReply, GoalRequest
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import GoalPromptName
-from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.setup import Setup
 
 P = ParamSpec("P")
 
@@ -45,7 +43,6 @@ class GoalRun(Run):
 
     @property
     def goal(self) -> GoalState:
-        """The state as a goal's."""
         if not isinstance(self.state, GoalState):
             raise TypeError(f"a goal needs a GoalState, not {type(self.state).__name__}")
         return self.state
@@ -53,20 +50,14 @@ class GoalRun(Run):
     def change_goal(
         self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Set the state to the result of `decide`."""
         self.change_state(lambda _: decide(self.goal, *args, **kwargs))
 
-    def prepare_request(self, request: PrepareRequest) -> PrepareRequest:
-        """Return the request for a setup that includes the goal's pipeline."""
-        return request.with_pipeline(self.goal.pipeline) if self.goal.pipeline else request
+    @property
+    def pipeline_name(self) -> str:
+        return self.goal.pipeline
 
     def apply_setup(self, setup: Setup) -> None:
-        """Set the setup.
-
-        Raises:
-            ApplicationError: `InvalidInput`: the starter named a delivery that the worker does not have, or input that
-                does not fit the pipeline.
-        """
+        """Set the setup. Refuse a delivery that the worker does not have, and input that does not fit the pipeline."""
         known = tuple(channel.name for channel in setup.deliveries)
         if problem := unknown_deliveries(self.goal.deliver, known) or pipeline_problem(self.goal, setup):
             raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
@@ -97,27 +88,21 @@ def take_interventions(run: GoalRun, phase: str) -> bool:
     return any(each.is_for_delegates for each in applied)
 
 
-RequestBuilder = Callable[[GoalState, GoalRequest], GoalRequest]
-"""Adds the plan's part to the request of a prompt that may not need a model."""
-
-
 async def ask_goal_prompt(
     run: GoalRun,
     prompt_name: GoalPromptName,
     prompt: Callable[[GoalState], str],
-    with_given: RequestBuilder = lambda _, request: request,
+    with_given: Callable[[GoalState, GoalRequest], GoalRequest] = lambda _, request: request,
 ) -> ProposedReply | None:
-    """Return the model's reply to this prompt, or None if there is none.
+    """Return the model's reply to this prompt, or None if there is none. A template that fails ends the goal.
 
-    Args:
-        prompt_name: The prompt's activity.
-        prompt: Makes the text after interventions are applied. A template that fails ends the goal.
-        with_given: Adds the plan's part in place of the model's, after interventions are applied.
-
-    Raises:
-        Interrupted: The run is to end.
-        ContinueAsNew: The history has grown enough while the run was paused.
+    `prompt` makes the text, and `with_given` adds the plan's part in place of the model's. Both run after interventions
+    are applied.
     """
+
+    def request(iteration: int, context: ContextRef) -> GoalRequest:
+        return with_given(run.goal, GoalRequest(iteration=iteration, context=context))
+
     await act.send_requeued_letters(run)
     await pause_checkpoint(run, may_continue_as_new=True)
     take_interventions(run, phase := _PHASE_OF_PROMPT[prompt_name])
@@ -131,7 +116,7 @@ async def ask_goal_prompt(
     if not latest or latest[0].text != text:  # otherwise it was asked before, and not answered in time
         run.change_goal(with_message_to_model, text)
     with phase_span(prompt_name, run.state.iteration + 1):
-        proposed = await propose_reply(run, _prompt_call(run, prompt_name, with_given))
+        proposed = await propose_reply(run, ModelPrompt(prompt_name, request, GoalReply))
     if not isinstance(proposed, NoReply):
         run.change_goal(with_counted_reply, proposed.classified.reply, proposed.conversation)
         return proposed
@@ -139,10 +124,3 @@ async def ask_goal_prompt(
         run.change_state(observe.with_stop_reason, "error", proposed.detail)
     await wait_if_paused(run)
     return None
-
-
-def _prompt_call(run: GoalRun, name: GoalPromptName, with_given: RequestBuilder) -> ModelPrompt:
-    def request(iteration: int, context: ContextRef) -> GoalRequest:
-        return with_given(run.goal, GoalRequest(iteration=iteration, context=context))
-
-    return ModelPrompt(name, request, GoalReply)

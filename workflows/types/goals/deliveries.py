@@ -22,7 +22,6 @@ MAX_DELIVERIES = 10
 MAX_ANSWER_BYTES = 150_000
 """Bytes of JSON of an answer in a delivery. All deliveries begin in one workflow task, which takes 4 MB."""
 
-
 GOAL_ID = "{goal_id}"
 """The placeholder for the goal's id in the path of a file."""
 
@@ -49,12 +48,10 @@ class DeliveryRequest(Record):
     """Input of `deliver`: one answer for one channel, the same in every attempt."""
 
     name: str
-    """Name of the channel."""
     key: str
     """Key of this delivery. A receiver that remembers keys accepts it once."""
     agent: str
     goal: str
-    """The goal on one line."""
     reason: str
     detail: str = ""
     confidence: float

@@ -36,7 +36,6 @@ def _checked_goal_size(goal: str) -> str:
 
 Deliver = Annotated[tuple[DeliveryName, ...] | None, Field(max_length=MAX_DELIVERIES)]
 
-
 _RUN_DEFAULTS = LoopConfig()
 
 

@@ -187,5 +187,4 @@ class Pipeline(CheckedInput):
 
     @property
     def reviewer(self) -> Critic:
-        """The rubric and threshold for drafts, as a critic."""
         return Critic(name="critic", rubric=self.rubric, threshold=self.threshold)

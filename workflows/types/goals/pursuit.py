@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types.control import Stop
+from orga.workflows.types.goals.deliveries import Delivered
 from orga.workflows.types.goals.goal_input import GoalConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 
 GoalPhase = Literal["plan", "execute", "evaluate", "decide", "ask", "review", "compress", "summarise"]
@@ -65,7 +67,6 @@ class PlanStep(Record):
     id: str
     goal: str
     skill: str
-    """A tool, or an agent that may be delegated to."""
     arguments: dict[str, Any] | None = None
     """Arguments of the call. None if they depend on other steps, and once the call was made."""
     depends_on: tuple[str, ...] = ()
@@ -142,7 +143,6 @@ class Pursuit(Record):
 
     stage: GoalPhase = "plan"
     rounds: int = 0
-    """Rounds of steps so far: the goal's iterations."""
     steps: tuple[PlanStep, ...] = ()
     """Steps in the order of the plan. Finished ones come first."""
     due: tuple[str, ...] = ()
@@ -150,7 +150,6 @@ class Pursuit(Record):
     longest: int = 0
     """Steps of the longest plan so far. The goal's time limit depends on it."""
     memory: str = ""
-    """The model's notes."""
     question: str = ""
     """The model's question, or the question about its plan."""
     questions: int = 0
@@ -158,13 +157,11 @@ class Pursuit(Record):
     is_answered: bool = False
     """True if a person has answered a question of the model. The goal may need nothing else."""
     terms: ApprovalTerms | None = None
-    """The approvers of the plan and the deadline, if policy requires approval."""
     errors: int = 0
     """Rounds in a row in which every step failed."""
     bad: int = 0
     """Evaluated rounds in a row without progress."""
     unusable: int = 0
-    """Unusable replies in a row."""
     adjusted: int = 0
     """Decisions in a row, of high confidence, that changed the plan."""
     recent: tuple[str, ...] = ()
@@ -172,13 +169,11 @@ class Pursuit(Record):
     trend: tuple[float, ...] = ()
     """Mean scores of the latest evaluated rounds, newest last."""
     confidence: float | None = None
-    """The model's confidence in its last decision."""
     is_guided: bool = False
     """True if there is guidance from people that no decision has seen yet."""
     ending: Stop | None = None
     """The goal's ending, decided before the final answer is written."""
     course: Course | None = None
-    """The state of its pipeline, if it has one."""
 
     def with_fields(self, **changes: Unpack[PursuitChanges]) -> Self:
         return self.with_changes(changes)
@@ -215,7 +210,6 @@ class GoalState(AgentState):
     pipeline: str = ""
     """The name of its pipeline. Empty if the model makes the plan."""
     inputs: tuple[str, ...] | None = None
-    """Inputs of its pipeline, if its starter gave any."""
     pursuit: Pursuit = Pursuit()
 
     def with_aim(self, config: GoalConfig, deliver: tuple[str, ...] | None) -> Self:
@@ -240,3 +234,65 @@ class GoalState(AgentState):
     @property
     def step_timeout_s(self) -> float | None:
         return self.goal_config.step_timeout_s
+
+
+class ShownStep(Record):
+    """A step as people see it."""
+
+    id: str
+    goal: str
+    skill: str
+    depends_on: tuple[str, ...] = ()
+    status: StepState
+    attempts: int = 0
+    quality: str = ""
+    """Derived from the scores. Empty without scores."""
+    score: float | None = None
+    scores: Scores | None = None
+    """Each from 1 to 5. `score` is their mean. The score of a draft is its critic's, from 0 to 1."""
+    output: str = ""
+    """The id of the activity, or the place of the delegate, that produced it."""
+    source: str = ""
+    summary: str = ""
+    error: str = ""
+
+
+class ShownPlan(Record):
+    """The plan of a live goal, as `status` shows it in `plan`."""
+
+    stage: str
+    rounds: int
+    steps: tuple[ShownStep, ...]
+    trend: str = ""
+    average: float | None = None
+    slope: float | None = None
+    """Slope of the latest rounds' mean scores: the change per round."""
+    memory: str = ""
+    pipeline: str = ""
+
+
+class GoalResult(AgentResult):
+    """Result of a goal: that of an agent's run, with the plan's results. `iterations` counts turns of the model."""
+
+    kind: Literal["goal"] = "goal"
+    rounds: int
+    """Executed rounds of steps. `max_iterations` limits them."""
+    plan: tuple[str, ...]
+    """The ids of the steps, in their order."""
+    steps: tuple[ShownStep, ...]
+    confidence: float
+    """A number from 0 to 1, computed from scores. The model's own confidence can only lower it."""
+    sources: tuple[str, ...]
+    deliveries: tuple[Delivered, ...] = ()
+    """The outcome at each channel that should get the answer."""
+
+    def with_deliveries(self, deliveries: tuple[Delivered, ...]) -> Self:
+        return replace_fields(self, {"deliveries": deliveries})
+
+
+class GoalStatus(AgentStatus):
+    """Status of a goal: that of an agent's run, with `plan` and `question` filled in."""
+
+    kind: Literal["goal"] = "goal"
+    plan: Any = None
+    confidence: float | None = None

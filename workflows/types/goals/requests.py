@@ -24,9 +24,7 @@ class GoalRequest(ReasonRequest):
     """The answer of a pipeline, from its last step, for `goal_summary`. No model is asked."""
 
     def with_round(self, calls: Sequence[ToolCall | None]) -> Self:
-        """Return the request for the calls of a round. None means a call that the model makes. Empty fields stay
-        unset.
-        """
+        """Return the request for the calls of a round. None is a call that the model makes. Empty fields stay unset."""
         planned = tuple(call for call in calls if call is not None)
         if not planned:
             return self
@@ -66,11 +64,9 @@ class GoalReply(Reply):
     """Tools that the model called although the prompt asks for no calls. These calls are not made."""
 
     def with_problems(self, problems: tuple[str, ...]) -> Self:
-        """Return the reply with these problems. An empty list is not written."""
         return replace_differing_fields(self, {"problems": problems})
 
     def with_repaired(self, *, repaired: bool) -> Self:
-        """Return the reply with `repaired` set. False is not written."""
         return replace_differing_fields(self, {"repaired": repaired})
 
     def with_called(self, calls: Sequence[ToolCall]) -> Self:
@@ -95,7 +91,6 @@ def goal_reply_object(turn: str, text: str) -> dict[str, Any]:
 
 
 def steps_in_reply(answer: Mapping[str, Any]) -> object:
-    """Return the steps of a plan as a model wrote them, or None."""
     return answer.get("steps", answer.get("new_plan"))
 
 
@@ -129,7 +124,6 @@ REFERENCE_KEY = "$step"
 
 
 def referred_steps(arguments: object) -> Iterator[str]:
-    """Yield the ids of the steps that arguments refer to."""
     if (step := as_object(arguments).get(REFERENCE_KEY)) is not None:
         yield str(step)
     else:

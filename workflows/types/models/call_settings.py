@@ -9,7 +9,6 @@ from orga.workflows.types.record import CheckedInput, replace_fields
 
 Effort = Literal["none", "low", "medium", "high", "max"]
 
-
 Stops = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(min_length=1, max_length=4)]
 
 
@@ -55,7 +54,6 @@ class ModelSettings(CheckedInput):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def without(self, names: Set[str]) -> Self:
-        """Return the settings without these."""
         return replace_fields(self, dict.fromkeys(names)) if names else self
 
     def with_effort(self, effort: Effort) -> Self:

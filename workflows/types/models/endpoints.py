@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -44,7 +43,6 @@ def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,2000}$")]
-
 
 Lack = Literal[
     "tools",
@@ -107,13 +105,10 @@ class EndpointSettings(CheckedInput):
 
     @property
     def secret_variables(self) -> tuple[str, ...]:
-        """The variables that hold its secrets."""
         return (*self.headers_from.values(), *([self.key_from] if self.key_from else []))
 
 
 DEFAULT_ENDPOINT = EndpointSettings()
-
-NO_ENDPOINTS: Mapping[str, EndpointSettings] = MappingProxyType({})
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _RESERVED_NAMES = frozenset({"tier"})
@@ -127,7 +122,6 @@ _PROTOCOL_KEYS = ("api", "key_scheme")
 
 
 def endpoint_problem(name: str, settings: EndpointSettings) -> str:
-    """Return why `[models.endpoints.NAME]` cannot be used, or ""."""
     if (provider := PROVIDERS.get(name)) is not None and provider.is_remote:
         refused = (*_PROTOCOL_KEYS, *_OWN_KEYS) if provider.is_extra else _OWN_KEYS
         if taken := [key for key in refused if getattr(settings, key) is not None]:

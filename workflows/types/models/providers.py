@@ -1,7 +1,5 @@
 """The providers of models as one table: keys, addresses, default models, prices."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -148,11 +146,7 @@ DEFAULT_PROVIDERS = tuple(provider for provider in PROVIDERS.values() if provide
 
 
 def model_name_problem(name: str, endpoints: Collection[str] = ()) -> str:
-    """Return why the name is not `provider:model` of a known provider or endpoint, or "".
-
-    Args:
-        endpoints: The endpoints of the configuration that are no provider's.
-    """
+    """Return why the name is not `provider:model` of a known provider or own endpoint, or ""."""
     provider, colon, model = name.strip().partition(":")
     if colon and model.strip() and (provider in PROVIDERS or provider in endpoints):
         return ""

@@ -19,7 +19,6 @@ LOCAL_TIER: TierName = "local"
 TIER_PREFIX = "tier:"
 
 MAX_MODELS = 8
-"""Models of one tier."""
 
 RUN_TIER = "run"
 """The key of a run's own model among the tiers of its setup."""
@@ -115,7 +114,6 @@ class Tier(Record):
     is_default: bool = False
     """True if it is the default model, because no tier is configured."""
     settings: ModelSettings | None = None
-    """The tier's own settings of model calls, if it has any."""
 
     def with_settings(self, settings: ModelSettings) -> Self:
         return replace_fields(self, {"settings": settings})

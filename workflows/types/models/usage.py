@@ -62,7 +62,6 @@ class UsageTotals(Record):
         )
 
     def plus_totals(self, other: "UsageTotals") -> "UsageTotals":
-        """Return the totals including those of a delegated run."""
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         return UsageTotals(
             input_tokens=self.input_tokens + other.input_tokens,

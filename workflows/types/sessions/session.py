@@ -20,7 +20,6 @@ class QueuedMessage(Record):
     cuts: bool = False
     """True if it interrupts the current turn. Such messages come first in the queue."""
     media: tuple[MediaPart, ...] = ()
-    """Its pictures and documents."""
 
     def with_media(self, media: tuple[MediaPart, ...]) -> Self:
         return replace_fields(self, {"media": media}) if media else self
@@ -30,7 +29,6 @@ class TakenMessage(Record):
     """A message that was accepted before."""
 
     turn: int
-    """The turn that it belongs to."""
     digest: str
     """Digest of its text. A different text with the same id is refused."""
 
@@ -60,24 +58,18 @@ class Session(Record):
     accepted: int = 0
     """The number of the last accepted turn. Turns are numbered from 1."""
     begun: int = 0
-    """The number of turns that have begun."""
     before: int = 0
-    """Iterations before the current or next turn."""
     queue: tuple[QueuedMessage, ...] = ()
     """Waiting messages. The first begins the next turn."""
     taken: dict[str, TakenMessage] = {}
-    """The latest accepted messages, by message id."""
     results: tuple[TurnResult, ...] = ()
     """Results of the last turns, in the order in which they ended."""
     usage: UsageTotals = UsageTotals()
-    """Usage of all turns that have ended."""
     tool_calls: ToolCallCounts = ToolCallCounts()
     duration_s: float = 0.0
     is_cut: bool = False
-    """True if somebody has interrupted the current turn."""
     closing: bool = False
     last_end: datetime | None = None
-    """When the last turn ended."""
     idle_since: datetime | None = None
     """When the wait for a message began."""
 
@@ -102,12 +94,10 @@ class SessionState(AgentState):
 
     @property
     def total_usage(self) -> UsageTotals:
-        """Usage of all turns, including the current one."""
         return self.session.usage.plus_totals(self.usage)
 
     @property
     def total_calls(self) -> ToolCallCounts:
-        """Calls of all turns, including the current one."""
         return self.session.tool_calls.plus_counts(self.tool_calls)
 
     @property

@@ -4,7 +4,6 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import to_json
 
 from orga.workflows.types.control import Sender
 from orga.workflows.types.input import (
@@ -15,6 +14,7 @@ from orga.workflows.types.input import (
     Name,
     OutputSchema,
     TrustedContext,
+    check_json_size,
 )
 from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 
@@ -33,7 +33,6 @@ MAX_MESSAGE_ID_CHARS = 100
 NO_MESSAGE_YET = "(a session without messages so far)"
 """The task until the first message arrives. No model sees it."""
 
-
 _MESSAGE_ID = re.compile(r"[!#-\[\]-~]+")
 """Characters that take one byte each in JSON. A session carries the ids of its last messages."""
 
@@ -41,11 +40,7 @@ _MESSAGE_ID = re.compile(r"[!#-\[\]-~]+")
 def _checked_text(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
-    if (size := len(to_json(text, inf_nan_mode="null")) - 2) > MAX_MESSAGE_BYTES:
-        raise ValueError(
-            f"must not be longer than {MAX_MESSAGE_BYTES} bytes of JSON, it has {size}; "
-            "put it into a file that the agent reads"
-        )
+    check_json_size(text, MAX_MESSAGE_BYTES, "put it into a file that the agent reads")
     return text
 
 

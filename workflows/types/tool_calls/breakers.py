@@ -20,7 +20,6 @@ CIRCUIT_OPEN = "CircuitOpen"
 PROVIDER_PREFIX = "provider:"
 """Precedes a provider's name in the names of circuits. No tool has a colon in its name."""
 
-
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
@@ -52,10 +51,8 @@ class Breaker(Record):
 
     state: Literal["closed", "open", "half_open"] = "closed"
     failures: int = 0
-    """Failures in a row."""
     opened_at: datetime | None = None
     trying: int = 0
-    """Running trial calls."""
     cause: str = ""
     """The last failure, on one line."""
 
@@ -79,7 +76,6 @@ class Breaker(Record):
         return replace_fields(self, {"state": "half_open", "trying": self.trying + 1})
 
     def after_success(self) -> "Breaker":
-        """Return the circuit after a success: the first one closes it."""
         return Breaker()
 
     def after_failure(self, options: CircuitOptions, now: datetime, cause: str = "") -> "Breaker":

@@ -80,9 +80,7 @@ class Condition(CheckedInput):
         return {"any_of": cast("list[Any]", value)} if isinstance(value, (list, tuple)) else value
 
     def is_met_by(self, value: Value) -> bool:
-        """Return True if the value is one of these, or within the bounds. A value of another kind never
-        satisfies it.
-        """
+        """Return True if the value is one of these, or within the bounds. One of another kind never is."""
         if self.any_of:
             return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in self.any_of)
         if isinstance(value, str):
@@ -156,7 +154,6 @@ class Decided(Record):
     rule: str
     """The rule that decided: its name, else its number from 1, or `default`."""
     fields: dict[str, Value]
-    """The fields as the model proposed them."""
     facts: dict[str, Ground]
     declaration: str
     """`sha256:` and 64 hex characters. Identifies the exact text of the rules."""
@@ -185,11 +182,9 @@ class TooManyCombinations(ValueError):
 
 
 def unreachable_rules(decision: GroundedDecision) -> tuple[int, ...]:
-    """Return the indexes of the rules that never decide. Numbers are tested at the limits that rules use, and between
-    them.
+    """Return the indexes of the rules that never decide. Raise TooManyCombinations if they overlap in too many ways.
 
-    Raises:
-        TooManyCombinations: The rules overlap in too many ways.
+    Numbers are tested at the limits that rules use, and between them.
     """
     values = {name: _values(kind, _conditions(decision, name)) for name, kind in decision.variables.items()}
     boxes = [_box(rule.when, values) for rule in decision.rules]
@@ -198,7 +193,6 @@ def unreachable_rules(decision: GroundedDecision) -> tuple[int, ...]:
 
 
 def _remaining_boxes(box: Box, others: list[Box], patience: Iterator[int]) -> list[Box]:
-    """Return the part of a box outside of the others."""
     left = [box]
     for other in others:
         pieces: list[Box] = []
@@ -245,7 +239,6 @@ def _box(when: Mapping[str, Condition], values: Mapping[str, frozenset[Value]]) 
 
 
 def _without(box: Box, other: Box) -> Iterator[Box]:
-    """Yield the pieces of a box outside of another."""
     if not all(box[name] & other[name] for name in box):
         yield box
         return

@@ -38,7 +38,6 @@ ENDING = "ending"
 """The place of the text of a run that ends without an answer."""
 
 PLAN = "plan"
-"""The place of a goal's plan."""
 
 LEARNINGS = "learnings"
 """The place of the learnings that a run stores at its end."""
@@ -52,10 +51,8 @@ class ProposedStep(Record):
 
     id: str
     skill: str
-    """A tool, or an agent that may be delegated to."""
     goal: str
     arguments: dict[str, Any] | None = None
-    """Arguments of the call. None if they depend on other steps."""
     depends_on: tuple[str, ...] = ()
 
 
@@ -180,7 +177,6 @@ class Verdict(Record):
         return replace_fields(self, {"arguments": arguments})
 
     def with_person_arguments(self, arguments: dict[str, Any], changed_by: str) -> Self:
-        """Return the verdict with a person's arguments in place of the model's."""
         return replace_fields(self, {"arguments": arguments, "changed_by": changed_by})
 
     def with_reason(self, reason: str) -> Self:
@@ -196,7 +192,6 @@ class Verdict(Record):
         return replace_fields(self, {"approval": terms})
 
     def with_denial(self) -> Self:
-        """Return the verdict as a denial with the same reason."""
         return replace_fields(self, {"decision": "deny", "arguments": None})
 
 
@@ -247,7 +242,6 @@ def gate_subject(activity_id: str) -> str:
 
 
 def is_one_place(about: str) -> bool:
-    """Return True if a gate's subject is one place, and not `SEVERAL`."""
     return bool(about) and not about.endswith(SEVERAL.format(""))
 
 
@@ -282,9 +276,7 @@ def activity_id_before_input(activity_id: str) -> str:
 
 
 def call_activity_id(activity_id: str) -> str:
-    """Return the place of a call without the suffixes of a retry by a person (`.r1`), of a start (`.d0`), and of a
-    repetition with input (`.i1`).
-    """
+    """Return the place of a call without the suffixes of a retry (`.r1`), a start (`.d0`) and given input (`.i1`)."""
     return _SAME_CALL_SUFFIX.sub("", activity_id_before_input(activity_id), count=1)
 
 

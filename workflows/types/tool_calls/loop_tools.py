@@ -87,7 +87,6 @@ class ToolNeed:
     key: str
     """`agents.NAME.<key>`."""
     lacking: str
-    """The lack without it, for an error."""
     remedy: str
     """The remedy in an error. The key follows it."""
 
@@ -98,7 +97,6 @@ class LoopTool:
 
     name: str
     action: str = "tool_call"
-    """Its action in policies."""
     cost: Callable[[Arguments], int] = lambda _: 1
     """The number of `max_tool_calls` that a call takes, computed from its arguments."""
     stands_alone: bool = False
@@ -140,7 +138,6 @@ LOOP_TOOLS = {
 """Loop tools by name. None may be a step of a saga: no compensation declared in advance undoes a delegate's work."""
 
 CALL_ENDS = frozenset(tool.ends_with for tool in LOOP_TOOLS.values() if tool.ends_with)
-"""Notes about the end of a call."""
 
 RUN_TOOL = next(tool.name for tool in LOOP_TOOLS.values() if tool.is_run)
 

@@ -32,7 +32,6 @@ class Outcome(Record):
     by: str = ""
     """The tool that was called instead. The text is from it."""
     media: tuple[MediaPart, ...] = ()
-    """Pictures and documents of a successful call."""
 
     @property
     def was_run(self) -> bool:
@@ -52,7 +51,6 @@ class Outcome(Record):
         return replace_fields(self, {"text": f"{before}{self.text}{after}", "ours": ours, "result": None})
 
     def with_data(self, data: str) -> Self:
-        """Return the outcome with other text of the tool between our own."""
         head, tail = self.own_text_lengths
         end = len(self.text) - tail
         return replace_fields(self, {"text": self.text[:head] + data + self.text[end:], "ours": (head, tail)})

@@ -28,7 +28,6 @@ def _checked_path(path: PathLike) -> PathLike:
 ConfiguredPath = Annotated[Path, AfterValidator(_checked_path)]
 PathOrGlob = Annotated[str, AfterValidator(_checked_path)]
 
-
 Isolation = Literal["none", "bubblewrap"]
 """`bubblewrap`: own namespaces, in which all but one folder is read-only and there is no network."""
 

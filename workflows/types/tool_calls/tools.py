@@ -10,11 +10,10 @@ from orga.workflows.types.json_text import as_object, as_objects, parsed_last_li
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message
 from orga.workflows.types.parts import MediaPart, ToolCall
-from orga.workflows.types.questions import Completion
+from orga.workflows.types.questions import Completion, GivenInputs
 from orga.workflows.types.record import CheckedInput, Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clean_text, clip
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
-from orga.workflows.types.tool_calls.elicitation import GivenInputs
 from orga.workflows.types.tool_calls.recovery import Recovery, tool_message
 
 Effect = Literal["read_only", "idempotent", "irreversible"]
@@ -171,12 +170,10 @@ reports it.
 MAX_LOCAL_TIMEOUT_S = 2.0
 """Seconds for a call inside the workflow task. Until it ends, no signal is handled, not even an abort."""
 
-
 MAX_LOCAL_RESULT_BYTES = 50_000
 """Bytes of a call's result inside the workflow task. The results of all calls of a reply are one message, of at most 4
 MB.
 """
-
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -223,7 +220,6 @@ class ToolRequest(Record):
     behalf: Behalf | None = None
     """On whose behalf the call is made. Set only for tools that recall and store."""
     caller: Caller | None = None
-    """Set only if the tool takes it."""
     left_s: float | None = None
     """Seconds left on the run's clock when the call was scheduled. Set only if the call may be retried."""
     is_awaited: bool = False
@@ -299,11 +295,9 @@ def _valid_media(media: list[dict[str, Any]]) -> tuple[MediaPart, ...]:
 
 
 MAX_RESULT_MEDIA = 10
-"""Pictures and documents of one result."""
 
 
 def result_message(call: ToolCall, output: ToolOutput, spec: ToolSpec | None) -> Message:
-    """Return the message of a result that an activity has recorded."""
     text = clip(output.content, spec.max_result_bytes) if spec else output.content
     return tool_message(call, text, is_error=False).with_media(output.media)
 
@@ -338,7 +332,6 @@ class ToolProfile(CheckedInput):
     """The number of offered tools: the first of the remaining ones. Null: all."""
 
     def offered_tools(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """Return the offered tools, in their order."""
         kept = [
             tool
             for tool in tools

@@ -11,7 +11,7 @@ import pytest
 
 from orga.activities.adapters.offline.reader import SIGNATURE, ExtractiveProvider
 from orga.activities.ports import ModelRequest
-from orga.workflows.decisions.goals.pipelines.course import step_task
+from orga.workflows.decisions.goals.pipelines import step_task
 from orga.workflows.decisions.goals.replies import parsed_evaluations, parsed_goal_decision, reply_object
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.messages import Message, Reply, ToolCall

@@ -1,6 +1,4 @@
-"""The course of a goal with a pipeline: next step, task of each agent, verdict of each critic, and answer."""
-
-from __future__ import annotations
+"""A goal with a pipeline: its plan, next step, task of each agent, verdict of each critic, and answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
@@ -9,29 +7,148 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.conversation import fair_shares
 from orga.workflows.decisions.critique import weighted_score
-from orga.workflows.decisions.goals.pipelines.plans import (
-    REDUCE,
-    configured_step,
-    draft_round_steps,
-    find_pipeline,
-    own_pipeline_steps,
-    pipeline_inputs,
-    pipeline_steps,
-    required_pipeline,
-    step_role,
-)
 from orga.workflows.decisions.goals.plans import delegate_step_call, ready_steps, step_call
 from orga.workflows.decisions.goals.progress import steps_data
 from orga.workflows.decisions.goals.pursue import goal_confidence, with_ending
 from orga.workflows.decisions.goals.replies import UnusableReply, bounded_line, parsed_number
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention, Stop
-from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL, Pipeline, PipelineKind
-from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, Course, GoalState, PlanStep
+from orga.workflows.types.goals.pipelines import (
+    FROM_OPERATOR,
+    INPUT,
+    MAX_ROUNDS,
+    THE_GOAL,
+    Pipeline,
+    PipelineKind,
+    PipelineStep,
+)
+from orga.workflows.types.goals.pursuit import MAX_GOAL_CHARS, MAX_KEPT_STEPS, OPERATOR, Course, GoalState, PlanStep
 from orga.workflows.types.json_text import find_json_object
 from orga.workflows.types.messages import UNUSABLE_MARKER, ToolCall
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, clip_json, delimited_text, one_line, undelimited_text
 from orga.workflows.types.tool_calls.recovery import Outcome
+
+_REDUCE = "reduce"
+"""The id of the reducing step. Other steps are numbered: `step-1`, `map-1`, `draft-1`, `critique-1`."""
+
+_STEP_PURPOSES = {
+    "step": "do its part",
+    "map": "see to one input",
+    _REDUCE: "make one answer of all",
+    "draft": "write a draft",
+    "critique": "review it",
+}
+
+
+def find_pipeline(state: GoalState) -> Pipeline | None:
+    return state.setup.pipeline if state.setup else None
+
+
+def _required_pipeline(state: GoalState) -> Pipeline:
+    pipeline = find_pipeline(state)
+    if pipeline is None:
+        raise TypeError("the goal has no pipeline")
+    return pipeline
+
+
+def pipeline_problem(state: GoalState, setup: Setup) -> str:
+    """Return why the goal cannot use its pipeline, or "" if it can or has none."""
+    pipeline, name = setup.pipeline, state.pipeline
+    if not name:
+        return ""
+    if pipeline is None:
+        return f"pipeline: the worker that prepared the goal is of a version without pipelines, so there is no {name!r}"
+    if changed := _first_changed_step(state, pipeline):
+        return f"pipeline: {name!r} has changed, and {changed} is no longer one of its steps; start a new goal"
+    return inputs_problem(name, state.inputs, pipeline)
+
+
+def _first_changed_step(state: GoalState, pipeline: Pipeline) -> str:
+    """Return the first step of a shared past that today's pipeline would not make, or ""."""
+    inputs = _pipeline_inputs(state.inputs, pipeline)
+    steps = _pipeline_steps(pipeline, inputs, MAX_ROUNDS)
+    known = {step.id: (step.skill, step.goal) for step in steps}
+    planned = [step for step in _own_pipeline_steps(state) if step.by != OPERATOR]
+    is_other = [step.id for step in planned if known.get(step.id) != (step.skill, step.goal)]
+    is_more = pipeline.takes_inputs and 0 < len(_own_pipeline_steps(state)) < len(steps)
+    return next(iter(is_other), f"map-{len(inputs)}" if is_more else "")
+
+
+def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline) -> str:
+    number = len(_pipeline_inputs(given, pipeline))
+    if not pipeline.takes_inputs:
+        return "" if given is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
+    if not number:
+        return f"inputs: pipeline {name!r} has no inputs, and the goal gives none. Give at least one"
+    if number > pipeline.max_inputs:
+        return f"inputs: {number} of them, and pipeline {name!r} takes {pipeline.max_inputs} (max_inputs)"
+    return ""
+
+
+def _pipeline_inputs(given: tuple[str, ...] | None, pipeline: Pipeline) -> tuple[str, ...]:
+    return pipeline.inputs if given is None else given
+
+
+def _pipeline_steps(pipeline: Pipeline, inputs: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
+    """Return the steps of the pipeline. `rounds` is the number of drafts with their critiques."""
+    return _STEPS_BY_KIND[pipeline.kind](pipeline, inputs, rounds)
+
+
+def _chain_steps(pipeline: Pipeline, _: tuple[str, ...], __: int) -> tuple[PlanStep, ...]:
+    numbers = range(1, len(pipeline.steps) + 1)
+    return tuple(_plan_step(pipeline, f"step-{each}", (f"step-{each - 1}",) if each > 1 else ()) for each in numbers)
+
+
+def _map_reduce_steps(pipeline: Pipeline, inputs: tuple[str, ...], _: int) -> tuple[PlanStep, ...]:
+    maps = tuple(_plan_step(pipeline, f"map-{number}", (), each) for number, each in enumerate(inputs, start=1))
+    return (*maps, _plan_step(pipeline, _REDUCE, tuple(step.id for step in maps)))
+
+
+def _director_steps(pipeline: Pipeline, _: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
+    return tuple(step for number in range(1, rounds + 1) for step in _draft_round_steps(pipeline, number))
+
+
+_STEPS_BY_KIND: Mapping[PipelineKind, Callable[[Pipeline, tuple[str, ...], int], tuple[PlanStep, ...]]] = {
+    "chain": _chain_steps,
+    "map_reduce": _map_reduce_steps,
+    "director_critic": _director_steps,
+}
+
+
+def _draft_round_steps(pipeline: Pipeline, number: int) -> tuple[PlanStep, ...]:
+    before = (f"critique-{number - 1}",) if number > 1 else ()
+    draft = _plan_step(pipeline, f"draft-{number}", before)
+    return draft, _plan_step(pipeline, f"critique-{number}", (draft.id,))
+
+
+def _own_pipeline_steps(state: GoalState) -> tuple[PlanStep, ...]:
+    """Return the steps of the pipeline itself, without those that a person has added."""
+    return tuple(step for step in state.pursuit.steps if _step_role(step.id)[0] != OPERATOR)
+
+
+def _step_role(step_id: str) -> tuple[str, int]:
+    """Return the role of a pipeline's step, and its number, or 0 if it has none."""
+    role, _, number = step_id.partition("-")
+    return role, int(number) if number.isdecimal() else 0
+
+
+def _configured_step(pipeline: Pipeline, step_id: str) -> PipelineStep:
+    return pipeline.parts[_configuration_key(step_id)]
+
+
+def _configuration_key(step_id: str) -> str:
+    role, number = _step_role(step_id)
+    return {"step": f"steps.{number - 1}", "draft": "director", "critique": "critic"}.get(role, role)
+
+
+def _plan_step(pipeline: Pipeline, step_id: str, needs: tuple[str, ...], given: str = "") -> PlanStep:
+    part = _configured_step(pipeline, step_id)
+    goal = part.task or _STEP_PURPOSES[_step_role(step_id)[0]]
+    shown = one_line(f"{goal}: {given}" if given else goal, MAX_GOAL_CHARS)
+    step = PlanStep(id=step_id, goal=shown, skill=part.agent)
+    return step.with_fields(depends_on=needs) if needs else step
+
 
 MAX_REMARKS_CHARS = 4_000
 
@@ -136,9 +253,9 @@ Material = tuple[str, str]
 
 
 def step_task(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
-    role, _ = step_role(step.id)
+    role, _ = _step_role(step.id)
     course = state.pursuit.course or Course()
-    parts = [configured_step(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
+    parts = [_configured_step(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
     if course.guidance:
         parts.append("\n".join([FROM_OPERATOR, *course.guidance]))
     if role == "critique":
@@ -171,12 +288,12 @@ def _step_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -
 
 
 def _map_material(state: GoalState, pipeline: Pipeline, _: Course, step: PlanStep) -> Sequence[Material]:
-    inputs, (_role, number) = pipeline_inputs(state.inputs, pipeline), step_role(step.id)
+    inputs, (_role, number) = _pipeline_inputs(state.inputs, pipeline), _step_role(step.id)
     return [(f"{INPUT}, {number} of {len(inputs)}", inputs[number - 1])]
 
 
 def _reduce_material(state: GoalState, pipeline: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    inputs = pipeline_inputs(state.inputs, pipeline)
+    inputs = _pipeline_inputs(state.inputs, pipeline)
     found = list[Material]()
     for number, each in enumerate(inputs, start=1):
         output = course.outputs.get(f"map-{number}", "")
@@ -187,7 +304,7 @@ def _reduce_material(state: GoalState, pipeline: Pipeline, course: Course, step:
 
 
 def _draft_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    _role, number = step_role(step.id)
+    _role, number = _step_role(step.id)
     if number == 1:
         return []
     return [
@@ -197,7 +314,7 @@ def _draft_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) 
 
 
 def _critique_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    _role, number = step_role(step.id)
+    _role, number = _step_role(step.id)
     return [("the draft", course.outputs.get(f"draft-{number}", ""))]
 
 
@@ -209,7 +326,6 @@ _MATERIAL_BY_ROLE = {
     "critique": _critique_material,
 }
 
-
 SHOWN_ERROR_CHARS = 200
 
 
@@ -219,14 +335,13 @@ class NextMove(NamedTuple):
     action: Literal["continue", "done", "stuck"]
     why: str = ""
     steps: tuple[PlanStep, ...] | None = None
-    """The new plan, if it changes."""
 
 
 def with_next_move(state: GoalState) -> GoalState:
     """Return the state with the pipeline's next action. No model is asked."""
     if any(step.by == OPERATOR for step in ready_steps(state.pursuit.steps, MAX_KEPT_STEPS)):
         return state.with_pursuit(stage="execute").with_note("DecisionMade", action="continue", by="operator")
-    pipeline = required_pipeline(state)
+    pipeline = _required_pipeline(state)
     found = _NEXT_BY_KIND[pipeline.kind](state, pipeline)
     why = found.why or _retries_text(state)
     reason = {"reason": why} if why else {}
@@ -244,13 +359,11 @@ def with_next_move(state: GoalState) -> GoalState:
 
 
 def _retries_text(state: GoalState) -> str:
-    """Return the steps that are repeated, with their errors, or ""."""
-    again = [step for step in own_pipeline_steps(state) if step.state == "open" and step.attempts]
+    again = [step for step in _own_pipeline_steps(state) if step.state == "open" and step.attempts]
     return "; ".join(f"{step.id} again: {one_line(step.error, SHOWN_ERROR_CHARS)}" for step in again)
 
 
 def _failures_text(steps: Sequence[PlanStep]) -> str:
-    """Return the steps that failed, with their errors, or ""."""
     failed = [step for step in steps if step.state == "failed"]
     return "; ".join(
         f"{step.id} failed: {one_line(step.error or step.summary, SHOWN_ERROR_CHARS)}" for step in failed[:3]
@@ -258,13 +371,13 @@ def _failures_text(steps: Sequence[PlanStep]) -> str:
 
 
 def _next_of_chain(state: GoalState, _: Pipeline) -> NextMove:
-    if why := _failures_text(own_pipeline_steps(state)):
+    if why := _failures_text(_own_pipeline_steps(state)):
         return NextMove("stuck", why)
-    return NextMove("continue" if any(step.state == "open" for step in own_pipeline_steps(state)) else "done")
+    return NextMove("continue" if any(step.state == "open" for step in _own_pipeline_steps(state)) else "done")
 
 
 def _next_of_map_reduce(state: GoalState, pipeline: Pipeline) -> NextMove:
-    *maps, reduce = own_pipeline_steps(state)
+    *maps, reduce = _own_pipeline_steps(state)
     failed = [step for step in maps if step.state == "failed"]
     if reduce.state == "done":
         return NextMove("done")
@@ -286,14 +399,14 @@ def _next_of_map_reduce(state: GoalState, pipeline: Pipeline) -> NextMove:
 
 def _next_of_director(state: GoalState, pipeline: Pipeline) -> NextMove:
     scores = state.pursuit.course.scores if state.pursuit.course else ()
-    if why := _failures_text(own_pipeline_steps(state)):
+    if why := _failures_text(_own_pipeline_steps(state)):
         return NextMove("stuck", why)
-    if any(step.state == "open" for step in own_pipeline_steps(state)):
+    if any(step.state == "open" for step in _own_pipeline_steps(state)):
         return NextMove("continue")
     found = convergence(pipeline, scores)
     if found.what != "again":
         return NextMove(found.what, found.why)
-    return NextMove("continue", found.why, (*state.pursuit.steps, *draft_round_steps(pipeline, len(scores) + 1)))
+    return NextMove("continue", found.why, (*state.pursuit.steps, *_draft_round_steps(pipeline, len(scores) + 1)))
 
 
 _NEXT_BY_KIND: Mapping[str, Callable[[GoalState, Pipeline], NextMove]] = {
@@ -301,7 +414,6 @@ _NEXT_BY_KIND: Mapping[str, Callable[[GoalState, Pipeline], NextMove]] = {
     "map_reduce": _next_of_map_reduce,
     "director_critic": _next_of_director,
 }
-
 
 MAX_KEPT_BYTES = 100_000
 """Bytes of JSON of all outputs that later steps need."""
@@ -311,16 +423,12 @@ ERROR_CHARS = 300
 WHY_CHARS = 200
 
 
-def _pipeline_and_course(state: GoalState) -> tuple[Pipeline, Course]:
-    return required_pipeline(state), state.pursuit.course or Course()
-
-
 def with_pipeline_plan(state: GoalState) -> GoalState:
-    pipeline, course = _pipeline_and_course(state)
-    inputs = pipeline_inputs(state.inputs, pipeline)
+    pipeline, course = _required_pipeline(state), state.pursuit.course or Course()
+    inputs = _pipeline_inputs(state.inputs, pipeline)
     by_people = state.pursuit.open_steps_of_people
-    steps = (*by_people, *pipeline_steps(pipeline, inputs, 1))
-    longest = len(by_people) + len(pipeline_steps(pipeline, inputs, pipeline.rounds))
+    steps = (*by_people, *_pipeline_steps(pipeline, inputs, 1))
+    longest = len(by_people) + len(_pipeline_steps(pipeline, inputs, pipeline.rounds))
     after = with_plan_to_review(state.with_pursuit(steps=steps, longest=longest, course=course, due=()))
     return after.with_note("PlanMade", pipeline=state.pipeline, kind=pipeline.kind, steps=steps_data(steps))
 
@@ -330,7 +438,7 @@ def with_pipeline_guidance(state: GoalState, interventions: Sequence[Interventio
 
     If it is too long, the latest is kept. The journal records what is cut or left out.
     """
-    _, course = _pipeline_and_course(state)
+    course = state.pursuit.course or Course()
     texts = [each.text for each in interventions if each.is_for_delegates]
     kept = [*course.guidance, *texts]
     while sum(len(text.encode()) for text in kept) > GUIDANCE_BYTES and len(kept) > 1:
@@ -369,21 +477,18 @@ def due_pipeline_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
 
 
 def _step_call(state: GoalState, step: PlanStep) -> ToolCall | None:
-    pipeline, _ = _pipeline_and_course(state)
     if step.by == OPERATOR:
         return step_call(step, frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset())
-    return delegate_step_call(step, step_task(state, pipeline, step))
+    return delegate_step_call(step, step_task(state, _required_pipeline(state), step))
 
 
 def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
-    """Add the outputs of the round's steps, after `with_round_outcomes`. Steps that may be repeated become open
-    again.
-    """
-    pipeline, course = _pipeline_and_course(state)
+    """Add the outputs of the round's steps. Steps that may be repeated become open again."""
+    pipeline, course = _required_pipeline(state), state.pursuit.course or Course()
     outputs, again = dict(course.outputs), list[PlanStep]()
-    share = MAX_KEPT_BYTES // max(len(pipeline_inputs(state.inputs, pipeline)), 5)
+    share = MAX_KEPT_BYTES // max(len(_pipeline_inputs(state.inputs, pipeline)), 5)
     for step, outcome in zip(state.pursuit.due_steps, outcomes, strict=True):
-        if outcome.status == "ok" and step_role(step.id)[0] != OPERATOR:
+        if outcome.status == "ok" and _step_role(step.id)[0] != OPERATOR:
             outputs[step.id] = clip_json(undelimited_text(outcome.text).strip(), share)
         if _can_be_retried(step, outcome, pipeline):
             again.append(step.with_fields(state="open"))
@@ -399,9 +504,7 @@ def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSta
 
 
 def _can_be_retried(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:
-    """Return True if the step may be repeated. A denial is final, and a call that may have acted is not repeated
-    unseen.
-    """
+    """Return True if the step may be repeated: it was not denied, and it cannot have acted."""
     is_ours = step.by != OPERATOR
     return is_ours and outcome.status == "failed" and not outcome.may_have_acted and step.attempts < pipeline.attempts
 
@@ -409,7 +512,7 @@ def _can_be_retried(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> boo
 def _with_critic_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
     """Add a critic's verdict. If it is unusable, the critic is asked again, up to `stuck_threshold` times in all."""
     pursuit, course = state.pursuit, state.pursuit.course or Course()
-    found = [step for step in pursuit.due_steps if step_role(step.id)[0] == "critique" and step.state == "done"]
+    found = [step for step in pursuit.due_steps if _step_role(step.id)[0] == "critique" and step.state == "done"]
     if not found:
         return state
     [critique] = found
@@ -447,11 +550,11 @@ def _latest_outputs(course: Course) -> set[str]:
 
 
 def _outputs_to_reduce(course: Course) -> set[str]:
-    return {REDUCE} if REDUCE in course.outputs else set(course.outputs)
+    return {_REDUCE} if _REDUCE in course.outputs else set(course.outputs)
 
 
 def _best_and_latest_drafts(course: Course) -> set[str]:
-    drafts = [step_id for step_id in course.outputs if step_role(step_id)[0] == "draft"]
+    drafts = [step_id for step_id in course.outputs if _step_role(step_id)[0] == "draft"]
     return {f"draft-{best_draft_number(course.scores)}", *drafts[-1:]}
 
 
@@ -467,14 +570,14 @@ def pipeline_answer(state: GoalState, ending: Stop) -> str:
         pipeline is None
         or course is None
         or state.pursuit.is_guided
-        or len(own_pipeline_steps(state)) < len(state.pursuit.steps)
+        or len(_own_pipeline_steps(state)) < len(state.pursuit.steps)
     ):
         return ""
     return _RULES_BY_KIND[pipeline.kind].answer(state, ending)
 
 
 def _last_step_answer(state: GoalState, ending: Stop) -> str:
-    last = own_pipeline_steps(state)[-1:] if ending[0] == "completed" else ()
+    last = _own_pipeline_steps(state)[-1:] if ending[0] == "completed" else ()
     outputs = state.pursuit.course.outputs if state.pursuit.course else {}
     return "".join(outputs.get(step.id, "") for step in last)
 
