@@ -1,4 +1,4 @@
-"""The state of a session: that of an agent's run, and its turns."""
+"""The state of a session: the state of an agent's run, plus its turns and its queue of messages."""
 
 from datetime import datetime
 from typing import Self, TypedDict, Unpack
@@ -11,7 +11,7 @@ from orga.workflows.types.sessions.session_result import TurnResult
 from orga.workflows.types.state import AgentState
 
 SESSION_BYTES = 100_000
-"""Bytes of JSON for what only a session's state has: queued messages, ids, shortened results."""
+"""Bytes of JSON for the fields that an agent's run lacks: queued messages, message ids, shortened results."""
 
 
 class QueuedMessage(Record):
@@ -26,9 +26,10 @@ class QueuedMessage(Record):
 
 
 class TakenMessage(Record):
-    """A message that was accepted before."""
+    """What a session remembers of an accepted message, so that a repetition of it begins no second turn."""
 
     turn: int
+    """The turn that it began or guided."""
     digest: str
     """Digest of its text. A different text with the same id is refused."""
 
@@ -58,18 +59,25 @@ class Session(Record):
     accepted: int = 0
     """The number of the last accepted turn. Turns are numbered from 1."""
     begun: int = 0
+    """The number of turns that have begun. An interrupting message can begin a turn before those with lower numbers."""
     before: int = 0
+    """Iterations of all turns before the current one."""
     queue: tuple[QueuedMessage, ...] = ()
     """Waiting messages. The first begins the next turn."""
     taken: dict[str, TakenMessage] = {}
+    """The last accepted messages, by message id."""
     results: tuple[TurnResult, ...] = ()
     """Results of the last turns, in the order in which they ended."""
+    # sums over the turns that have ended, without the current one
     usage: UsageTotals = UsageTotals()
     tool_calls: ToolCallCounts = ToolCallCounts()
     duration_s: float = 0.0
     is_cut: bool = False
+    """True if the current turn was interrupted."""
     closing: bool = False
+    """True if the session ends after the current turn. Queued messages begin no turn then."""
     last_end: datetime | None = None
+    """When the last turn ended."""
     idle_since: datetime | None = None
     """When the wait for a message began."""
 
@@ -102,7 +110,7 @@ class SessionState(AgentState):
 
     @property
     def is_paused_elsewhere(self) -> bool:
-        """True if the clock stops without a pause or a question: for a delegate that is held, or between turns."""
+        """True if the clock stops without a pause or a question: while a delegate is held, or between turns."""
         return super().is_paused_elsewhere or not self.session.turn
 
     @property
@@ -111,5 +119,5 @@ class SessionState(AgentState):
 
     @property
     def task_bytes(self) -> int:
-        """Bytes of the first message, the message of the current turn, and the records of turns."""
+        """Room for the first message, the message of the current turn, and the fields of `Session`."""
         return 2 * MAX_MESSAGE_BYTES + SESSION_BYTES
