@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from orga.activities.adapters.manifests.manifest import CommandSection, Flaw, parse_template, template_placeholders
 
 ALL_OPERANDS = 99
+"""More operands than any command has."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +22,17 @@ class CodeInputs:
     long: tuple[str, ...] = ()
     """Long options whose value is code."""
     operands: tuple[int, ...] = ()
-    """Places of operands that are code if no flag has code. `ALL_OPERANDS` after a place means all that follow."""
+    """Operands, counted from 0, that are code unless a flag gives code. `(1, ALL_OPERANDS)`: all after the first."""
     files: str = ""
-    """Letters of flags whose value names a code file or a module. Then neither an operand nor the input is code."""
+    """Letters of flags whose value names a file or a module with code. With one, no operand is code, and no input."""
     leading: bool = False
-    """True if flags count only before the first operand."""
+    """True if all flags come before the first operand."""
     input_with_operands: bool = False
-    """True if operands are no code, so that the input is code even with operands."""
+    """True if the first operand is not a file with code, so that the input is code even with operands."""
     only_with: str = ""
-    """Letters of flags that make an operand code: a shell's `-c` takes its first operand, after other flags."""
+    """Letters of flags without which no operand is code. A shell's `-c` makes its first operand code."""
     stdin: bool = False
-    """True if the input is code when neither a flag nor an operand is."""
+    """True if the input is code unless a flag or an operand is, or names a file with code."""
     fed_by: str = ""
     """Letters of flags that always make the input code."""
     parting: tuple[tuple[str, int], ...] = ()
@@ -191,10 +192,13 @@ RUNS_ANOTHER: dict[str, tuple[int, str]] = {
         (ALL_OPERANDS, ""),
     ),
 }
-"""Programs that run another one: the number of their own operands before it, and their flags with a value."""
+"""Programs that run another one: the number of their own operands before it, and the letters of flags with a value.
+
+`ALL_OPERANDS` means that the other program comes only after a flag such as `-exec`.
+"""
 
 RUNNERS_FROM_INPUT = frozenset({"xargs", "parallel"})
-"""Programs that turn their input into arguments."""
+"""Programs that turn their input into arguments of the program that they run."""
 
 VARIABLES_ARE_CODE = frozenset({"make", "gmake"})
 """Programs that expand `NAME=value` like code."""
@@ -231,7 +235,7 @@ def code_flaws(command: CommandSection) -> Iterator[Flaw]:
 
 
 def _program_positions(argv: Sequence[str]) -> list[int]:
-    """Return the places of programs: the first element, and later ones that are run or have their own options."""
+    """Return the indexes of programs: the first element, and known ones that another runs or that a flag follows."""
     runs_another = bool(argv) and _program_name(argv[0]) in RUNS_ANOTHER
 
     def is_program(at: int) -> bool:
@@ -302,7 +306,7 @@ def _code_operands(operands: Sequence[str], code: CodeInputs) -> list[str]:
 
 
 def _nested_program(rest: Sequence[str], own: int, valued: str) -> str:
-    """Return the element with the program that is run. `find` and similar programs have it after `-exec`."""
+    """Return the program that is run, or "". It comes after `own` operands, or as with `find` after `-exec`."""
     operands: list[str] = []
     before = ""
     for element in rest:
