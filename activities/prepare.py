@@ -28,6 +28,7 @@ MAX_PARTS_NAMED = 5
 """The number of parts that the error for a too large setup names with their sizes."""
 
 OTHER_PLACE_DELAY = timedelta(seconds=1)
+"""Delay before the next attempt, which a worker of another place may take."""
 
 
 class PrepareActivities:
@@ -37,12 +38,12 @@ class PrepareActivities:
 
     @activity.defn(name="prepare")
     async def prepare(self, request: PrepareRequest) -> Setup:
-        """Return the setup. An error of the starter is final."""
+        """Return the setup. A mistake in the starter's input is a final failure."""
         try:
             setup = await self._agents.setup(request, is_goal=activity.info().workflow_type == GOAL_WORKFLOW)
         except InvalidInput as error:
             raise _starter_error(str(error)) from None
-        except OtherPlace as error:  # retried, because a worker of that place may be running too
+        except OtherPlace as error:  # retried, because a worker of the run's place may be running too
             raise ApplicationError(str(error), type="OtherPlace", next_retry_delay=OTHER_PLACE_DELAY) from None
         size = len(setup.model_dump_json(exclude_unset=True).encode())
         if size > MAX_SETUP_BYTES:
@@ -72,7 +73,7 @@ class PastActivities:
 
     @activity.defn(name=READ_PAST)
     async def read_past(self, given: dict[str, Any]) -> AgentState:
-        """Return the past, bounded to the size of one payload. An error of the starter is final."""
+        """Return the past, bounded to the size of one payload. A mistake in the starter's input is a final failure."""
         try:
             fork_input = parse_goal_fork(given) if activity.info().workflow_type == GOAL_WORKFLOW else parse_fork(given)
             async with heartbeats(dict[str, str]):
@@ -82,7 +83,7 @@ class PastActivities:
 
 
 SettingsCheck = Callable[[str, Mapping[str, Any]], Sequence[SettingProblem]]
-"""Returns the problems of a set for a task queue."""
+"""Returns the problems of new settings for a task queue."""
 
 
 class SettingsActivities:
@@ -91,7 +92,7 @@ class SettingsActivities:
 
     @activity.defn(name=CHECK_SETTINGS)
     async def check_settings(self, values: dict[str, Any]) -> Sequence[SettingProblem]:
-        """Return the problems of the set, each with its key. Without any, it may be saved."""
+        """Return the problems of the settings, each with its key. Without problems, they may be saved."""
         if self._check is None:
             return [SettingProblem(where="values", detail="this worker's configuration cannot be changed at run time")]
         return self._check(activity.info().task_queue, values)

@@ -1,4 +1,4 @@
-"""Helpers for every activity: its run, heartbeats, log context, earlier attempts, the next delay, and error texts."""
+"""Helpers for all activities: run, log context, heartbeats, earlier attempts, failures, retry delays, error texts."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -30,7 +30,7 @@ def current_run_key() -> RunKey:
 
 
 def log_iteration(iteration: int) -> None:
-    """Add the iteration to all log records of this activity. Each activity has its own context to change."""
+    """Add the iteration to all log records of this activity. Other activities have log contexts of their own."""
     structlog.contextvars.bind_contextvars(iteration=iteration)
 
 
@@ -54,10 +54,10 @@ def shutdown_as_failure() -> Generator[None]:
 
 
 HEARTBEAT_INTERVAL_S = 0.5
-"""The time between heartbeats. The answer to a heartbeat delivers a cancellation."""
+"""Seconds between heartbeats. The server's response to a heartbeat delivers a cancellation."""
 
 CHANGED_HEARTBEAT_S = 0.2
-"""The time between heartbeats while the details change."""
+"""Seconds between heartbeats while the details change."""
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def own_part(what: str, redact: Callable[[str], str]) -> AsyncGenerator[None]:
-    """Heartbeat while an object of the application works. Its failure becomes one without secrets, and is retried."""
+    """Heartbeat while a critic or summarizer of the application works. Its errors are retried, without secrets."""
     try:
         async with heartbeats(lambda: None):
             yield
@@ -120,14 +120,14 @@ def attempt_failure(
     goes_on: bool = False,
     more: tuple[Any, ...] = (),
 ) -> ApplicationError:
-    """Return the failure of this attempt. It also states if an earlier attempt may have had its effect.
+    """Return the failure of this attempt. Its details also show if an earlier attempt may have had its effect.
 
-    The next attempt learns of this one only through the last heartbeat: the server passes on nothing else.
+    If no attempt had an effect, a heartbeat records that. The server passes nothing else on to the next attempt.
 
     Args:
-        acted: States if this attempt had its effect.
-        is_last: No time is left for another attempt, so the run gets the failure while it can still continue.
-        goes_on: The call was cut off, but could not be stopped.
+        acted: Whether this attempt had its effect. None: its tool does not know.
+        is_last: True if no time is left for another attempt. The failure is final then, so the run can still continue.
+        goes_on: True if the call was cut off, but could not be stopped.
         more: Other details.
     """
     is_unsure = attempt_may_have_acted()
@@ -149,7 +149,7 @@ def note_plain_failure() -> None:
 
 
 def attempt_may_have_acted() -> bool:
-    """Return whether an earlier attempt may have had its effect: not all are known to have failed without one."""
+    """Return whether an earlier attempt may have had its effect. It may unless the last one recorded that none had."""
     info = activity.info()
     last = as_object(info.heartbeat_details[-1]) if info.heartbeat_details else {}
     return info.attempt > 1 and last.get(_FAILED_KEY) != info.attempt - 1
@@ -169,8 +169,11 @@ def retry_backoff_s() -> float:
 def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
     """Return whether the next attempt would begin after the run's clock has stopped.
 
-    The run had `left_s` when it scheduled this, and this attempt has taken `running_s`. The server's own times are
-    compared, because this machine's clock may differ.
+    Only times of the server are compared, because this machine's clock may differ.
+
+    Args:
+        left_s: Seconds that the run had when it scheduled this activity. None: it has no deadline.
+        running_s: Seconds that this attempt has taken.
     """
     if left_s is None:
         return False

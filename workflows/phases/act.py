@@ -1,6 +1,6 @@
 """Act: runs the allowed calls in parallel. A tool's call is an activity named after the tool.
 
-It also sends dead letters that an operator requeued, with their original keys. Each passes the gate like any call.
+It also sends dead letters that an operator requeued, with their original idempotency keys. Each passes the gate.
 A `saga` call carries out its steps in order, each through the gate. If one fails, the finished ones are compensated.
 """
 
@@ -113,7 +113,7 @@ async def execute_call(
     """Return the outcome of the call, whatever happened to it.
 
     Args:
-        is_cut_short: True if the call has to end. None: when the run is interrupted.
+        is_cut_short: Returns True once the call has to end. None: it has to end once the run is interrupted.
         key: Idempotency key, if the call has one already.
     """
     if by_the_loop := LOOP_TOOL_HANDLERS.get(allowed.call.name):
@@ -129,7 +129,7 @@ async def execute_call(
 
 
 async def send_requeued_letters(run: Run) -> None:
-    """Carry out the requeued letters one by one. If it raises Interrupted, those that were not sent are kept."""
+    """Carry out the requeued dead letters one by one. After Interrupted, those that were not sent are still kept."""
     for letter in run.state.waiting_letters:
         await pause_checkpoint(run, may_continue_as_new=True)
         await _send_letter(run, letter)
@@ -172,7 +172,7 @@ async def _execute_letter(run: Run, allowed: AllowedCall, activity_id: str, lett
 UNDO_GRACE_S = 60.0
 """Seconds for compensations once the run is interrupted, because an abort must not leave half a saga.
 
-A step that ignores its cut first gets as many seconds to end by itself.
+Before that, a step that ignores its cancellation gets as many seconds to end.
 """
 
 
@@ -184,6 +184,7 @@ class _SagaPart(NamedTuple):
     call: ToolCall
     purpose: Purpose
     kind: str
+    """The kind of the step, or `compensation`."""
 
 
 class _RunningSaga(NamedTuple):
@@ -234,7 +235,7 @@ async def _play_saga(one: _RunningSaga, max_bytes: int) -> tuple[Outcome, tuple[
 
 
 async def _foreseen_problem(one: _RunningSaga) -> str:
-    """Return why the gate would stop the saga on its way, or "". A saga that could not be undone does not begin.
+    """Return why the gate would refuse a step or a compensation, or "". Such a saga does not begin.
 
     Each call is judged again when its turn comes. People are asked for approval only then.
     """
@@ -284,7 +285,7 @@ async def _compensate_steps(one: _RunningSaga, outcomes: tuple[Outcome, ...]) ->
 
 
 async def _wait_for_undo_grace(run: Run) -> None:
-    """Return when compensations have to end: only after an interruption that lasts for the whole grace."""
+    """Return once compensations have to end, which is after an interruption that lasts for `UNDO_GRACE_S`."""
     while True:
         await workflow.wait_condition(run.is_interrupted)
         try:
@@ -325,7 +326,7 @@ async def _execute_allowed(one: _RunningSaga, allowed: AllowedCall, part: _SagaP
 
 
 async def _wait_for_cut_step(run: Run, task: asyncio.Task[Outcome], allowed: AllowedCall) -> Outcome:
-    """Return the outcome of a step that ignores its cut, because running work cannot be undone yet."""
+    """Wait for a step that ignores its cancellation, because running work cannot be undone. Return its outcome."""
     try:
         await workflow.wait_condition(task.done, timeout=UNDO_GRACE_S, timeout_summary="for a step of a saga to end")
     except TimeoutError:

@@ -1,4 +1,7 @@
-"""Handlers of any run: signals that steer it, and updates that decide a question. They only record."""
+"""Handlers that all runs have: signals that steer a run, and updates that decide a question.
+
+A handler only records. The loop acts.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,8 +27,8 @@ def first_argument(arguments: tuple[Any, ...]) -> Any:
 
 
 class ControlHandlers(Generic[R]):
-    """Signals and updates. Each handler accepts any arguments, because one that cannot be called with those that were
-    sent would fail the workflow task again and again.
+    """Signals and updates. Each handler accepts any arguments: if those that were sent did not fit its signature, the
+    workflow task would fail again and again.
     """
 
     _run: R
@@ -161,7 +164,7 @@ class ControlHandlers(Generic[R]):
         return sent
 
     def take_decision(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
-        """Decide by a signal, which also reaches a run without a worker. The journal records why it was refused."""
+        """Record a decision that came as a signal, which needs no running worker. The journal shows a refusal."""
         now = self._run.record_intervention()
         decision, sender = interventions.split_decision(first_argument(arguments))
         if (sent := self.new_intervention(kind, (sender,))) is None:
@@ -174,11 +177,11 @@ class ControlHandlers(Generic[R]):
         show_details(self._run)
 
     def decide(self, kind: InterventionKind, decision: object, now: datetime) -> None:
-        """Record a decision. Raise ValueError if it fits nothing that waits, or comes too late."""
+        """Record a decision. Raise ValueError if nothing waits for it, or it comes too late."""
         self._run.change_state(questions.with_decision, kind, decision, now)
 
     def _record_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
-        """Record a decision that the validator accepted. In a replay the time may differ, and must not refuse it."""
+        """Record a decision that the validator accepted. In a replay the time differs, so its expiry is ignored."""
         parsed = ApprovalDecision.model_validate(first_argument(decision))
         self._run.change_state(questions.with_answer, parsed, approved, self._run.record_intervention())
         show_details(self._run)

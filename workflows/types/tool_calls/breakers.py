@@ -44,21 +44,23 @@ class BreakerOptions(CircuitOptions):
 
 
 class Breaker(Record):
-    """The state of one circuit. A closed one without failures need not be kept.
+    """The state of one circuit. A closed circuit without failures equals a new one, so nobody stores it.
 
-    Its methods are all the rules, for both scopes. `now` is the clock of the scope.
+    The methods hold all rules, for both scopes. `now` is workflow time in the scope `run`, else the worker's clock.
     """
 
     state: Literal["closed", "open", "half_open"] = "closed"
     failures: int = 0
+    """Failures in a row."""
     opened_at: datetime | None = None
     trying: int = 0
+    """Running trial calls of a half-open circuit."""
     cause: str = ""
     """The last failure, on one line."""
 
     @property
     def is_idle(self) -> bool:
-        """True if there is nothing to keep."""
+        """True if there is nothing to store."""
         return self.state == "closed" and not self.failures
 
     def wait_seconds(self, options: CircuitOptions, now: datetime) -> float:
@@ -92,7 +94,7 @@ class Breaker(Record):
         return Breaker(**known)
 
     def after_release(self) -> "Breaker":
-        """Return the circuit after a call with no effect on it. A trial call's permit is returned."""
+        """Return the circuit after a call that counts as neither success nor failure. Another trial call may begin."""
         if self.state != "half_open":
             return self
         return replace_fields(self, {"trying": max(self.trying - 1, 0)})
