@@ -10,7 +10,7 @@ TIME_LIMIT_S = 5.0
 
 _log = logging.getLogger(__name__)
 _PATH_FLAG: int | None = getattr(os, "O_PATH", None)
-"""Only on Linux. On other systems, a folder that its owner may not read stays."""
+"""Opens a folder that its owner may not read. Only Linux has it. Elsewhere such a folder is not removed."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -33,7 +33,7 @@ def _empty_folder(path: Path, ends: float) -> None:
                 left.pop()
                 place.leave_and_remove()
                 continue
-            with suppress(OSError):  # a file that stays prevents the folder's removal, which is logged
+            with suppress(OSError):  # a folder that cannot be entered stays, so removing its parent fails and is logged
                 place.enter(left[-1].pop())
                 left.append([])
                 left[-1] += _remove_files(place.folder, ends)
@@ -52,7 +52,7 @@ class _FolderCursor:
         self._above.append((name, here))
 
     def leave_and_remove(self) -> None:
-        """Move up, and remove the folder if it is empty. Raise OSError if the one above is not where this came from."""
+        """Move to the parent, and remove the folder if it is empty. Raise OSError if the parent is another one now."""
         name, above = self._above.pop()
         self._move_to(os.open("..", _FOLDER_FLAGS, dir_fd=self.folder))
         if not os.path.samestat(os.fstat(self.folder), above):
@@ -74,18 +74,18 @@ def _remove_files(folder: int, ends: float) -> list[str]:
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             continue
-        except OSError:  # systems give different errors for a folder, and only a folder can be entered later
+        except OSError:  # the error for a folder differs by system; `enter` refuses anything else
             folders.append(name)
     return folders
 
 
 def open_folder(name: str, parent: int | None) -> int:
-    """Open a folder, never through a link, and give its owner all permissions on it."""
+    """Open a folder, never through a link. On Linux, first give its owner all permissions on it."""
     if _PATH_FLAG is None:
         return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)
     place = os.open(name, _PATH_FLAG | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        here = f"/proc/self/fd/{place}"
+        here = f"/proc/self/fd/{place}"  # such a descriptor permits neither chmod nor listing by itself
         Path(here).chmod(0o700)
         return os.open(here, _FOLDER_FLAGS)
     finally:

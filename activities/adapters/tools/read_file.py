@@ -40,7 +40,7 @@ _SIGNATURES = (
 
 
 def is_binary(head: bytes) -> bool:
-    """Return whether a file that starts with `head` is no text: it contains a NUL, or is a PDF, which may have none."""
+    """Return whether a file that starts with `head` is binary: it is a PDF, or it contains a NUL."""
     return b"\0" in head[:SNIFFED_BYTES] or head.startswith(PDF_SIGNATURE)
 
 
@@ -50,7 +50,7 @@ _PIECE_BYTES = 65_536
 
 
 class _BoundedLines:
-    """The lines of a file until the time is up. `is_cut` is True if that was before its end."""
+    """The lines of a file until the time is up. `is_cut` is True if the time was up before the end of the file."""
 
     def __init__(self, file: BinaryIO, is_over: Callable[[], bool]) -> None:
         self._file = file
@@ -58,7 +58,7 @@ class _BoundedLines:
         self.is_cut = False
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each line without its end. Of a long line, yield the first bytes, more than fit into a window."""
+        """Yield each line without its line break. A long line is cut, but stays longer than a window."""
         while piece := self._read_piece(self._file.readline, MAX_BYTES + len(b"\r\n")):
             rest = piece
             while rest and not rest.endswith(b"\n"):
@@ -70,7 +70,7 @@ class _BoundedLines:
         count, end = 0, b"\n"
         while piece := self._read_piece(self._file.read, _PIECE_BYTES):
             count, end = count + piece.count(b"\n"), piece[-1:]
-        return count + (end != b"\n")
+        return count + (end != b"\n")  # the last line may have no line break
 
     def _read_piece(self, read: Callable[[int], bytes], size: int) -> bytes:
         self.is_cut = self.is_cut or self._is_over()
@@ -81,7 +81,7 @@ def _is_undecodable(line: bytes) -> bool:
     try:
         line[:MAX_BYTES].decode()
     except UnicodeDecodeError as error:
-        # A cut may be within a character, which is no error of the file.
+        # The cut may split the last character, which has up to 4 bytes. That is no error of the file.
         return error.start < MAX_BYTES - 3
     return False
 
@@ -173,9 +173,11 @@ def _picture_output(path: str, media: Media) -> ToolOutput:
 
 
 def _window_text(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[[], bool], about: str = "") -> str:
-    """Return the lines as far as they fit. At least one is returned, cut if it alone is too long.
+    """Return the lines that fit, after a headline. The first one is cut if it alone is too long.
 
-    `is_over` returns whether the time is up. It is called for each piece, and ends the reading.
+    Args:
+        is_over: Returns whether the time is up. Reading ends then. It is called before each piece.
+        about: An addition to the headline.
     """
     path, first = parameters.path, parameters.start_line
     source = _BoundedLines(file, is_over)

@@ -44,12 +44,13 @@ T = TypeVar("T")
 
 
 class _Bucket:
-    """The codes of one kind at one place, in two lists that are quick to scan."""
+    """The codes of the items of one kind at one place, next to the items' numbers. Lists are quick to scan."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.codes: list[int] = []
         self._at: dict[int, int] = {}
+        """The index in both lists, by number."""
 
     def add(self, number: int, code: int) -> None:
         at = self._at.setdefault(number, len(self.codes))
@@ -60,7 +61,7 @@ class _Bucket:
             self.codes.append(code)
 
     def drop(self, number: int) -> None:
-        at, last = self._at.pop(number), self.numbers[-1]
+        at, last = self._at.pop(number), self.numbers[-1]  # the last entry moves to the free index
         self.codes[at], self.numbers[at] = self.codes[-1], last
         if last != number:
             self._at[last] = at
@@ -74,14 +75,15 @@ class _Bucket:
 
 
 class VectorCodes:
-    """The codes of one embedder by place and kind, so that codes that a reader cannot see are not scanned.
+    """The codes of all vectors of one embedder, in memory. A search scans only the places and kinds that it needs.
 
-    100,000 codes take some 15 MB and 15 ms to scan.
+    100,000 codes take some 15 MB. A scan of them takes some 15 ms.
     """
 
     def __init__(self, embedder: str) -> None:
         self.embedder = embedder
         self._lock = Lock()
+        # The counters of the file when it was last read. `changed` grows with each write, `erased` with each erasure.
         self._changed = -1
         self._erased = -1
         self._buckets: dict[tuple[str, str], _Bucket] = {}
@@ -152,6 +154,7 @@ _GIVE_VECTOR = (
     "INSERT OR REPLACE INTO vectors (number, embedder, code, vector) SELECT number, ?, ?, ? FROM items WHERE id = ?"
 )
 _VALUE = re.compile(r"(?P<list>= ANY\()?%\((?P<name>\w+)\)s(?(list)\))")
+"""A value in a shared statement: `%(name)s`, or `= ANY(%(name)s)` for a list. SQLite takes `?`, or `IN (?, ?)`."""
 
 
 class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
@@ -314,7 +317,7 @@ class SqliteConnections:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers read while one writes. SQLite does not wait for others that are opening a new file, so this does."""
+    """Let readers read while one writes. SQLite does not wait while another process opens a new file, so this does."""
     until = monotonic() + WAIT_S
     while True:
         try:
@@ -363,7 +366,8 @@ MERGE_PAGES = 500
 def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
     """Merge a part of the text index, which drops deleted texts, and return whether there is more to merge.
 
-    The first call makes FTS5 merge all parts into one. `is_begun` is true after it.
+    The first call passes a negative number, which makes FTS5 begin to merge all parts into one. Later calls go on with
+    that, and `is_begun` is True for them.
     """
     before = connection.total_changes
     pages = MERGE_PAGES if is_begun else -MERGE_PAGES
@@ -384,7 +388,7 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
 _READER_THREADS = 4
 
 _EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
-"""It waits for others like a writer, and then returns whether one was in its way. That is no error."""
+"""Empties the write-ahead log. It waits like a writer. If others still use the log then, it returns 1, not an error."""
 
 
 class SqliteStore(DatabaseStore[_EncodedVector]):
@@ -456,7 +460,7 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
                 raise
             lost = 0
             for span in await self._in_thread(self._readers, number_spans, "BEGIN"):
-                # No transaction, because SQLite cannot end one properly in which it has found damage.
+                # No transaction, because SQLite cannot properly end one after it has found damage in it.
                 found = await self._in_thread(
                     self._readers, lambda connection, span=span: list(readable_items(connection, *span))
                 )
@@ -470,7 +474,7 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
     async def _in_thread(
         self, threads: ThreadPoolExecutor, work: Callable[[sqlite3.Connection], T], begin: str | None = None
     ) -> T:
-        """Run `work` on the connection of one of these threads, in a transaction if `begin` says how it begins."""
+        """Run `work` on the connection of one of these threads, in a transaction if a statement begins one."""
 
         def result() -> T:
             connection = self._connections.current()

@@ -52,10 +52,10 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 @dataclass
 class _MessageReader(StreamReader):
     _kept: dict[int, StreamedFields] = field(default_factory=dict[int, StreamedFields])
-    """Blocks that go back as they came, and the further fields of texts and calls."""
+    """Blocks that are sent back unchanged, and the further fields of texts, by the block's index in the stream."""
     _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
     _container: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The container in which code ran. A request is refused without its id while this code waits for a call."""
+    """The container in which code ran. While that code waits for a call, a request without its id is refused."""
     _finish: str = ""
     _usage: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -165,20 +165,20 @@ _DELTA_FIELDS = {
     "citations_delta": {"citation"},
     "input_json_delta": {"partial_json"},
 }
-"""The field of each known delta. All fields of an unknown one are pieces of its block."""
+"""The field with content, by the type of delta. In a delta of another type, every field but `type` is content."""
 
 
 def _kept_blocks(format: str, data: dict[str, Any]) -> Iterator[Block]:
-    """Yield a block of the stream. Its input comes as pieces of JSON."""
+    """Yield the finished block. The stream sends its input as pieces of JSON, which are parsed here."""
     if text := as_text(data.pop("partial_json", "")):
         data["input"] = tool_call("", "", text).arguments
     yield from kept_parts(format, data)
 
 
 def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-    """Return `thinking` and the effort. Older models accept only a number of tokens.
+    """Return the fields for an effort, or for a number of tokens if the model is too old for an effort.
 
-    A number is refused below 1,024, and also if a call in the current turn was made without thinking.
+    A number below 1,024 is refused. Any number is refused after calls that were made without thinking.
     """
     sent = dialect.sent_thinking(request)
     if sent.form is None:
@@ -195,7 +195,10 @@ def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
 
 
 def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-    """Return `tools` and `tool_choice`. A conversation with calls is refused without tools, so its tools are named."""
+    """Return `tools` and `tool_choice`.
+
+    A conversation with calls is refused without tools. If the request has none, the names of the called ones are sent.
+    """
     if tools:
         choice: dict[str, Any] = {"type": dialect.tool_choice(request)}
         if dialect.settings(request).parallel_tool_calls is False and request.tool_choice != "none":
@@ -251,7 +254,7 @@ def _tool_result_block(message: Message) -> dict[str, Any]:
 
 
 def _text_blocks(text: str) -> list[dict[str, Any]]:
-    """Return the block of a text, and none for a blank one, because it is refused."""
+    """Return the block of a text. A blank text has none, because it would be refused."""
     return [_text_block(text)] if text.strip() else []
 
 
