@@ -48,7 +48,7 @@ Surface = Annotated[
 def chosen_policy_settings(
     folder: Path | None, surface: str | None, config: Path | None, env: dict[str, str]
 ) -> "PolicySettings":
-    """Return the settings for a folder, or the configuration's. Raise UsageError if there are no such policies."""
+    """Return the settings for `folder`, else those of the configuration. Raise UsageError if there are no policies."""
     from orga.activities.adapters.policy.ladder import engine_name
     from orga.client.config.policy import policy_settings
     from orga.client.config.sections import PolicyConfig
@@ -66,7 +66,7 @@ def chosen_policy_settings(
 
 
 def build_policy_engine(settings: "PolicySettings") -> "PolicyEngine":
-    """Return the engine. Raise UsageError, for Cedar files with every problem, if it cannot be built."""
+    """Return the engine. Raise UsageError if it cannot be built. Its text has every problem of Cedar files."""
     from orga.activities.adapters.policy.ladder import policy_engine
 
     with usage_errors():
@@ -78,21 +78,24 @@ _PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
 
 @dataclass(frozen=True)
 class Explanation:
-    """One verdict, and the proposal that it judged as far as the journal has it."""
+    """One verdict, and the proposal that it judged."""
 
     place: str
-    """`<iteration>.<index>` of a call, `.0` of an answer, `.plan` of a plan. Parts and replacements of a call have a
-    longer place."""
+    """`3.0` for a call or an answer of iteration 3, `3.plan` for its plan. Calls of a saga and fallbacks have longer
+    places, such as `3.0.s1`."""
     agent: str
     about: on.RecordedAction | None
-    """None if it was no part of the reply."""
+    """None for a call that was not in the model's reply: a lookup, a fallback, a dead letter."""
     verdict: on.RecordedVerdict
     given: dict[str, Any] = field(default_factory=dict[str, Any])
     """Trusted context and tenant, from the starter of the run."""
 
 
 def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> list[Explanation]:
-    """Return the verdicts of the run itself, all or those at a place (`3`, `3.0`). Raise NoSuchVerdict."""
+    """Return the verdicts of the run, without its delegates': all, or those at a place (`3`, `3.0`).
+
+    Raise NoSuchVerdict if there are none.
+    """
     if place is not None and not _PLACE.fullmatch(place):
         raise NoSuchVerdict(f"{place!r} is no place; write ITERATION or ITERATION.INDEX, as in 3.0")
     found = [
@@ -203,7 +206,7 @@ def _policy_lines(policy_id: str, sources: Sources) -> list[str]:
 
 def _proposal_text(item: Explanation) -> str:
     if item.about is None:
-        return "a call that is not of the reply (a lookup, a fallback, a dead letter)"
+        return "a call that is not in the reply (a lookup, a fallback, a dead letter)"
     if item.about.tool is None:
         return on_one_line(f"the final answer {item.about.respond!r}", SHOWN_CHARS)
     return on_one_line(f"{item.about.tool} {item.about.arguments}", SHOWN_CHARS)
