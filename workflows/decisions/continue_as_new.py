@@ -29,22 +29,24 @@ MAX_CARRIED_BYTES = 1_900_000
 """Bytes of the state as JSON. The server refuses a payload of 2 MB."""
 
 _REPLY_BYTES = 540_000
-"""Bytes of the reply that waits for people, or of the window's minimum without the task. They are never both
-complete.
+"""Bytes of the reply that waits for people and of the window's minimum, together and without the task. A large reply
+makes the minimum smaller.
 """
 
 _WINDOW_BYTES = 300_000
-"""Bytes that the window keeps, without the task, before other parts are cut: the last message with its results."""
+"""Bytes of the window's minimum without the task: room for the last message with its results. Other parts are cut
+before the window gets smaller than that.
+"""
 
-OUTPUT_BYTES = 50_000
-_SHORT_BYTES = 10_000
-GUIDANCE_BYTES = 20_000
-RESULTS_BYTES = 20_000
-_STEP_BYTES = 80
-_LINE_BYTES = 200
-_QUESTION_BYTES = 300
-_STREAK_BYTES = 450
-"""Bytes of one text in a part that is cut."""
+# Bytes of JSON in the parts that are cut.
+OUTPUT_BYTES = 50_000  # the output, and an answer that is being continued
+_SHORT_BYTES = 10_000  # the data, and all gathered texts together
+GUIDANCE_BYTES = 20_000  # all guidance that waits, together
+RESULTS_BYTES = 20_000  # all results that people gave, together
+_STEP_BYTES = 80  # a text of a repeated call
+_LINE_BYTES = 200  # a name or a reason
+_QUESTION_BYTES = 300  # a text of a question
+_STREAK_BYTES = 450  # a repeated denial or invalid call
 
 NO_APPROVERS = ("",)
 """Approvers of an item whose list is too long. Nobody can have that name. The next segment asks with the full list."""
@@ -60,14 +62,16 @@ class CarriedPart(NamedTuple):
     fields: tuple[str, ...]
     most: int
     why: str
+    """The reason why the fields never take more."""
     cut: _PartCut | None = None
-    """Shortens the part if room is still short after the window was shrunk."""
+    """Shortens the part. It is called only if the state is too large even with the window's minimum."""
 
 
 def _with_light_questions(state: AgentState) -> AgentState:
-    """Keep what a decision needs of each question, and a share of the results that people gave.
+    """Keep what is needed to decide each question, and a share of the results that people gave.
 
-    Calls are referred to by their digest (`about`). The next segment judges them again, and asks about the same ones.
+    An item keeps the digest of its call (`about`), but not the arguments. The next segment judges the calls again and
+    asks about the same ones.
     """
     given = [len(to_json(each.resolution.result)) if each.resolution else 0 for each in state.questions]
     most = fair_shares(given, RESULTS_BYTES)
@@ -110,7 +114,7 @@ def _with_light_steps(state: AgentState) -> AgentState:
 
 
 def _with_light_drafts(state: AgentState) -> AgentState:
-    """Shorten an answer that is no longer final, and the texts for an ending without one."""
+    """Shorten an output that is not final, and texts for an ending without an answer. Drop data that is too long."""
     data = state.data if len(to_json(state.data, inf_nan_mode="strings")) <= _SHORT_BYTES else None
     gathered = state.gathered
     while len(to_json(gathered)) > _SHORT_BYTES:
@@ -148,7 +152,7 @@ CARRIED_PARTS = (
     CarriedPart(
         ("input", "setup", "taint", "breakers", "failures", "decided", *STAGE_FIELDS),
         BEGIN_BYTES,
-        "refused at the start otherwise; only the setup holds instructions and schema, only the input the task",
+        "a larger start is refused; instructions and schema are only in the setup, the task only in the input",
     ),
     CarriedPart(
         ("pending", "conversation"),
@@ -162,12 +166,12 @@ CARRIED_PARTS = (
     ),
     CarriedPart(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is then an ordinary failure"),
     CarriedPart(
-        ("results", "values"), 100, "kept in case; a policy has to expect that there is no value", _without_results
+        ("results", "values"), 100, "dropped: recovery and policies expect that some are missing", _without_results
     ),
     CarriedPart(
         ("questions", "announced"),
         130_000,
-        "one for the calls of one reply, which are in `pending`, or one for each stuck call",
+        "one about all calls of a reply (the calls are in `pending`), or one for each stuck call; cut",
         _with_light_questions,
     ),
     CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_steps),
@@ -176,7 +180,7 @@ CARRIED_PARTS = (
     CarriedPart(("intervention_ids", "pauses"), 9_000, "the newest `MAX_KEPT_IDS` and `MAX_KEPT_PAUSES`"),
     CarriedPart(("completions",), 3_700, "the newest `MAX_COMPLETIONS`"),
     CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
-    CarriedPart(("partial",), 52_000, "finished first if that takes only some replies, else cut", _with_light_draft),
+    CarriedPart(("partial",), 52_000, "cut if a few more replies do not finish the answer", _with_light_draft),
     CarriedPart(
         (
             *("origin", "clock", "doing", "is_standing", "is_over", "last", "refused", "iteration", "usage"),
@@ -187,7 +191,7 @@ CARRIED_PARTS = (
         "numbers, ids, and two lines for people",
     ),
     CarriedPart(
-        ("children", "aborted", "stop", "fork", "notes"), 100, "nothing: no run continues as new while it has any"
+        ("children", "aborted", "stop", "fork", "notes"), 100, "empty: no run continues as new while one is set"
     ),
 )
 """The parts in the order in which they are cut: the least important first."""
@@ -224,7 +228,8 @@ def state_bytes(state: AgentState) -> int:
 def is_within_payload_limit(state: AgentState) -> bool:
     """Return True if `continue_as_new_state` fits the limit.
 
-    Only the parts that cannot be cut are measured, and the whole state of a goal, because no part bounds its plan.
+    Only the parts that cannot be cut are measured. The state of a goal is measured as a whole too, because no part
+    bounds its plan.
     """
     if isinstance(state, GoalState) and state_bytes(continue_as_new_state(state, "")) > MAX_CARRIED_BYTES:
         return False
@@ -286,8 +291,11 @@ def _min_window_bytes(state: AgentState) -> int:
 def shrunk_conversation(conversation: Conversation, room: int, *, may_drop_latest: bool = False) -> Conversation:
     """Return the conversation within `room` bytes of JSON: the oldest messages go, and the remaining texts are cut.
 
-    The task stays whole, and a call and its results go together. Everything from the model's last message on stays too,
-    unless a later reply is carried and it may be dropped. If guidance after it is too long, the oldest goes.
+    The task stays whole, and a call and its results go together. The model's last message stays, with everything after
+    it. If that is too long, guidance after it goes, the oldest first.
+
+    Args:
+        may_drop_latest: If it is still too long, drop all but the task, because a later reply of the model is carried.
     """
     messages = _with_shortened_texts(_without_oldest(conversation.messages, room), room)
     if _messages_bytes(messages) > room:
@@ -345,8 +353,8 @@ def _without_provider_parts(messages: tuple[Message, ...]) -> tuple[Message, ...
 
 
 def _shortened_message(message: Message, room: int) -> Message:
-    """Return the message with its text within `room` bytes of JSON without quotes, if necessary without a marker."""
-    most = bytes_in_json(message.text, room + 2)
+    """Return the message with its text cut to `room` bytes of JSON without the quotes. A marker is left if it fits."""
+    most = bytes_in_json(message.text, room + len('""'))
     if most is None:
         return message
     cut = shortened_message(message, most)
@@ -366,9 +374,9 @@ def can_continue_as_new(state: AgentState) -> bool:
 
 
 def with_end_if_outgrown(state: AgentState) -> AgentState:
-    """End a run that can never continue as new, at its first attempt, long before the server terminates it.
+    """End a run that can never continue as new, long before the server terminates it for the length of its history.
 
-    Only the plan of a goal can grow to this. All else has its bounds (`CARRIED_PARTS`).
+    Only the plan of a goal can grow so much. `CARRIED_PARTS` bounds everything else.
     """
     if is_within_payload_limit(state):
         return state
