@@ -25,7 +25,7 @@ _TOKENS: dict[Effort, int] = {"none": 0, "low": 2_048, "medium": 8_192, "high": 
 
 
 class SentThinking(NamedTuple):
-    """The requested amount of thinking. Both None: nothing is sent."""
+    """The amount of thinking in a request. If both are None, nothing is sent."""
 
     effort: str | None = None
     tokens: int | None = None
@@ -65,7 +65,7 @@ def sent_thinking(
 
 
 def replaced_setting_text(settings: ModelSettings, sent: SentThinking) -> str:
-    """Return a text if something else is sent than the setting says, or ""."""
+    """Return a warning if what is sent differs from the setting, or ""."""
     wanted = f"effort {settings.effort!r}" if settings.effort else f"thinking_tokens {settings.thinking_tokens}"
     if sent.form is None:
         is_set = settings.effort is not None or settings.thinking_tokens is not None
@@ -81,8 +81,10 @@ _NAMES = re.compile(
     r"|(?:adaptive|extended|disabl\w+|enabl\w+) thinking|thinking\b.{0,40}(?:n[o']t support|unsupported|permitted)",
     re.IGNORECASE,
 )
+"""Words of a refusal that is about thinking."""
+
 _OTHER_CAUSES = re.compile(r"tool_choice|temperature|top_p|signature|encrypted|\bitem\b", re.IGNORECASE)
-"""Fields that may be refused because of thinking. Another lesson leaves them out."""
+"""Fields that some models refuse only while they think. `dialect.py` has another lesson, which leaves the field out."""
 
 
 def accepted_thinking(
@@ -90,8 +92,9 @@ def accepted_thinking(
 ) -> tuple[tuple[ThinkingForm, ...], tuple[str, ...]] | None:
     """Return the forms and levels that a model accepts after a refusal, or None if the refusal is about something else.
 
-    If the refusal names other levels, those are the ones. If it names only the sent one, the others stay. Otherwise the
-    form is not accepted.
+    - A refusal that names other levels: the model accepts only these.
+    - A refusal that names only the sent level: the model accepts all others.
+    - Any other refusal: the model does not accept the form.
     """
     if sent.form is None or not _NAMES.search(refusal) or _OTHER_CAUSES.search(refusal):
         return None
@@ -144,7 +147,7 @@ _BY_HOST = {
 
 
 def chat_thinking(provider: str, base_url: str) -> ThinkingWire:
-    """Return the form of a server with OpenAI's chat protocol."""
+    """Return the wire of a server with OpenAI's chat protocol, by its host, else by its provider."""
     host = urlsplit(base_url).hostname or ""
     host = host if not host.endswith("-aiplatform.googleapis.com") else "aiplatform.googleapis.com"  # without a region
     return _BY_HOST.get(host) or _BY_PROVIDER.get(provider, CHAT_THINKING)

@@ -1,4 +1,4 @@
-"""Reads conventions: finds their files by name, and turns each format into a list of rules."""
+"""Reads the conventions of a project: the name of a file decides its reader, which turns the file into rules."""
 
 import json
 import re
@@ -50,11 +50,11 @@ def _filled_parts(part: list[str]) -> Iterator[str]:
 
 
 AGENT_CONFIDENCE, PEOPLE_CONFIDENCE, TOOL_CONFIDENCE = 0.95, 0.9, 0.85
-"""Confidence. Within a directory, files for agents come first."""
+"""Confidence in files for agents, in guides for people and in settings of tools. Higher ones are recalled first."""
 
 
 _TOOL_FOLDERS = frozenset({".github", ".gitlab", ".claude", ".config"})
-"""Folders whose files hold for the folder above them."""
+"""Folders whose files apply to the folder above them."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def find_reader(path: str) -> FileReader | None:
 
 
 def convention_directory(path: str) -> str:
-    """Return the directory for which a file's conventions hold, mostly its own. The root is ""."""
+    """Return the directory to which a file's conventions apply: in most cases its own. The root is ""."""
     directory, _, name = path.rpartition("/")
     above, _, folder = directory.rpartition("/")
     is_guide = folder == "docs" and name.lower().startswith("contributing")
@@ -202,6 +202,7 @@ def convention_directory(path: str) -> str:
 _SUFFIXES = re.compile(r"\*\.(?:(\w+)|\{(\w+(?:, ?\w+)*)\})")
 
 _IGNORED_KEYS = ("root",)
+"""Keys of `.editorconfig` that are no rules. `root` ends the search for further files."""
 
 
 def _section_rules(pattern: str, lines: list[str]) -> Iterator[ConventionRule]:
