@@ -1,6 +1,6 @@
 """Works around faults of the SDK's core (temporalio 1.35) in its interface to the Python SDK.
 
-With the SDK alone, the end of a worker may take for ever, and a query may run workflow code too early.
+Without this, a worker may never end, and a query may run workflow code on events whose workflow task has not started.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def _bound_last_step(bridge: _Bridge, task_queue: str) -> None:
     """Limit the time of a shutdown's last step.
 
     In that step the SDK's core (sdk-rust issue 1537) may wait forever for an activity that completed while the shutdown
-    began. The Python SDK has no API for this step, and treats an error in it as its end.
+    began. The Python SDK has no limit for this step. It may be given up, because the SDK also ignores its errors.
     """
     finalize = bridge.finalize_shutdown
 
@@ -86,11 +86,11 @@ class EarlyEvents:
         """By run id, for the runs in the worker's cache."""
 
     def is_early(self, activation: WorkflowActivation) -> bool:
-        """Return True for such an activation. Call this once for each, in their order.
+        """Return True if the activation has early events. Call this once for each activation, in their order.
 
         A workflow task that has started reports a new size, because the history has grown since the last one, and a new
         time. Only a task for updates may report the old size: the server starts one without recording it, and forgets
-        it if the run accepts none of them.
+        it if the run accepts none of them. An activation with only queries does not advance the run.
         """
         if any(job.HasField("remove_from_cache") for job in activation.jobs):
             self._seen.pop(activation.run_id, None)
@@ -133,8 +133,8 @@ def _withhold_early_events(bridge: _Bridge) -> None:
 def end_if_not_begun(worker: Worker) -> Generator[None]:
     """Mark a worker as ended if something fails before it starts to run.
 
-    Otherwise `async with Worker(...)` waits for an end that only a run would report, and does not raise the failure.
-    And its client allows no other worker on the task queue until this one is asked to stop.
+    Otherwise `async with Worker(...)` waits for ever and hides the failure, because only a worker that has run reports
+    its end. The client also allows no other worker on the task queue until this one is asked to stop.
     """
     try:
         yield
