@@ -37,7 +37,7 @@ LINGER_S = 30.0
 """Seconds that a feed without viewers goes on, for a viewer that comes back."""
 
 STREAMS_A_NAME, STREAMS = 8, 500
-"""Open streams of one name, and of all."""
+"""Open streams of one visitor, by name, and of all visitors."""
 
 RUN = "run:"
 """The topic of a run begins with this."""
@@ -80,7 +80,7 @@ class Hub:
         """Return the feed of a topic, with one viewer more. The feeds of runs are the same for all tenants."""
         key = (topic, tenants if topic in {"runs", "inbox"} else None)
         running = self._feeds.get(key)
-        if running is None or running.task.done():  # a run that did not exist may exist now
+        if running is None or running.task.done():  # a feed ends if its run does not exist, but it may exist now
             feed = self._new_feed(*key)
             running = self._feeds[key] = _RunningFeed(feed, asyncio.create_task(self._follow(feed)))
         if running.linger is not None:
@@ -145,7 +145,7 @@ class Stream:
         self._wake = asyncio.Event()
         self._subscriptions: dict[str, _Subscription] = {}
         self._refused: list[str] = []
-        """Topics that do not exist for the viewer. It learns so when it reads the snapshot."""
+        """Topics that the viewer may not see. The event `resync` makes it read the snapshot, which is an error."""
         self._admissions: set[asyncio.Task[None]] = set()
 
     @property
@@ -232,7 +232,7 @@ class EventsQuery(CheckedInput):
     topics: str = Field(min_length=1, max_length=20_000)
     """`runs`, `inbox` and `run:ID`, separated by commas."""
     after: str = Field(default="", max_length=20_000)
-    """The id of the last event, if the header `Last-Event-ID` cannot have it, or `run:ID=CURSOR` of a snapshot."""
+    """The id of the last event, if the header `Last-Event-ID` cannot be sent, or `run:ID=CURSOR` of a snapshot."""
 
 
 @ROUTES.get(
@@ -257,7 +257,7 @@ async def _open(call: Call[EventsQuery]) -> Response:
 
 
 def _topics(text: str) -> list[str]:
-    """Return the topics. A part that is no topic belongs to an id with a comma."""
+    """Return the topics. An id may contain a comma, so a part that is no topic continues the id before it."""
     found: list[str] = []
     for part in text.split(","):
         if part in {"runs", "inbox"} or part.startswith(RUN):
@@ -280,7 +280,7 @@ def hub_of(app: Starlette, console: Console) -> Hub:
 
 class _StreamResponse(EventSourceResponse):
     def __init__(self, hub: Hub, stream: Stream, name: str, is_admitted: Callable[[], bool]) -> None:
-        """Count the stream of this name, or raise the problem that there are too many."""
+        """Count the stream of this name. Raise Problem if there are too many."""
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             encoded_frames(stream, is_admitted),
             ping=PING_S,
@@ -298,7 +298,7 @@ class _StreamResponse(EventSourceResponse):
 
 
 async def encoded_frames(stream: Stream, is_admitted: Callable[[], bool]) -> AsyncGenerator[bytes]:
-    """Yield the events of a stream. Once its viewer may not enter any more, it ends before the next one."""
+    """Yield the events of a stream. End before the next event if the viewer is no longer admitted."""
     yield b"retry: %d\n\n" % RETRY_MS
     async with aclosing(stream.frames()) as frames:
         async for frame in frames:

@@ -1,4 +1,7 @@
-"""Conversations of HTTP front ends: sessions, found and started for a visitor of the console."""
+"""Shared parts of the front ends over HTTP (AG-UI, Responses, MCP): admission, open streams, and threads.
+
+A thread is a conversation that a client names. It is a session, or the run of a goal.
+"""
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
@@ -31,10 +34,10 @@ E = TypeVar("E")
 
 PING_S = 15
 SEND_TIMEOUT_S = 60.0
-"""Seconds until a client that reads nothing is left. Its run goes on."""
+"""Seconds until a client that reads nothing is disconnected. Its run goes on."""
 
 MAX_STREAMS = 50
-"""Open streams of one name. A front end may serve many people under its name."""
+"""Open streams of one visitor. A front end may be one visitor and serve many people."""
 
 
 def console_address(request: Request) -> str:
@@ -43,7 +46,7 @@ def console_address(request: Request) -> str:
 
 
 def admitted(request: Request, role: Role, *, is_write: bool) -> tuple[Console, Visitor]:
-    """Return the console and the visitor. Raise Problem if the visitor may not do this."""
+    """Return the console and the visitor of a request. Raise Problem if the visitor lacks the role."""
     console, visitor = console_of(request), visitor_of(request)
     console.doors.require(visitor, role, is_write=is_write)
     if is_write:
@@ -68,7 +71,7 @@ def open_stream(console: Console, visitor: Visitor) -> Generator[None]:
 
 
 class TurnStream(EventSourceResponse):
-    """The events of a turn for a front end. Raise Problem if its name has too many streams open."""
+    """The events of a turn for a front end."""
 
     def __init__(
         self,
@@ -77,15 +80,20 @@ class TurnStream(EventSourceResponse):
         fields: Callable[[E], dict[str, str]],
         request: Request,
     ) -> None:
-        """Serve the events of a generator, as long as the token of the request is valid.
+        """Serve the events of a generator as long as the token of the request is valid.
 
-        `failed` makes an event of the message and the code of a failure, `fields` what the stream has of an event.
+        Args:
+            failed: Returns the event for a failure, from its message and its code.
+            fields: Returns the fields of an event in the stream.
+
+        Raises:
+            Problem: The visitor has too many streams open.
         """
         self._console, self._visitor = console_of(request), visitor_of(request)
         require_room(self._console, self._visitor)
 
         async def shown() -> AsyncGenerator[dict[str, str]]:
-            """Yield the events, and the failure that ends them: the answer has begun, so nobody else can report it."""
+            """Yield the events, then a failure as the last one. The status of the response is already sent."""
             try:
                 async with aclosing(events):
                     async for event in events:
@@ -106,12 +114,12 @@ class TurnStream(EventSourceResponse):
 
 
 def own_id(kind: str, visitor: Visitor, *parts: str) -> str:
-    """Return the id of a run that a client names. Another name, or the same one in other tenants, gets another id."""
+    """Return the id of a run that a client names. It also depends on the visitor's name and tenants."""
     return f"{kind}-{derived_id(*visitor.identity, *parts)}"
 
 
 async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str | None = None) -> AgentHandle | None:
-    """Return a run that exists for the visitor, or None. `agent` is the agent that it must have, if any."""
+    """Return a run that the visitor may see, or None. With `agent`, a run of another agent is not found."""
     if not 0 < len(run_id.encode()) <= MAX_ID_BYTES:
         return None
     try:
@@ -126,7 +134,7 @@ async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str |
 async def start_thread(
     console: Console, visitor: Visitor, kind: Literal["session", "goal"], run_id: str, given: Mapping[str, Any]
 ) -> AgentHandle:
-    """Start a session or a goal, or return the one that the same request has started at the same time."""
+    """Start a session or a goal. Return the run with this id if there is one already, as when a request is repeated."""
     how = START_KINDS[kind]
     console.doors.count_start(visitor)
     try:
@@ -134,7 +142,7 @@ async def start_thread(
     except OrgaError as error:
         if found := await find_run(console, visitor, run_id):
             return found
-        if type(error) is OrgaError:  # it names the state of a run that does not exist for the visitor
+        if type(error) is OrgaError:  # its text is about a run that the visitor may not see
             raise Problem(409, "the id of this thread is taken. Take another one") from None
         raise
     return (SessionHandle if kind == "session" else AgentHandle)(console.client, run_id)
@@ -182,7 +190,11 @@ def _media_of_part(part: Mapping[str, Any]) -> str | None:
 
 
 def asked_turn(past: Sequence[JournalEntry], run_id: str, interrupts: Collection[str]) -> int | None:
-    """Return the turn in which these questions were asked, each named by its run and its id. None if there is none."""
+    """Return the latest turn in which the run or a delegate asked one of these questions, or None.
+
+    Args:
+        interrupts: Ids of questions: `RUN/QUESTION`.
+    """
     view, found = RunView(), None
     for entry in past:
         view.take(entry)
@@ -202,8 +214,8 @@ def current_turn(past: Sequence[JournalEntry]) -> int:
 
 
 def known_turn(past: Sequence[JournalEntry], message_id: str) -> int | None:
-    """Return the turn of a message that was sent before and whose turn has begun, or None."""
-    text = None
+    """Return the turn that the message with this id has begun, or None."""
+    text = None  # the start of a turn records the message's text, not its id
     for entry in past:
         sent = as_object(entry.data.get("text"))
         if entry.event == "InterventionReceived" and sent.get("message_id") == message_id:
