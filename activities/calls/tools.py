@@ -60,9 +60,10 @@ _abandoned_calls: set[asyncio.Task[Any]] = set()
 
 
 async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_awaited: bool = False) -> T:
-    """Return what `work` returns. Give up on it, with ToolError (TimeLimit), if it takes too long.
+    """Return what `work` returns. Cancel it and raise ToolError (TimeLimit) if it takes too long.
 
-    `is_awaited` lets a cancelled call use all of its time to end, because it must not act after its report.
+    Args:
+        is_awaited: A cancelled call gets the rest of its time to end, because the run's next work must come after it.
     """
     waits = activity.info().start_to_close_timeout
     # The call's own limit: the server waits longer, so that the call can report.
@@ -142,11 +143,11 @@ class CallServices:
     schema_errors: ArgumentErrors | None = None
     """Checks the results of tools with an `output_schema`. None: they are refused."""
     blobs: BlobStore | None = None
-    """Keeps pictures and documents of results. Without it they become words."""
+    """Keeps pictures and documents of results. Without it, a line of text replaces each."""
 
 
 def tool_activities(tools: Iterable[Tool], services: CallServices) -> list[Callable[..., Any]]:
-    """Return one activity for each tool, which hides secrets. Raise ValueError if a tool has a reserved name."""
+    """Return one activity for each tool. Raise ValueError if a tool has a reserved name."""
     return [_tool_activity(tool, services) for tool in tools]
 
 
@@ -162,7 +163,7 @@ def _tool_activity(tool: Tool, services: CallServices) -> Callable[..., Any]:
 
 
 def source_activity(source: ToolSource, services: CallServices) -> Callable[..., Any]:
-    """Return the activity for every type that this worker does not register: these are the source's tools."""
+    """Return the activity that Temporal calls for each type without an activity of its own: a tool of the source."""
 
     @activity.defn(dynamic=True)
     async def run(given: Sequence[RawValue]) -> ToolOutput:
@@ -225,10 +226,10 @@ def _without_secrets(content: str, secrets: KnownSecrets) -> str:
 async def _output_of_call(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, schema_errors: ArgumentErrors | None
 ) -> ToolOutput:
-    """Return what the tool returns. With an `output_schema`, the last line of its text is the value as JSON."""
+    """Return what the tool returns. With an `output_schema`, its text or the last line of it is the value as JSON."""
     output = await tool.call(arguments, context)
     schema = tool.spec.output_schema  # after the call, because the definition of a server's tool is known by then
-    if schema is None or len(output.content) > MAX_CHARS:  # such a text is cut, so it has no value
+    if schema is None or len(output.content) > MAX_CHARS:  # a text that will be cut has no value
         return output
     try:
         value = parsed_answer_json(output.content)
@@ -264,7 +265,7 @@ async def _completed_output(spec: ToolSpec, completion: Completion, schema_error
     value = from_json(completion.result)
     if spec.value_schema is not None:
         await _check_value(spec.value_schema, value, schema_errors)
-        return ToolOutput(content=to_json(value).decode())  # one line, and a text in quotes, so it is the value
+        return ToolOutput(content=to_json(value).decode())  # JSON on one line, because the last line is the value
     return ToolOutput(content=value if isinstance(value, str) else completion.result)
 
 

@@ -14,7 +14,7 @@ SETTINGS_MEMO = "orga_settings"
 _ID_PREFIX = "orga-settings:"
 
 MAX_KEYS = 300
-"""Keys of one set. An update with many more lists, objects and commas would not be read."""
+"""Keys of one set. A worker does not parse an argument of an update with over 1,000 lists, objects and commas."""
 
 MAX_SET_BYTES = 200_000
 """Bytes of JSON of one set. The history holds it twice for each version: in the update, and in the memo."""
@@ -60,6 +60,7 @@ class SettingsVersion(CurrentSettings):
 
 FULL_EVENTS = 500
 FULL_BYTES = 2_000_000
+"""Bytes."""
 
 
 class SettingsState(Record):
@@ -68,8 +69,8 @@ class SettingsState(Record):
     versions: tuple[SettingsVersion, ...] = ()
     full_events: int = Field(default=FULL_EVENTS, ge=20, le=FULL_EVENTS)
     full_bytes: int = Field(default=FULL_BYTES, ge=100_000, le=FULL_BYTES)
-    """The history's length after which the workflow continues as new. Its history has them, so that it replays after
-    they have changed here.
+    """The workflow continues as new after so many events or bytes of history. The state records both, so that an old
+    history replays after the constants have changed.
     """
 
     @property

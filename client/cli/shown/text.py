@@ -1,4 +1,4 @@
-"""Makes text of models and tools safe for a terminal; formats counts, ages and output."""
+"""Writes to the terminal, where text of models and tools is made safe, and formats counts, ages and lines."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The SQLite tables: columns, migrations, and explanations of SQLite errors."""
+"""The SQLite file of the knowledge store: its tables, their migrations, and errors of SQLite in words for people."""
 
 import sqlite3
 from collections.abc import Generator
@@ -42,7 +42,7 @@ _FAILURES: dict[int, tuple[str, str, bool]] = {
 
 
 def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
-    """Return the failure by the lowest byte of SQLite's code. The other bytes are variants."""
+    """Return the error for people. The lowest byte of SQLite's code decides, because the others only refine it."""
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_CORRUPT_VTAB:
         message = f"the text index of the knowledge store {path} is damaged ({error}); run: orga knowledge reindex"
@@ -148,12 +148,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             vector BLOB NOT NULL
         )""",
         "CREATE INDEX vectors_by_embedder ON vectors (embedder)",
-        # `changed` counts writes, `erased` removals. A process updates what it holds in memory by them.
+        # `changed` counts writes, `erased` removals. By them a process notices that its copy in memory is out of date.
         "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
         "INSERT INTO counters VALUES ('changed', 0), ('erased', 0)",
     ),
     (
-        # Most items have no directory. The root has none either, and its conventions are few among them.
+        # The root's directory is "", and so is that of all items that are no conventions. With `kind` in the index, the
+        # few conventions of the root are found among them.
         "CREATE INDEX items_by_folder ON items (directory, place, kind)",
         "DROP INDEX items_by_directory",
     ),
