@@ -56,15 +56,16 @@ async def run_agent(
         output_schema: JSON Schema of the answer, or a type, such as a pydantic model. The result then holds the answer
             as `data`, and `result.data_as(TYPE)` returns it as that type.
         messages: The conversation before the task, as `conversation` of a run shows it. A message is untrusted unless
-            it says `trusted`.
-        attachments: References to pictures and documents, from `orga.runs.keep_attachments`: a workflow has no bytes.
+            its `trusted` is true.
+        attachments: References to pictures and documents, from `orga.runs.keep_attachments`. A workflow cannot store
+            the files itself.
         tenant: The tenant, by which runs are listed.
         workflow_id: Id of the child. By default `agent-<uuid>`.
         task_queue: The queue of workers with that agent. By default the workflow's own.
 
     Raises:
         ApplicationError: `InvalidInput`, not retryable, naming each bad key. Nothing was started.
-        ChildWorkflowError: The run failed: there is no such agent or tool, or a defect.
+        ChildWorkflowError: The run failed, because there is no such agent or tool, or because of a defect.
     """
     given = {
         "task": task,
