@@ -1,7 +1,8 @@
 """AgentWorkflow: observe, reason, gate, act, until there is a reason to stop.
 
 `Lifecycle` calls the code here. Before it, the setup is prepared. After it, the ending becomes a result, or the next
-segment begins. Signals and updates arrive at any time (`workflows/lifecycle.py`).
+segment begins. Signals and updates arrive at any time (`workflows/lifecycle.py` and its base,
+`workflows/phases/control/handlers.py`).
 
 ARCHITECTURE.md follows a task through the phases of an iteration. No review stage accepts anything that the gate has
 not allowed: calls that wait for a person are judged once more after the approval. A model call may use all the time

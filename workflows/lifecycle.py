@@ -1,4 +1,6 @@
-"""The lifecycle of a run, from its start to its result, and the updates that it accepts.
+"""The lifecycle of a run, from its start to its result, and its updates about budgets, dead letters and deferred calls.
+
+`phases/control/handlers.py` has the other signals and updates.
 
 Agents, goals and sessions share it. Guidance can resume a run that has ended, until the end is reported.
 """

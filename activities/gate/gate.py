@@ -178,7 +178,7 @@ class GateActivities:
         given = await self._engine_verdict(request)
         if given.decision in _ALLOWING and given.arguments is not None:  # the policy does not allow it unchanged
             return _denial(f"the policy wants to change a {what}; it can only allow or deny one")
-        return _recorded_verdict(request, given)
+        return _final_verdict(request, given)
 
     async def _judge_call(self, request: GateRequest, call: ToolCall) -> Verdict:
         spec, proposed = request.spec(call.name), call.arguments
@@ -196,7 +196,7 @@ class GateActivities:
             given = given.with_policies(tuple(dict.fromkeys([*by.get("policies", ()), *given.policies])))
             is_changed = given.arguments is not None and not _is_same_json(given.arguments, call.arguments)
             if given.decision not in _ALLOWING or given.arguments is None or not is_changed:
-                verdict = _recorded_verdict(proposal, given)
+                verdict = _final_verdict(proposal, given)
                 return verdict if _is_same_json(call.arguments, proposed) else verdict.with_arguments(call.arguments)
             call, by = call.with_arguments(given.arguments), _deciding_fields(given)
         return _denial(f"the policy changed the arguments of {call.name} again and again", **by)
@@ -239,8 +239,11 @@ def verdict_time_s() -> float | None:
     return limit.total_seconds() * VERDICT_TIME_SHARE if limit else None
 
 
-def _recorded_verdict(proposal: GateRequest, given: Verdict) -> Verdict:
-    """Return the verdict with only the fields that are set, because each verdict is written to history."""
+def _final_verdict(proposal: GateRequest, given: Verdict) -> Verdict:
+    """Return what the gate records, with only the fields that matter, because it is written to history.
+
+    An approval that a person has given becomes an allow. The tools of a delegate are narrowed.
+    """
     by = _deciding_fields(given)
     if given.decision not in _ALLOWING:
         return _denial(given.reason or "not allowed", **by)

@@ -31,7 +31,7 @@ RunId = Annotated[
         callback=_validate_run_id,
     ),
 ]
-"""The id as typed. `session.run_context` finds the run that it names."""
+"""The id as typed. `connection.run_context` finds the run that it names."""
 
 Json = Annotated[
     bool, typer.Option("--json", "-j", help="Write only the result to stdout, as JSON. All else goes to stderr.")

@@ -187,7 +187,7 @@ def is_within_budget(conversation: Conversation, token_budget: int) -> bool:
     return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES
 
 
-def reference_and_sent(
+def reference_and_seen(
     conversation: Conversation, drop: Ranges = (), mask: Ranges = (), summary: Summary | None = None
 ) -> tuple[ContextRef, Conversation]:
     """Return the reference for the next model call, and the conversation after the model has seen all of it.

@@ -163,7 +163,7 @@ EXTENSION_FACTOR = 2
 """Multiplies the old limit. The result is a suggestion to edit."""
 
 
-def budget_commands(run_id: str, wait: ShownQuestion) -> list[str]:
+def question_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """Return the commands that decide an open question. For a budget, the first one raises it."""
     found = notifications.decision_commands(run_id, wait)
     if wait.kind != "budget" or not can_be_typed(run_id):

@@ -157,7 +157,7 @@ async def _pass_review_stages(run: Run, result: GateResult, activity_id: str) ->
     since_s = run.paused_seconds()
     if objection := await review_stages.stage_objection(run, result.permitted, activity_id):
         return result._replace(permitted=None, rejected=objection)
-    (result,) = await review_stages.confirm_if_paused(run, (result,), since_s)
+    (result,) = await review_stages.confirm_results_if_paused(run, (result,), since_s)
     return result
 
 

@@ -27,16 +27,6 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Verdict
 
 
-def count_notes(notes: tuple[Note, ...]) -> None:
-    if workflow.unsafe.is_replaying():
-        return
-    for note in notes:
-        if note.event == "CircuitOpened":
-            count_opened_circuit(note.data["tool"], "run")
-        elif note.event == "RecoveryTriggered":
-            count_recovery(note.data)
-
-
 def name_run(setup: Setup) -> None:
     """Name the run's span after its agent, and record its model."""
     span = get_current_span()
@@ -58,7 +48,7 @@ MAX_STARTS = 8
 
 
 class Run(ControlledRun[AgentState]):
-    """A run of `AgentWorkflow`."""
+    """A run of the loop. Goals and sessions derive theirs from it."""
 
     def __init__(self, state: AgentState) -> None:
         super().__init__(state)
@@ -140,10 +130,16 @@ class Run(ControlledRun[AgentState]):
 
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
         """Return the commands that decide a question of the run, or raise its budget."""
-        return limits.budget_commands(run_id, wait)
+        return limits.question_commands(run_id, wait)
 
     def observe_notes(self, notes: tuple[Note, ...]) -> None:
-        count_notes(notes)
+        if workflow.unsafe.is_replaying():
+            return
+        for note in notes:
+            if note.event == "CircuitOpened":
+                count_opened_circuit(note.data["tool"], "run")
+            elif note.event == "RecoveryTriggered":
+                count_recovery(note.data)
 
     @property
     def is_continue_as_new_due(self) -> bool:

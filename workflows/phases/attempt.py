@@ -183,7 +183,9 @@ def is_acting_step(allowed: AllowedCall) -> bool:
     return allowed.purpose in COMPENSATED_PURPOSES and allowed.spec.effect != "read_only"
 
 
-async def confirm_if_paused(run: Run, allowed: AllowedCall, activity_id: str, since_s: float) -> AllowedCall | Outcome:
+async def confirm_call_if_paused(
+    run: Run, allowed: AllowedCall, activity_id: str, since_s: float
+) -> AllowedCall | Outcome:
     """Return the call as it may be carried out now, or why not. If people held up the run, it is judged once more.
 
     `since_s` are the seconds that people had held up the run when the call began to wait.
@@ -210,7 +212,7 @@ async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity
     try:
         if allowed.purpose == "reply" and run.result_bytes > MAX_ITERATION_RESULT_BYTES:
             return not_run_outcome(allowed.call, RESULTS_FULL_TEXT)
-        confirmed = await confirm_if_paused(run, allowed, identity.activity_id, since_s)
+        confirmed = await confirm_call_if_paused(run, allowed, identity.activity_id, since_s)
         return confirmed if isinstance(confirmed, Outcome) else await _execute_in_slot(run, confirmed, identity)
     finally:
         run.slots.release()

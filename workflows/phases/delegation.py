@@ -21,7 +21,7 @@ from orga.workflows.decisions.tool_calls.delegation import (
     is_paused_by_people,
 )
 from orga.workflows.phases.agent_run import Run
-from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_call_if_paused
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
@@ -75,7 +75,7 @@ async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentit
         run.change_state(delegation.without_delegate, workflow_id)
         return not_run_outcome(allowed.call)
     try:
-        confirmed = await confirm_if_paused(run, allowed, identity.activity_id, since_s)
+        confirmed = await confirm_call_if_paused(run, allowed, identity.activity_id, since_s)
         if isinstance(confirmed, Outcome):
             run.change_state(delegation.without_delegate, workflow_id)
             return confirmed

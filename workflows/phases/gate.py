@@ -88,8 +88,8 @@ class GatedReply(NamedTuple):
     classified: ClassifiedReply
     results: tuple[GateResult, ...]
     """Results of the calls, or the one result of a final answer."""
-    held_up_s: float
-    """Seconds that people had held up the run when all of it was last judged."""
+    paused_s: float
+    """Seconds that people had paused the run when all of it was last judged."""
     is_answered: bool = False
     """True if people were asked about it. They have answered, and another segment would ask them again."""
     conclusion: AnswerConclusion | None = None

@@ -26,7 +26,7 @@ from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.attempt import task_outcome
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
-from orga.workflows.phases.review_stages import confirm_if_paused
+from orga.workflows.phases.review_stages import confirm_results_if_paused
 from orga.workflows.types.input import PreHydration, policy_in_memo, workplace_in_memo
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import READ_PAST
@@ -149,7 +149,7 @@ async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: flo
     try:
         results = await gate.judge_calls(run, calls, places, "hydration")
         await pause_checkpoint(run)
-        results = await confirm_if_paused(run, results, since_s)
+        results = await confirm_results_if_paused(run, results, since_s)
     except Interrupted:
         return ()
     permitted = {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}

@@ -18,7 +18,7 @@ from orga.workflows.decisions.conversation import (
     halved_budget,
     is_within_budget,
     message_budget,
-    reference_and_sent,
+    reference_and_seen,
     with_calibration,
     with_frame_size,
 )
@@ -95,7 +95,7 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
     This raises Interrupted if the run is to end first, possibly at a limit that the summary has reached.
     """
     if is_within_budget(run.state.conversation, token_budget):
-        return reference_and_sent(run.state.conversation)
+        return reference_and_seen(run.state.conversation)
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
         reply = await _request_summary(run, plan) if can_afford_summary(run.state, plan.summary_tokens) else None
@@ -103,7 +103,7 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
         if run.is_interrupted() or stop_reason(run.state, run.config, run.now) is not None:
             raise Interrupted
     conversation = run.state.conversation
-    return reference_and_sent(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))
+    return reference_and_seen(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))
 
 
 async def _request_summary(run: Run, plan: Compaction) -> Reply | None:
@@ -186,7 +186,7 @@ async def _ask_without_refused(
     asked = {refused.head}
     for lighter in (without_new_data(before, refused.mask), without_older(before)):
         drop, is_same = lighter.drop or refused.drop, not lighter.drop
-        context, seen = reference_and_sent(lighter.conversation, drop, lighter.mask, summary if is_same else None)
+        context, seen = reference_and_seen(lighter.conversation, drop, lighter.mask, summary if is_same else None)
         if context.head in asked:
             continue
         asked.add(context.head)

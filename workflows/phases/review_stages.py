@@ -28,7 +28,7 @@ async def _approve_reply(run: Run, gated: GatedReply) -> GatedReply:
     """Return the reply once none of it waits for a person. While it waits, the run may continue as new."""
     is_asked = any(result.verdict.decision == "approval" for result in gated.results)
     results = await ask_approval(run, gated.results, str(run.state.iteration), may_continue_as_new=True)
-    return gated._replace(results=results, held_up_s=run.paused_seconds(), is_answered=is_asked)
+    return gated._replace(results=results, paused_s=run.paused_seconds(), is_answered=is_asked)
 
 
 async def ask_approval(
@@ -88,7 +88,7 @@ async def _ask_about(
 async def _judge_decided(
     run: Run, results: tuple[GateResult, ...], items: dict[int, Item], purpose: Purpose
 ) -> tuple[GateResult, ...]:
-    found = dict(enumerate(results)) | await _judge_waiting_calls(run, results, purpose)
+    found = dict(enumerate(results)) | await _judge_allowed_again(run, results, purpose)
     for index, item in items.items():
         answer = item.answer
         if answer is None or not answer.approved:
@@ -110,7 +110,7 @@ async def _judge_approved(run: Run, result: GateResult, answer: Answer, purpose:
     return judged._replace(verdict=held.with_reason(f"as {answer.approver} approved it: {judged.verdict.reason}"))
 
 
-async def _judge_waiting_calls(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
+async def _judge_allowed_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
     """Judge the calls that waited with the held ones: calls that were allowed days ago may be forbidden now.
 
     One that a person approved in an earlier round is judged with the approver's name, so that nobody is asked again.
@@ -136,7 +136,7 @@ async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
     return await gate.confirm_call(run, result)
 
 
-async def _ask_for_calls(run: Run, gated: GatedReply) -> GatedReply:
+async def _ask_for_call_budget(run: Run, gated: GatedReply) -> GatedReply:
     """Ask for a larger budget if there are more tool calls than it allows. Otherwise the excess calls are not run."""
     calls = gated.allowed_calls
     limit: Stop = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
@@ -173,7 +173,9 @@ def _answer_problem(run: Run, gated: GatedReply) -> AnswerConclusion | None:
     return None
 
 
-async def confirm_if_paused(run: Run, results: tuple[GateResult, ...], since_s: float) -> tuple[GateResult, ...]:
+async def confirm_results_if_paused(
+    run: Run, results: tuple[GateResult, ...], since_s: float
+) -> tuple[GateResult, ...]:
     """Confirm permitted calls if people have held up the run since then, because policy may have changed."""
     if not run.was_paused_since(since_s):
         return results
@@ -186,7 +188,7 @@ async def confirm_if_paused(run: Run, results: tuple[GateResult, ...], since_s: 
 
 
 async def confirm_calls(run: Run, gated: GatedReply) -> GatedReply:
-    return gated._replace(results=await confirm_if_paused(run, gated.results, gated.held_up_s))
+    return gated._replace(results=await confirm_results_if_paused(run, gated.results, gated.paused_s))
 
 
 def conclude_reply(run: Run, gated: GatedReply) -> None:
@@ -199,7 +201,7 @@ StagePass = Callable[[Run, GatedReply], Awaitable[GatedReply]]
 
 CALL_STAGE_PASSES: Mapping[StageName, StagePass] = {
     "approval": _approve_reply,
-    "budget": _ask_for_calls,
+    "budget": _ask_for_call_budget,
     "critics": review_calls,
     "confirmation": confirm_calls,
 }

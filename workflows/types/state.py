@@ -227,7 +227,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def step_timeout_s(self) -> float | None:
-        """Seconds for a delegate that carries out a step of a plan. Its iterations are then its own."""
+        """Seconds for each tool call and delegate of a goal step. A delegate then counts its own iterations."""
         return None
 
     @property

@@ -20,7 +20,7 @@ from orga.client.cli.shown.decisions import (
 from orga.client.cli.shown.text import age, on_one_line, separated_blocks, write_json, write_note, write_result
 from orga.client.runs.inbox import InboxEntry, InboxKind
 from orga.client.runs.inbox import inbox as waiting_questions
-from orga.workflows.decisions.limits import budget_commands
+from orga.workflows.decisions.limits import question_commands
 from orga.workflows.types.names import DEAD_LETTERS, WAITING
 from orga.workflows.types.text import full_field_text
 
@@ -118,5 +118,5 @@ def _question_json(question: InboxEntry, now: datetime) -> dict[str, Any]:
         **wait.model_dump(mode="json", include={"question", "queue", "since", "data"}),
         "id": wait.wait_id,
         "age_s": round((now - wait.since).total_seconds(), 1),
-        "commands": budget_commands(question.run_id, wait),
+        "commands": question_commands(question.run_id, wait),
     }

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.compaction import compaction, ready_summary, with_summary
-from orga.workflows.decisions.conversation import message_budget, reference_and_sent, with_calibration, with_frame_size
+from orga.workflows.decisions.conversation import message_budget, reference_and_seen, with_calibration, with_frame_size
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.tool_calls import calls, dispatch
 from orga.workflows.types.context import HashedMessages, MessageRef
@@ -67,7 +67,7 @@ class ModelledRun:
             self.state = with_summary(self.state, plan.drop, plan.summary_tokens, None)
         conversation = self.state.conversation
         summary = ready_summary(conversation, plan.drop)
-        reference, seen = reference_and_sent(conversation, plan.drop, plan.mask, summary)
+        reference, seen = reference_and_seen(conversation, plan.drop, plan.mask, summary)
         self.base = reference.apply_to(self.base, self._found)
         assert self.base.messages == seen.messages
         self.state = with_calibration(self.state, seen, reply.usage.input_tokens)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orga.workflows.decisions.begin import initial_state
-from orga.workflows.decisions.conversation import reference_and_sent, with_message, with_messages
+from orga.workflows.decisions.conversation import reference_and_seen, with_message, with_messages
 from orga.workflows.types.context import ContextRef, ReasonRequest, messages_digest, record_digest, short_digest
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import AgentInput
@@ -48,7 +48,7 @@ def a_setup(*tools: ToolSpec, **fields: Any) -> Setup:
 def a_request(messages: tuple[Message, ...], setup: Setup, iteration: int = 1) -> ReasonRequest:
     """Return the model call with these messages, all of them as full news."""
     conversation = conversation_of(*messages)
-    context, _ = reference_and_sent(conversation)
+    context, _ = reference_and_seen(conversation)
     return request_for(context, setup, iteration)
 
 

@@ -22,7 +22,7 @@ from orga.workflows.decisions.conversation import (
     MAX_CONVERSATION_BYTES,
     estimated_message_tokens,
     message_size,
-    reference_and_sent,
+    reference_and_seen,
 )
 from orga.workflows.types.context import ContextRef, MessageRef
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, SUMMARY_HEADER, Conversation, Summary, summary_message
@@ -40,7 +40,7 @@ def compacted(conversation: Conversation, plan: Compaction) -> tuple[Message, ..
     """Return what the model sees if the summary has its maximum length."""
     text = "s" * (plan.summary_tokens * 4)
     summary = Summary(drop=plan.drop, text=text) if plan.summary_tokens else None
-    return reference_and_sent(conversation, plan.drop, plan.mask, summary)[1].messages
+    return reference_and_seen(conversation, plan.drop, plan.mask, summary)[1].messages
 
 
 @LAW
@@ -196,7 +196,7 @@ def test_a_masked_message_is_not_masked_again() -> None:
     """A second mask would only invalidate the provider's prompt cache."""
     conversation = conversation_of(*FIVE_TURNS, sent=11)
     plan = compaction(conversation, "observation_masking", 1_500)
-    _, seen = reference_and_sent(conversation, plan.drop, plan.mask)
+    _, seen = reference_and_seen(conversation, plan.drop, plan.mask)
     assert results_to_mask(seen) == ()
 
 

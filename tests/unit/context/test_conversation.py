@@ -10,7 +10,7 @@ from orga.workflows.decisions.conversation import (
     estimated_tokens,
     full_digest,
     message_size,
-    reference_and_sent,
+    reference_and_seen,
     with_all_as_base,
     with_message,
 )
@@ -67,7 +67,7 @@ def test_the_reader_resolves_exactly_the_messages_of_the_writer(steps: list[Op])
                 reader.summaries[call] = message.text
             expected = _compacted(conversation.messages[: conversation.sent], drop, mask, summary)
             expected += conversation.messages[conversation.sent :]
-            context, conversation = reference_and_sent(conversation, drop, mask, summary)
+            context, conversation = reference_and_seen(conversation, drop, mask, summary)
             assert reader.read(context) == conversation.messages == expected
         assert full_digest(conversation) == messages_digest(conversation.messages)
         assert conversation.tokens == sum(estimated_tokens(message_size(m)) for m in conversation.messages)
@@ -91,7 +91,7 @@ def _range(sent: int, a: int, b: int) -> Ranges:
 def test_a_changed_message_is_a_mismatch(earlier: list[Message], other: Message, data: st.DataObject) -> None:
     sent = data.draw(st.integers(0, len(earlier)), "sent")
     index = data.draw(st.integers(0, len(earlier) - 1), "index")
-    context, _ = reference_and_sent(conversation_of(*earlier, sent=sent))
+    context, _ = reference_and_seen(conversation_of(*earlier, sent=sent))
     changed = [*earlier]
     changed[index] = other if other != earlier[index] else other.with_text(other.text + "!")
     forged = context.model_copy(update={"news": tuple(MessageRef(message=m) for m in changed[sent:])})
@@ -117,7 +117,7 @@ THREE = (user("a"), user("b"), user("c"))
     ],
 )
 def test_another_base_is_a_mismatch(base: tuple[Message, ...]) -> None:
-    context, _ = reference_and_sent(with_message(conversation_of(*THREE, sent=3), user("news")))
+    context, _ = reference_and_seen(with_message(conversation_of(*THREE, sent=3), user("news")))
     with pytest.raises(DigestMismatch):
         context.apply_to(HashedMessages().plus(base), _in_full)
 
@@ -127,7 +127,7 @@ def test_the_reference_does_not_grow_with_the_run() -> None:
     sizes: list[int] = []
     conversation = conversation_of(*THREE)
     for _ in range(100):
-        context, conversation = reference_and_sent(with_message(conversation, user("the same")))
+        context, conversation = reference_and_seen(with_message(conversation, user("the same")))
         sizes.append(len(context.model_dump_json(exclude_unset=True)))
     assert sizes[-1] <= sizes[1] + 4
 
@@ -146,13 +146,13 @@ def test_the_reference_does_not_grow_with_the_run() -> None:
     ],
 )
 def test_only_needed_fields_are_written(compaction: dict[str, Any], keys: set[str]) -> None:
-    context, _ = reference_and_sent(conversation_of(*THREE, sent=3), **compaction)
+    context, _ = reference_and_seen(conversation_of(*THREE, sent=3), **compaction)
     assert context.model_dump(exclude_unset=True).keys() == keys
 
 
 def test_a_models_summary_is_written_once_and_then_referenced() -> None:
     summary = Summary(drop=((1, 3),), text="b and c, " * 100, call="2.summary")
-    context, seen = reference_and_sent(conversation_of(*THREE, sent=3), summary.drop, summary=summary)
+    context, seen = reference_and_seen(conversation_of(*THREE, sent=3), summary.drop, summary=summary)
     assert context.model_dump(mode="json", exclude_unset=True)["summary"] == {"summary": "2.summary"}
     assert seen.messages == (THREE[0], summary_message(summary.text))
 
@@ -161,7 +161,7 @@ def test_a_summary_is_no_longer_ready_after_its_use_or_the_end_of_its_run() -> N
     """Its id would be unknown in the next run."""
     summary = Summary(drop=((1, 2),), text="b", call="2.summary")
     conversation = conversation_of(*THREE, sent=3).model_copy(update={"ready": summary})
-    _, seen = reference_and_sent(conversation, summary.drop, summary=summary)
+    _, seen = reference_and_seen(conversation, summary.drop, summary=summary)
     assert (seen.ready, with_all_as_base(conversation).ready) == (None, None)
 
 
@@ -191,7 +191,7 @@ def test_a_new_message_is_read_back_unchanged(message: Message) -> None:
 
 
 def test_after_a_model_call_no_message_is_new() -> None:
-    _, seen = reference_and_sent(conversation_of(*THREE, sent=1))
+    _, seen = reference_and_seen(conversation_of(*THREE, sent=1))
     assert (seen.sent, seen.news, seen.digest) == (3, (), messages_digest(THREE))
 
 

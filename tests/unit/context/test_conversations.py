@@ -7,7 +7,7 @@ import pytest
 from orga.activities.adapters.models.kept_fields import block_part
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelContext, RunKey
-from orga.workflows.decisions.conversation import reference_and_sent, with_message
+from orga.workflows.decisions.conversation import reference_and_seen, with_message
 from orga.workflows.types.context import DigestMismatch, MessageRef, ReasonRequest
 from orga.workflows.types.conversation import Conversation, Summary, messages_as_sent, summary_message
 from orga.workflows.types.messages import Message, Ranges, Reply
@@ -44,7 +44,7 @@ def warm(history: History | None = None, max_bytes: int = 10**6) -> tuple[Conver
 
 
 def step(conversation: Conversation, iteration: int, drop: Ranges = ()) -> tuple[ReasonRequest, Conversation]:
-    context, seen = reference_and_sent(conversation, drop)
+    context, seen = reference_and_seen(conversation, drop)
     return request_for(context, SETUP, iteration), seen
 
 
@@ -121,7 +121,7 @@ async def test_masked_messages_stay_masked() -> None:
     keep_turn(conversations, RUN, 1, "x" * 150)
     second, conversation = step(with_turn(conversation, 1, "x" * 150), 2)
     await conversations.resolve(RUN, second)
-    context, seen = reference_and_sent(conversation, (), ((2, 3),))
+    context, seen = reference_and_seen(conversation, (), ((2, 3),))
     third = request_for(context, SETUP, 3)
     assert (await conversations.resolve(RUN, third)).messages == seen.messages
     assert seen.messages[2].text == "[Result of read left out: 150 bytes]"
@@ -139,7 +139,7 @@ async def test_masked_messages_stay_masked() -> None:
 async def test_a_summary_is_read_from_the_process_or_the_history(kept: str | None, asked: int) -> None:
     _, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
     summary = Summary(drop=((1, 3),), text="a and b", call="2.summary")
-    context, seen = reference_and_sent(conversation, summary.drop, (), summary)
+    context, seen = reference_and_seen(conversation, summary.drop, (), summary)
     conversations, history = warm(History(ModelContext(SETUP, seen.messages)))
     await conversations.resolve(RUN, step(conversation_of(TASK, user("a"), user("b")), 1)[0])
     if kept is not None:
@@ -155,7 +155,7 @@ async def test_a_summary_used_in_a_message_is_not_cached_separately() -> None:
     await conversations.resolve(RUN, first)
     conversations.keep_result(RUN, "2.summary", "a and b")
     summary = Summary(drop=((1, 3),), text="a and b", call="2.summary")
-    context, _ = reference_and_sent(conversation, summary.drop, (), summary)
+    context, _ = reference_and_seen(conversation, summary.drop, (), summary)
     await conversations.resolve(RUN, request_for(context, SETUP, 2))
     assert conversations._parts.size == 0
 

@@ -11,7 +11,7 @@ from orga.activities.ports import ModelContext, ModelError, ModelRequest
 from orga.activities.reason import MAX_PART_BYTES, SummariseActivities, transcript
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls
-from orga.workflows.decisions.conversation import reference_and_sent, with_message
+from orga.workflows.decisions.conversation import reference_and_seen, with_message
 from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.messages import Message, Ranges, Reply
@@ -25,7 +25,7 @@ TURN = (
     Message.of("assistant", "let me see", calls=(a_call("read", "c1", path="a.txt"),)),
     Message.of_result(text="alpha", call_id="c1", tool="read"),
 )
-FIRST, SEEN = reference_and_sent(conversation_of(TASK, *TURN, user("later")))
+FIRST, SEEN = reference_and_seen(conversation_of(TASK, *TURN, user("later")))
 
 
 class Summing:
@@ -75,7 +75,7 @@ async def test_the_next_call_finds_the_summary_in_this_process() -> None:
     summing = Summing(answers("alpha was read"))
     reply = await summing.reply()
     summary = Summary(drop=((1, 3),), text=reply.text, call="2.summary")
-    context, seen = reference_and_sent(with_message(SEEN, user("more")), summary.drop, (), summary)
+    context, seen = reference_and_seen(with_message(SEEN, user("more")), summary.drop, (), summary)
     found = await summing.conversations.resolve(RUN, request_for(context, SETUP, 2))
     assert found.messages == seen.messages == (TASK, summary_message("alpha was read"), user("later"), user("more"))
 

@@ -10,7 +10,7 @@ from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelError, ModelRequest
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls
-from orga.workflows.decisions.conversation import reference_and_sent
+from orga.workflows.decisions.conversation import reference_and_seen
 from orga.workflows.types.agents import CritiqueRequest, verdict_schema
 from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.messages import Message, Reply
@@ -24,7 +24,7 @@ TURN = (
     Message.of("assistant", "let me see", calls=(a_call("read", "c1", path="a.txt"),)),
     Message.of_result(text="alpha", call_id="c1", tool="read"),
 )
-FIRST, SEEN = reference_and_sent(conversation_of(TASK, *TURN, user("and why?", pinned=True)))
+FIRST, SEEN = reference_and_seen(conversation_of(TASK, *TURN, user("and why?", pinned=True)))
 
 
 class Reviewing:

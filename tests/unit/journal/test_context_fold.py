@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.continue_as_new import continue_as_new_state
-from orga.workflows.decisions.conversation import reference_and_sent, with_message
+from orga.workflows.decisions.conversation import reference_and_seen, with_message
 from orga.workflows.decisions.observe import with_outcomes, with_reply
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, short_digest
@@ -51,7 +51,7 @@ class Run:
         summary: Summary | None = None,
     ) -> None:
         """Make one iteration. The result `!` is a failure."""
-        context, seen = reference_and_sent(self.state.conversation, drop, mask, summary)
+        context, seen = reference_and_seen(self.state.conversation, drop, mask, summary)
         self.contexts.append(seen.messages)
         request = request_for(context, SETUP, self.state.iteration + 1)
         self.history += [happened("scheduled", "reason", request), happened("finished", "reason", reply)]
@@ -82,7 +82,7 @@ class Run:
 
     def refused(self, drop: Ranges = (), summary: Summary | None = None) -> None:
         """Make a model call that fails. The next call belongs to the same iteration."""
-        context, seen = reference_and_sent(self.state.conversation, drop, (), summary)
+        context, seen = reference_and_seen(self.state.conversation, drop, (), summary)
         self.contexts.append(seen.messages)
         request = request_for(context, SETUP, self.state.iteration + 1)
         failed = Happening(kind="failed", at=at(0), event_id=1, name="reason", key=str(request.iteration), text="no")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.conversation import reference_and_sent
+from orga.workflows.decisions.conversation import reference_and_seen
 from orga.workflows.decisions.journal.entries import SESSION_SIGNALS, first_break, intervention_events
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.result import agent_result
@@ -323,7 +323,7 @@ def test_override_step_is_a_known_signal_only_of_goals() -> None:
 
 def test_a_compaction_is_recorded_before_its_reasoning() -> None:
     conversation = conversation_of(user("a"), user("b"), user("c"), user("d"), sent=4)
-    context, _ = reference_and_sent(conversation, ((1, 3),))
+    context, _ = reference_and_seen(conversation, ((1, 3),))
     request = a_request((), SETUP, 2).model_copy(update={"context": context})
     entry = journal(start(), happened("scheduled", "reason", value=request))[-1]
     assert (entry.event, entry.iteration) == ("ContextCompacted", 2)

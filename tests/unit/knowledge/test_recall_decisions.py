@@ -11,7 +11,7 @@ from orga.workflows.decisions.conversation import (
     estimated_tokens,
     message_json_bytes,
     message_size,
-    reference_and_sent,
+    reference_and_seen,
     with_message,
 )
 from orga.workflows.decisions.goals.pursue import person_answer_text
@@ -491,12 +491,12 @@ def test_every_context_is_rebuilt_with_its_block(steps: list[tuple[list[str], bo
             )
             fold.feed(happened("finished", "recall_context", found, recall_id(number)))
             state = with_recalled_context(state, found, recall_id(number))
-            context, seen = reference_and_sent(state.conversation)
+            context, seen = reference_and_seen(state.conversation)
             fold.feed(happened("scheduled", "reason", request_for(context, setup, number)))
             assert fold.messages == seen.messages
             assert sum(message.knowledge for message in seen.messages) <= 1
         _check_sizes(state)
-        _, seen = reference_and_sent(state.conversation)
+        _, seen = reference_and_seen(state.conversation)
         reply = Reply.of(f"step {number}")
         fold.feed(happened("finished", "reason", reply))
         state = with_reply(state, reply, seen)

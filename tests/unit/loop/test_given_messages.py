@@ -11,7 +11,7 @@ from orga.activities.ports import ModelContext
 from orga.workflows.decisions.begin import initial_state
 from orga.workflows.decisions.compaction import messages_to_drop
 from orga.workflows.decisions.continue_as_new import continue_as_new_state, shrunk_conversation
-from orga.workflows.decisions.conversation import reference_and_sent
+from orga.workflows.decisions.conversation import reference_and_seen
 from orga.workflows.decisions.fork import fork_state
 from orga.workflows.decisions.hydration import Reference, Resolved, with_hydration
 from orga.workflows.decisions.journal.entries import JournalStart
@@ -61,7 +61,7 @@ def test_the_task_follows_the_earlier_messages() -> None:
     assert (state.conversation.messages[2].call_id, state.conversation.messages[2].tool) == ("c1", "look_up")
     assert state.conversation.tokens > start([]).conversation.tokens
     assert state.input.messages == ()
-    context, seen = reference_and_sent(state.conversation)
+    context, seen = reference_and_seen(state.conversation)
     assert (len(context.news), seen.sent) == (5, 5)
 
 
@@ -86,7 +86,7 @@ def test_untrusted_earlier_messages_are_delimited() -> None:
         conversation = start(messages).conversation
         asked = ModelContext(setup, conversation.messages)
         request = model_request(
-            "reason", asked, ReasonRequest(iteration=1, context=reference_and_sent(conversation)[0])
+            "reason", asked, ReasonRequest(iteration=1, context=reference_and_seen(conversation)[0])
         )
         assert request.system == explained
 
@@ -145,7 +145,7 @@ def test_the_longest_task_stays_whole_after_the_longest_conversation() -> None:
 
 def test_earlier_messages_are_dropped_before_the_task() -> None:
     state = start([{**ASKS, "text": f"{n} " + "x" * 5_000} for n in range(5)] + [ANSWERS])
-    _, seen = reference_and_sent(state.conversation)
+    _, seen = reference_and_seen(state.conversation)
     for budget in (1_000, 100):
         ((first, after),) = messages_to_drop(seen, budget)
         assert first == 0

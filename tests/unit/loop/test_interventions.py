@@ -26,7 +26,7 @@ from orga.workflows.decisions.control.interventions import (
     with_resume,
     with_sent_abort,
 )
-from orga.workflows.decisions.conversation import news_bytes_left, reference_and_sent
+from orga.workflows.decisions.conversation import news_bytes_left, reference_and_seen
 from orga.workflows.decisions.observe import with_inbox_drained
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.input import LoopConfig
@@ -117,7 +117,7 @@ def test_guidance_beyond_the_budget_waits_for_the_next_call() -> None:
 
 
 def seen(state: AgentState) -> AgentState:
-    return state.model_copy(update={"conversation": reference_and_sent(state.conversation)[1]})
+    return state.model_copy(update={"conversation": reference_and_seen(state.conversation)[1]})
 
 
 def test_guidance_that_exceeds_the_budget_is_delivered_alone() -> None:

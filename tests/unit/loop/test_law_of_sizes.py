@@ -24,7 +24,7 @@ from orga.workflows.decisions.conversation import (
     message_budget,
     message_json_bytes,
     message_size,
-    reference_and_sent,
+    reference_and_seen,
     with_frame_size,
     with_message,
 )
@@ -82,7 +82,7 @@ class Sized:
         self.state = with_frame_size(observe.with_inbox_drained(self.state))
         conversation = self.state.conversation
         plan = compaction(conversation, self.state.config.context_strategy, message_budget(self.state))
-        context, seen = reference_and_sent(conversation, plan.drop, plan.mask)
+        context, seen = reference_and_seen(conversation, plan.drop, plan.mask)
         wire = context.model_dump_json(exclude_unset=True)
         assert len(wire.encode()) < PAYLOAD_BYTES
         self.base = ContextRef.model_validate_json(wire).apply_to(self.base, self._message)

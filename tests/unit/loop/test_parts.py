@@ -11,7 +11,7 @@ from orga.activities.adapters.models.kept_fields import block_part, wire_block
 from orga.workflows.decisions.conversation import (
     estimated_tokens,
     message_size,
-    reference_and_sent,
+    reference_and_seen,
     with_all_as_base,
     with_message,
 )
@@ -35,7 +35,7 @@ def test_parts_keep_their_order_in_a_history() -> None:
 def test_parts_keep_their_order_by_reference_and_after_continue_as_new() -> None:
     conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
     conversation = with_message(conversation, REPLY.message(), MessageRef(reply=0))
-    context, seen = reference_and_sent(conversation)
+    context, seen = reference_and_seen(conversation)
     held = {0: REPLY}
     rebuilt = context.apply_to(HashedMessages(), lambda news: news.message or held[news.reply or 0].message())
     assert rebuilt.messages == seen.messages
@@ -47,7 +47,7 @@ def test_compaction_keeps_the_parts_of_the_remaining_messages() -> None:
     conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
     for said_so in (Message.of("assistant", "gone"), REPLY.message()):
         conversation = with_message(conversation, said_so)
-    _, seen = reference_and_sent(with_all_as_base(conversation), drop=((1, 2),))
+    _, seen = reference_and_seen(with_all_as_base(conversation), drop=((1, 2),))
     assert [message.parts for message in seen.messages] == [(text_part("go"),), PARTS]
 
 

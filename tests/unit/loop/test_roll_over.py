@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from orga.workflows.decisions.begin import NewerState, first_state
 from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, can_continue_as_new, continue_as_new_state
 from orga.workflows.decisions.control.interventions import should_continue_as_new, with_pause
-from orga.workflows.decisions.conversation import full_digest, reference_and_sent
+from orga.workflows.decisions.conversation import full_digest, reference_and_seen
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
@@ -75,7 +75,7 @@ def test_the_next_segment_starts_with_the_whole_state(earlier: list[Message], se
 
 
 def test_no_reference_points_to_the_history_that_ends() -> None:
-    context, _ = reference_and_sent(
+    context, _ = reference_and_seen(
         over_the_wire(a_state(conversation=conversation_of(user("a"), user("b")))).conversation
     )
     assert context.news == ()

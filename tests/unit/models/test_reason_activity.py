@@ -15,7 +15,7 @@ from orga.activities.reason import ReasonActivities
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers
-from orga.workflows.decisions.conversation import reference_and_sent, with_message
+from orga.workflows.decisions.conversation import reference_and_seen, with_message
 from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.input import SLACK_S, LoopConfig
 from orga.workflows.types.messages import Message, Reply
@@ -140,7 +140,7 @@ async def test_a_final_error_has_no_delay() -> None:
 
 async def test_a_context_that_cannot_be_found_is_final_and_no_model_is_asked() -> None:
     reasoning = Reasoning(answers())
-    context, _ = reference_and_sent(with_message(conversation_of(TASK, sent=1), user("more")))
+    context, _ = reference_and_seen(with_message(conversation_of(TASK, sent=1), user("more")))
     failure = await reasoning.failure(request_for(context, SETUP, 2))
     assert (failure.type, failure.non_retryable) == ("DigestMismatch", True)
     assert reasoning.provider.seen == []
@@ -173,9 +173,9 @@ async def test_the_reply_is_normalised_and_the_next_call_uses_it() -> None:
     reasoning = Reasoning(repeated, answers())
     reply = await reasoning.reply()
     assert [call.call_id for call in reply.calls] == ["c1", "c1_2"]
-    _, conversation = reference_and_sent(conversation_of(TASK))
+    _, conversation = reference_and_seen(conversation_of(TASK))
     conversation = with_message(conversation, reply.message(), MessageRef(reply=1))
-    context, _ = reference_and_sent(with_message(conversation, user("go on")))
+    context, _ = reference_and_seen(with_message(conversation, user("go on")))
     await reasoning.reply(request_for(context, SETUP, 2))
     assert reasoning.provider.seen[1].messages == (TASK, reply.message(), user("go on"))
 
@@ -297,6 +297,6 @@ async def test_a_missing_conversation_is_rebuilt_from_the_history_of_the_run() -
 
     provider = ScriptedModel([answers()], repeats=True)
     activity = ReasonActivities(ScriptedModels(provider), Conversations(History())).reason
-    context, _ = reference_and_sent(conversation_of(TASK, sent=1))
+    context, _ = reference_and_seen(conversation_of(TASK, sent=1))
     await Beats().run(activity, request_for(context, SETUP, 5))
     assert (asked, provider.seen[0].messages) == ([(RUN, 5)], (TASK,))

@@ -10,7 +10,7 @@ from orga.workflows.decisions.tool_calls.repeated_calls import (
     stopped_call_text,
     with_failed_call,
     with_resolved_repeated_call,
-    with_succeeded_call,
+    without_failures_of,
 )
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.questions import Choice, Question, Resolution
@@ -108,7 +108,7 @@ def test_a_step_is_a_tool_with_its_arguments() -> None:
 
 
 def test_a_success_resets_the_failures() -> None:
-    state = with_succeeded_call(after(tracked(), SAME), CALL)
+    state = without_failures_of(after(tracked(), SAME), CALL)
     assert state.steps == {}
     assert stopped_call_text(after(state, SAME), CALL) == ""
 

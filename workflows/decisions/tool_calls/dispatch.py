@@ -12,7 +12,7 @@ from orga.workflows.decisions.limits import tool_calls_left
 from orga.workflows.decisions.tool_calls import repeated_calls
 from orga.workflows.decisions.tool_calls.calls import answered_unrun_outcome, not_run_outcome
 from orga.workflows.decisions.tool_calls.recovery import given_up_text, tries_left
-from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call, with_succeeded_call
+from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call, without_failures_of
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.breakers import Breaker, BreakerOptions, describe_to_model, failure_cause
@@ -107,7 +107,7 @@ def with_attempts(state: AgentState, outcomes: tuple[Outcome, ...], now: datetim
         if outcome.status == "failed":
             state = with_failed_call(state, outcome.call, outcome.error or outcome.text, now)
         elif outcome.status == "ok":
-            state = with_succeeded_call(state, outcome.call)
+            state = without_failures_of(state, outcome.call)
     return state
 
 

@@ -135,7 +135,7 @@ def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetim
     return _with_repeated_call(state, key, step)
 
 
-def with_succeeded_call(state: AgentState, call: ToolCall) -> AgentState:
+def without_failures_of(state: AgentState, call: ToolCall) -> AgentState:
     return _with_repeated_call(state, call_fingerprint(call), None) if state.steps else state
 
 

@@ -176,15 +176,13 @@ MB.
 """
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+"""JSON Schema of the arguments of a tool that has none."""
 
 
 def object_schema(properties: dict[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the schema of an object without further properties. All are required unless `required` names some."""
     names = list(properties if required is None else required)
     return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
-
-
-"""JSON Schema of the arguments of a tool that has none."""
 
 
 class Caller(Record):
