@@ -13,7 +13,7 @@ from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.tool_calls.calls import answered_unrun_outcome
 from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
-from orga.workflows.types.agents import Critic, Review
+from orga.workflows.types.agents import Critic, CriticReply
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.json_text import parsed_answer_json
@@ -67,7 +67,7 @@ def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
         raise ValueError(f"the reply ended early ({reply.finish})")
     value = parsed_answer_json(reply.text)
     try:
-        verdict = Review.model_validate(value)
+        verdict = CriticReply.model_validate(value)
     except ValidationError as error:
         raise ValueError("; ".join(validation_problems(error))[:MAX_PROBLEM_CHARS]) from None
     missing = [name for name in critic.rubric if name not in verdict.scores]

@@ -40,7 +40,7 @@ class Reviewers(CheckedInput):
     """Seconds without a decision, after which the review counts as failed."""
 
 
-class Review(BaseModel):
+class CriticReply(BaseModel):
     """The exact shape of a critic model's reply."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
