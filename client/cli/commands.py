@@ -148,7 +148,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "verify",
-            "inspect.proof:verify",
+            "inspect.verify:verify",
             "Replay every history of a run, rebuild its contexts and journal, and recount its result. No worker "
             "is needed.",
         ),
@@ -324,7 +324,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "audit",
-            "inspect.proof:app",
+            "inspect.audit:app",
             "Judge the proposals of past runs by other policies, and create keys for exported journals.",
         ),
     ),

@@ -49,12 +49,16 @@ async def _run_until_signal(main: Command) -> int | None:
 
 @contextmanager
 def interruptible_prompt() -> Generator[None]:
-    """Let Ctrl-C end a question at the terminal. The loop cannot handle signals while the question blocks it."""
-    loop_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let Ctrl-C or SIGTERM end a question at the terminal. The loop handles no signal while the question blocks it."""
+    loop_handlers = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.SIG_DFL),
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, loop_handler)
+        for number, handler in loop_handlers.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -73,11 +73,12 @@ def test_a_rewind_at_a_terminal_asks_first(orga: Orga, typed: bytes, code: int, 
     assert ("rewind" in orga("journal", run_id).out) is is_rewound
 
 
-def test_ctrl_c_at_the_question_changes_nothing(orga: Orga, ended: str) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_signal_at_the_question_changes_nothing(orga: Orga, ended: str, number: int, code: int) -> None:
     with at_a_terminal(orga, "rewind", ended, "--to-iteration", "0") as terminal:
         terminal.shows("to the end of iteration 0\\?")
-        terminal.process.send_signal(signal.SIGINT)
-        assert terminal.code() == 130
+        terminal.process.send_signal(number)
+        assert terminal.code() == code
     assert "rewind" not in orga("journal", ended).out
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from orga.client.cli.main import run_command
-from orga.client.journal.file import public_text, sealed_head, write_journal
+from orga.client.journal.file import JournalFile, public_text, sealed_head, write_journal
+from orga.client.proof.verify import FileVerification, verify_file
 from orga.workflows.types.status import JournalEntry
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.core import at
@@ -174,3 +176,14 @@ def test_a_signed_but_impossible_journal_is_rejected(
     export.write(a_journal(made), export.key)
     assert run_command(["verify", "--journal", "run.jsonl", "--key", export.public]) == 6
     assert fault in capsys.readouterr().out
+
+
+def test_ctrl_c_ends_the_check_of_a_file(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of a large export takes minutes."""
+
+    def pressing_ctrl_c(exported: JournalFile, keys: list[Ed25519PublicKey]) -> FileVerification:
+        signal.raise_signal(signal.SIGINT)
+        return verify_file(exported, keys)
+
+    monkeypatch.setattr("orga.client.cli.inspect.verify.verify_file", pressing_ctrl_c)
+    assert run_command(["verify", "--journal", "run.jsonl", "--key", export.public]) == 130

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orga.activities.text.characters import harmless_text
-from orga.client.cli.inspect.proof import audit_summary
+from orga.client.cli.inspect.audit import audit_summary
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note
 from orga.client.proof.audit import RunAudit
 

@@ -1,123 +1,29 @@
-"""`orga verify`: check that today's code replays a run, and that its journal agrees. `orga audit`: judge it again."""
+"""`orga audit`: judge the proposals of past runs again, by other policies."""
 
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from temporalio.client import Client
 
 from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
-from orga.activities.gate.permits import permit_keys
 from orga.client.cli.commands import DefaultCommandGroup, LastRunCommand
 from orga.client.cli.connection import cli_context, run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
-from orga.client.cli.inspect.journal import Key, keygen, read_export, trusted_keys
+from orga.client.cli.inspect.journal import keygen
 from orga.client.cli.live.screens import progress_line
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.policy import policy_settings
-from orga.client.journal.file import JournalFile
-from orga.client.journal.laws import Check, Verification
 from orga.client.proof.audit import SAME, Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
-from orga.client.proof.verify import verify as verify_run
-from orga.client.proof.verify import verify_file
 from orga.client.runs.listing import RunFilter, listed_runs
 from orga.workflows.types.text import full_field_text
-
-DETAIL_CHARS = 600
-
-
-async def verify(
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ID",
-            help="The run's id or its first characters. Default: only --journal FILE is checked.",
-            show_default=False,
-        ),
-    ] = None,
-    *,
-    journal: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also check this export (orga journal ID --export FILE).")
-    ] = None,
-    key: Key = None,
-    json: Json = False,
-    config: ConfigFile = None,
-) -> int:
-    """The gate must have allowed exactly each call that was carried out, before it was. If ORGA_PERMIT_KEY is set, each
-    call must also have its signature. Delegates are verified too. Exit code 6 means that something is wrong.
-
-    Without an ID only the file is checked, with no run and no server. Exit code 8 means that no trusted key vouches for
-    it.
-
-    Example: orga verify ID --journal run.jsonl --key audit.key.pub
-
-    Example: orga verify --journal run.jsonl --key audit.key.pub
-    """
-    if journal is None and key:
-        raise UsageError("--key: checks an export. Name it with --journal FILE")
-    exported = None if journal is None else read_export(journal)
-    if run is None:
-        if exported is None:
-            raise UsageError("ID: is missing. Name a run, or an exported journal with --journal FILE")
-        return _verify_export(exported, trusted_keys(load_config(config).config.audit, key or []), as_json=json)
-    with usage_errors():
-        permits = permit_keys(os.environ)
-    async with run_context(run, config) as (here, run_id):
-        with progress_line() as report:
-            found = await verify_run(
-                here.client,
-                run_id,
-                exported=exported and exported.entries,
-                head=exported and exported.head,
-                trusted=trusted_keys(here.loaded.config.audit, key or []) if exported else [],
-                permits=permits,
-                report=report,
-            )
-    if json:
-        write_json({"id": run_id, "ok": found.ok, "checks": [asdict(check) for check in found.checks]})
-    else:
-        write_result(*(_check_line(check, of_child=check.workflow_id != run_id) for check in found.checks))
-    write_note(_checks_text(found))
-    return ExitCode.COMPLETED if found.ok else ExitCode.FAILED
-
-
-def _verify_export(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_json: bool) -> int:
-    """Show what could be checked from the file alone and what could not, and return the exit code."""
-    verified = verify_file(exported, keys)
-    found, unchecked = verified.found, verified.unchecked
-    if as_json:
-        checks, lacking = [asdict(check) for check in found.checks], [asdict(each) for each in unchecked]
-        result = {"id": found.workflow_id, "ok": found.ok, "checks": checks, "not_checked": lacking}
-        write_json(result | {"vouched_for": verified.is_vouched_for})
-    else:
-        write_result(f"journal of run {full_field_text(found.workflow_id) or 'unknown'}, from the file alone")
-        write_result(*(_check_line(check, of_child=False) for check in found.checks))
-        write_result(*(f"– {each.name:<9} not checked: {on_one_line(each.why, DETAIL_CHARS)}" for each in unchecked))
-    write_note(f"{_checks_text(found)}; {len(unchecked)} could not be made")
-    if not found.ok:
-        return ExitCode.FAILED
-    return ExitCode.COMPLETED if verified.is_vouched_for else ExitCode.UNPROVEN
-
-
-def _check_line(check: Check, *, of_child: bool) -> str:
-    whose = [full_field_text(check.workflow_id)] if of_child else []
-    place = " ".join([*whose, *([f"run {check.run_id[:13]}"] if check.run_id else [])])
-    detail = on_one_line(check.detail, DETAIL_CHARS)
-    return f"{'✓' if check.ok else '✗'} {check.name:<9} {place + ': ' if place else ''}{detail}"
-
-
-def _checks_text(found: Verification) -> str:
-    wrong = sum(not check.ok for check in found.checks)
-    return f"{len(found.checks)} checks, {f'{wrong} failed' if wrong else 'nothing is wrong'}"
-
 
 PROPOSAL_CHARS = 60
 REASON_CHARS = 80
