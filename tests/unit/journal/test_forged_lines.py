@@ -11,7 +11,7 @@ from hypothesis import given
 
 from orga.activities.adapters.webhook.post import WebhookFormat, webhook_body
 from orga.activities.ports import RunKey
-from orga.client.cli.inspect import proof, runs
+from orga.client.cli.inspect import audit, runs
 from orga.client.cli.inspect.inbox import question_lines
 from orga.client.cli.inspect.journal import Timeline
 from orga.client.cli.inspect.status import message_lines
@@ -142,7 +142,7 @@ def of_journal(forged: str) -> list[str]:
 
 
 def of_audit(forged: str) -> list[str]:
-    return proof.audit_summary([RunAudit(run=forged, not_rebuilt=(forged,))])
+    return audit.audit_summary([RunAudit(run=forged, not_rebuilt=(forged,))])
 
 
 def of_rewind(forged: str) -> list[str]:
