@@ -113,7 +113,7 @@ def _with_light_steps(state: AgentState) -> AgentState:
     return state.with_failures(steps=steps)
 
 
-def _with_light_drafts(state: AgentState) -> AgentState:
+def _with_light_output(state: AgentState) -> AgentState:
     """Shorten an output that is not final, and texts for an ending without an answer. Drop data that is too long."""
     data = state.data if len(to_json(state.data, inf_nan_mode="strings")) <= _SHORT_BYTES else None
     gathered = state.gathered
@@ -140,7 +140,7 @@ def _with_light_streaks(state: AgentState) -> AgentState:
     )
 
 
-def _with_light_draft(state: AgentState) -> AgentState:
+def _with_light_partial(state: AgentState) -> AgentState:
     return state.with_dialogue(partial=clip_json(state.partial, OUTPUT_BYTES, _CUT_HINT))
 
 
@@ -175,12 +175,12 @@ CARRIED_PARTS = (
         _with_light_questions,
     ),
     CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_steps),
-    CarriedPart(("output", "data", "gathered"), 72_000, "not final; cut", _with_light_drafts),
+    CarriedPart(("output", "data", "gathered"), 72_000, "not final; cut", _with_light_output),
     CarriedPart(("inbox", "inbox_bytes", "unheard"), 66_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
     CarriedPart(("intervention_ids", "pauses"), 9_000, "the newest `MAX_KEPT_IDS` and `MAX_KEPT_PAUSES`"),
     CarriedPart(("completions",), 3_700, "the newest `MAX_COMPLETIONS`"),
     CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
-    CarriedPart(("partial",), 52_000, "cut if a few more replies do not finish the answer", _with_light_draft),
+    CarriedPart(("partial",), 52_000, "cut if a few more replies do not finish the answer", _with_light_partial),
     CarriedPart(
         (
             *("origin", "clock", "doing", "is_standing", "is_over", "last", "refused", "iteration", "usage"),
@@ -197,6 +197,7 @@ CARRIED_PARTS = (
 """The parts in the order in which they are cut: the least important first."""
 
 SPARE_BYTES = 1_000
+"""Bytes for the fields of a conversation other than its messages. They are not measured."""
 
 
 def continue_as_new_state(state: AgentState, run_id: str) -> AgentState:
@@ -205,20 +206,21 @@ def continue_as_new_state(state: AgentState, run_id: str) -> AgentState:
     if state_bytes(whole) <= MAX_CARRIED_BYTES:
         return whole
     light, most = _without_repeats(whole), MAX_CARRIED_BYTES - SPARE_BYTES
-    window = _min_window_bytes(whole)
+    window_bytes = _min_window_bytes(whole)
     for cut in (part.cut for part in CARRIED_PARTS if part.cut):
-        if _bytes_without_messages(light) + window <= most:
+        if _bytes_without_messages(light) + window_bytes <= most:
             break
         light = cut(light)
-    task = whole.conversation.messages[:1]
-    task_bytes = sum(map(message_json_bytes, task)) - sum(map(message_json_bytes, light.conversation.messages[:1]))
+    # The window is shrunk with the whole task, but carried without the text that the input repeats.
+    task, carried_task = whole.conversation.messages[:1], light.conversation.messages[:1]
+    repeated_bytes = sum(map(message_json_bytes, task)) - sum(map(message_json_bytes, carried_task))
     conversation = shrunk_conversation(
         whole.conversation,
-        most - _bytes_without_messages(light) + task_bytes,
+        most - _bytes_without_messages(light) + repeated_bytes,
         may_drop_latest=whole.pending is not None,
     )
-    first = (*light.conversation.messages[:1], *conversation.messages[1:])
-    return light.with_dialogue(conversation=conversation.with_fields(messages=first))
+    messages = (*carried_task, *conversation.messages[1:])
+    return light.with_dialogue(conversation=conversation.with_fields(messages=messages))
 
 
 def state_bytes(state: AgentState) -> int:
@@ -235,13 +237,14 @@ def is_within_payload_limit(state: AgentState) -> bool:
         return False
     if state_bytes(state) <= MAX_CARRIED_BYTES:
         return True
-    least, kept = _with_minimal_conversation(state), [part for part in CARRIED_PARTS if not part.cut]
-    return sum(_part_bytes(least, part) for part in kept) <= sum(part.most for part in kept)
+    smallest, uncut_parts = _with_minimal_conversation(state), [part for part in CARRIED_PARTS if not part.cut]
+    return sum(_part_bytes(smallest, part) for part in uncut_parts) <= sum(part.most for part in uncut_parts)
 
 
 def oversized_parts_text(state: AgentState) -> str:
     """Return the parts that cannot be cut and exceed their bounds, with their sizes, or ""."""
-    sizes = [(part, _part_bytes(_with_minimal_conversation(state), part)) for part in CARRIED_PARTS if not part.cut]
+    smallest = _with_minimal_conversation(state)
+    sizes = [(part, _part_bytes(smallest, part)) for part in CARRIED_PARTS if not part.cut]
     found = [f"{', '.join(part.fields)}: {size}, {part.most} at most" for part, size in sizes if size > part.most]
     return "; ".join(found)
 
@@ -251,7 +254,7 @@ def _with_minimal_conversation(state: AgentState) -> AgentState:
     state, messages = _without_repeats(state), state.conversation.messages
     latest = messages[latest_group(messages) :] if state.pending is None else ()
     first = state.conversation.messages[:1]
-    return state.with_dialogue(conversation=Conversation(messages=(*first, *_without_provider_parts(latest))))
+    return state.with_dialogue(conversation=Conversation(messages=(*first, *_without_texts(latest))))
 
 
 def _part_bytes(state: AgentState, part: CarriedPart) -> int:
@@ -283,9 +286,9 @@ def _bytes_without_messages(state: AgentState) -> int:
 
 def _min_window_bytes(state: AgentState) -> int:
     """Return the bytes that the window keeps before other parts are cut. A waiting reply reduces them."""
-    held = len(state.pending.model_dump_json(exclude_unset=True).encode()) if state.pending else 0
-    least = min(_WINDOW_BYTES, _REPLY_BYTES - held)
-    return min(sum(map(message_json_bytes, state.conversation.messages[1:])), least)
+    reply_bytes = len(state.pending.model_dump_json(exclude_unset=True).encode()) if state.pending else 0
+    minimum = min(_WINDOW_BYTES, _REPLY_BYTES - reply_bytes)
+    return min(sum(map(message_json_bytes, state.conversation.messages[1:])), minimum)
 
 
 def shrunk_conversation(conversation: Conversation, room: int, *, may_drop_latest: bool = False) -> Conversation:
@@ -311,19 +314,21 @@ def _messages_bytes(messages: tuple[Message, ...]) -> int:
 
 
 def _without_oldest(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
-    starts = [i for i, message in enumerate(messages) if message.role != "tool"]
-    latest = latest_group(messages)
-    bounds = list(pairwise([*starts, len(messages)]))[1 if messages and must_keep_first(messages) else 0 :]
-    groups = [(start, stop) for start, stop in bounds if start < latest]
+    """Drop groups, the oldest first, until the rest fits. A group is a message and its tool results."""
+    starts = [index for index, message in enumerate(messages) if message.role != "tool"]
+    groups = list(pairwise([*starts, len(messages)]))
+    if messages and must_keep_first(messages):
+        groups = groups[1:]
+    latest, turn = latest_group(messages), latest_turn(messages)
+    droppable = [(start, stop) for start, stop in groups if start < latest]
     size = _messages_bytes(messages)
-    gone: set[int] = set()
-    turn = latest_turn(messages)
-    for start, stop in sorted(groups, key=lambda group: (is_dropped_last(messages, group[0], turn), group[0])):
+    dropped: set[int] = set()
+    for start, stop in sorted(droppable, key=lambda group: (is_dropped_last(messages, group[0], turn), group[0])):
         if size <= room:
             break
         size -= _messages_bytes(messages[start:stop])
-        gone |= set(range(start, stop))
-    return tuple(message for index, message in enumerate(messages) if index not in gone)
+        dropped |= set(range(start, stop))
+    return tuple(message for index, message in enumerate(messages) if index not in dropped)
 
 
 def _without_guidance(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
@@ -342,13 +347,13 @@ def _with_shortened_texts(messages: tuple[Message, ...], room: int) -> tuple[Mes
     """Share the room among the texts. The task stays whole."""
     if _messages_bytes(messages) <= room:
         return messages
-    frames = _messages_bytes(messages[:1]) + _messages_bytes(_without_provider_parts(messages[1:]))
+    frames = _messages_bytes(messages[:1]) + _messages_bytes(_without_texts(messages[1:]))
     texts = [message_json_bytes(m) - message_json_bytes(m.with_text("")) for m in messages[1:]]
     most = fair_shares(texts, max(room - frames, 0))
     return (*messages[:1], *(_shortened_message(m, share) for m, share in zip(messages[1:], most, strict=True)))
 
 
-def _without_provider_parts(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def _without_texts(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple(message.with_text("") for message in messages)
 
 
@@ -361,8 +366,8 @@ def _shortened_message(message: Message, room: int) -> Message:
     text = json_prefix(cut.text, room)
     if text == cut.text:
         return cut
-    bare = cut.with_text(text)
-    return bare if cut.ours == (0, 0) else bare.with_ours((min(cut.ours[0], len(text)), 0))
+    prefix = cut.with_text(text)  # it may have lost the loop's own end
+    return prefix if cut.ours == (0, 0) else prefix.with_ours((min(cut.ours[0], len(text)), 0))
 
 
 def can_continue_as_new(state: AgentState) -> bool:
