@@ -54,10 +54,11 @@ def sent_thinking(
     wanted: ThinkingForm = "effort" if settings.thinking_tokens is None else "tokens"
     form = wanted if wanted in forms else next(iter(forms), None)
     if form == "effort" and levels:
-        enough = (level for level, most in _TOKENS.items() if most >= (settings.thinking_tokens or 0))
-        place = LEVELS.index(settings.effort or next(enough, "max"))
-        # of two levels that are equally near, the lower one costs less
-        return SentThinking(effort=min(levels, key=lambda each: (abs(LEVELS.index(each) - place), LEVELS.index(each))))
+        sufficient = (level for level, tokens in _TOKENS.items() if tokens >= (settings.thinking_tokens or 0))
+        wanted_rank = LEVELS.index(settings.effort or next(sufficient, "max"))
+        # if two levels are equally near, the lower one costs less
+        ranks = {level: LEVELS.index(level) for level in levels}
+        return SentThinking(effort=min(levels, key=lambda level: (abs(ranks[level] - wanted_rank), ranks[level])))
     if form == "tokens":
         tokens = settings.thinking_tokens or _TOKENS[settings.effort or "none"]
         return SentThinking(tokens=tokens if tokens < limit else limit // 2)
@@ -76,7 +77,7 @@ def replaced_setting_text(settings: ModelSettings, sent: SentThinking) -> str:
     return f"{wanted} is sent as {instead}"
 
 
-_NAMES = re.compile(
+_ABOUT_THINKING = re.compile(
     r"effort|budget|\breasoning\b|thinking[._](?:type|config|level|mode|enabled|adaptive|disabled)"
     r"|(?:adaptive|extended|disabl\w+|enabl\w+) thinking|thinking\b.{0,40}(?:n[o']t support|unsupported|permitted)",
     re.IGNORECASE,
@@ -96,7 +97,7 @@ def accepted_thinking(
     - A refusal that names only the sent level: the model accepts all others.
     - Any other refusal: the model does not accept the form.
     """
-    if sent.form is None or not _NAMES.search(refusal) or _OTHER_CAUSES.search(refusal):
+    if sent.form is None or not _ABOUT_THINKING.search(refusal) or _OTHER_CAUSES.search(refusal):
         return None
     if sent.effort is not None:
         named = tuple(each for each in LEVELS if each != sent.effort and re.search(rf"\b{each}\b", refusal))

@@ -32,20 +32,22 @@ def titled_rules(title: str, lines: Iterable[str], language: str = "") -> Iterat
 
 
 def _text_parts(lines: Iterable[str], chars: int) -> Iterator[str]:
+    """Yield the lines, joined to texts of fewer than `chars` characters. A longer line is split."""
     part: list[str] = []
     size = 0
-    cut = (line[at : at + chars - 1] for line in lines for at in range(0, max(len(line), 1), chars - 1))
-    for line in cut:
-        if size + len(line) >= chars:
-            yield from _filled_parts(part)
+    pieces = (line[at : at + chars - 1] for line in lines for at in range(0, max(len(line), 1), chars - 1))
+    for piece in pieces:
+        if size + len(piece) >= chars:
+            yield from _joined_lines(part)
             part, size = [], 0
-        part.append(line)
-        size += len(line) + 1
-    yield from _filled_parts(part)
+        part.append(piece)
+        size += len(piece) + 1
+    yield from _joined_lines(part)
 
 
-def _filled_parts(part: list[str]) -> Iterator[str]:
-    if text := "\n".join(part).strip("\n").rstrip():
+def _joined_lines(lines: list[str]) -> Iterator[str]:
+    """Yield the lines as one text, or nothing if they are blank."""
+    if text := "\n".join(lines).strip("\n").rstrip():
         yield text
 
 
@@ -149,7 +151,7 @@ def package_rules(text: str) -> Iterator[ConventionRule]:
     """Yield the settings of versions, scripts, linters and formatters in `package.json`."""
     whole = _parsed_json(text)
     yield from _tool_rules("package, in package.json", {key: whole[key] for key in _PACKAGE_FACTS if key in whole}, "")
-    yield from _tools_rules(whole, _PACKAGE_TOOLS, "package.json", "")
+    yield from _rules_of_tools(whole, _PACKAGE_TOOLS, "package.json", "")
 
 
 def pyproject_rules(text: str) -> Iterator[ConventionRule]:
@@ -159,7 +161,7 @@ def pyproject_rules(text: str) -> Iterator[ConventionRule]:
     if version := project.get("requires-python"):
         yield from titled_rules("Python, in pyproject.toml", [f"requires-python = {_value_text(version)}"], "python")
     tools = as_object(whole.get("tool"))
-    yield from _tools_rules(tools, _PYPROJECT_TOOLS, "pyproject.toml", "python")
+    yield from _rules_of_tools(tools, _PYPROJECT_TOOLS, "pyproject.toml", "python")
 
 
 def toml_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
@@ -187,8 +189,8 @@ _READERS: dict[str, FileReader] = {
 def find_reader(path: str) -> FileReader | None:
     """Return the reader of a file, or None if it contains no conventions."""
     name = path.rpartition("/")[2]
-    guide = name.lower()
-    return _READERS.get(guide if guide in _CASELESS_PEOPLE_FILES else name)
+    caseless = name.lower()
+    return _READERS.get(caseless if caseless in _CASELESS_PEOPLE_FILES else name)
 
 
 def convention_directory(path: str) -> str:
@@ -253,11 +255,13 @@ _PACKAGE_TOOLS = [
 _PACKAGE_FACTS = ("type", "packageManager", "engines")
 
 
-def _tools_rules(tables: Mapping[str, Any], names: Iterable[str], file: str, language: str) -> Iterator[ConventionRule]:
+def _rules_of_tools(
+    tables: Mapping[str, Any], names: Iterable[str], file: str, language: str
+) -> Iterator[ConventionRule]:
     for name in names:
-        found = tables.get(name)
-        table = cast("dict[str, Any]", found) if isinstance(found, dict) else {} if found is None else {name: found}
-        yield from _tool_rules(f"{name}, in {file}", table, language)
+        if (found := tables.get(name)) is not None:
+            table = cast("dict[str, Any]", found) if isinstance(found, dict) else {name: found}
+            yield from _tool_rules(f"{name}, in {file}", table, language)
 
 
 def _tool_rules(title: str, table: Mapping[str, Any], language: str) -> Iterator[ConventionRule]:

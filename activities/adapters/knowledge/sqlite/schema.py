@@ -88,6 +88,7 @@ APPLICATION_ID = 0x6F726761
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
+        # `place` is the scope with its owner. `claim` is the digest of place, subject and predicate of a fact.
         """CREATE TABLE items (
             number INTEGER PRIMARY KEY AUTOINCREMENT,
             id TEXT NOT NULL UNIQUE,
@@ -141,6 +142,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             VALUES ('delete', old.number, old.text, old.labels, old.place);
             INSERT INTO words (rowid, text, labels, place) VALUES (new.number, new.text, new.labels, new.place);
         END""",
+        # `code` has one bit for each direction of `vector`. Codes are quick to compare, so they choose the candidates.
         """CREATE TABLE vectors (
             number INTEGER PRIMARY KEY REFERENCES items (number) ON DELETE CASCADE,
             embedder TEXT NOT NULL,
