@@ -73,19 +73,22 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
     try:
         done, _ = await asyncio.wait((call,), timeout=limit_s)
     except asyncio.CancelledError:
+        grace_s = ENDING_S
         if is_awaited:
             await _cancel_and_wait(call, spec, limit_s - (time.monotonic() - began))
-        if not await _cancel_call(call, spec.name, REPORT_S / 2 if is_awaited else ENDING_S):
+            grace_s = REPORT_S / 2  # the server gives up `REPORT_S` after the limit
+        if not await _cancel_call(call, spec.name, grace_s):
             raise
         return call.result()
-    if not done:
-        has_ended = await _cancel_call(call, spec.name, REPORT_S / 2)
-        is_thread, text = spec.options.isolation == "thread", f"{spec.name} took longer than its {limit_s:g} s"
-        if is_thread:
-            text += " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
-        kind = ToolError if has_ended and not is_thread else AbandonedCall
-        raise kind(text, kind=TIME_LIMIT, retryable=True)
-    return call.result()
+    if done:
+        return call.result()
+    has_ended = await _cancel_call(call, spec.name, REPORT_S / 2)
+    text = f"{spec.name} took longer than its {limit_s:g} s"
+    if spec.options.isolation == "thread":  # only the wait for the thread has ended
+        text += " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
+        has_ended = False
+    error_type = ToolError if has_ended else AbandonedCall
+    raise error_type(text, kind=TIME_LIMIT, retryable=True)
 
 
 async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
@@ -234,7 +237,7 @@ async def _output_of_call(
     try:
         value = parsed_answer_json(output.content)
         content = to_json(value).decode()
-    except ValueError as error:
+    except ValueError as error:  # the whole text is no JSON, but its last line may be
         value, content = parsed_last_line(output.content), output.content
         if value is None:
             raise ToolError(f"result: {error}", kind=INVALID_RESULT, acted="yes") from None
@@ -272,17 +275,18 @@ async def _completed_output(spec: ToolSpec, completion: Completion, schema_error
 async def _guarded_call(
     work: Coroutine[Any, Any, ToolOutput], spec: ToolSpec, request: ToolRequest, secrets: KnownSecrets, began: float
 ) -> ToolOutput:
-    def failure(text: str, kind: str, retryable: bool, acted: Acted | None = None, **more: Any) -> ApplicationError:
+    def failure(text: str, kind: str, retryable: bool, acted: Acted | None = None, **facts: Any) -> ApplicationError:
         is_last = is_retry_too_late(request.left_s, time.monotonic() - began)
         message = _error_message(secrets, text)
-        return attempt_failure(message, kind, retryable=retryable, acted=acted, is_last=is_last, **more)
+        return attempt_failure(message, kind, retryable=retryable, acted=acted, is_last=is_last, **facts)
 
     try:
         return await run_within_limit(work, spec, is_awaited=request.is_awaited)
     except ToolError as error:
+        more: tuple[Any, ...] = ()
+        if isinstance(error, InputRequired):
+            more = (error.asked.model_dump(mode="json", exclude_defaults=True),)
         goes_on = isinstance(error, AbandonedCall)
-        asked = error.asked.model_dump(mode="json", exclude_defaults=True) if isinstance(error, InputRequired) else None
-        more = () if asked is None else (asked,)
         raise failure(str(error), error.kind, error.retryable, error.acted, goes_on=goes_on, more=more) from None
     except Exception as error:
         activity.logger.exception("tool %s failed", spec.name)
