@@ -54,8 +54,9 @@ def time_left(until: datetime, now: datetime) -> str:
     rest, parts = -(-seconds // 60) * 60, list[str]()
     for unit, length in _UNITS:
         count, rest = divmod(rest, length)
-        parts += [f"{count} {unit}"] if count else ["0"] if parts else []
-    return " ".join(part for part in parts[:2] if part != "0")
+        if count or parts:  # a zero keeps its place, so `2 d 0 h 5 min` becomes `2 d`
+            parts.append(f"{count} {unit}" if count else "")
+    return " ".join(filter(None, parts[:2]))
 
 
 def age(since: datetime, now: datetime) -> str:
@@ -106,25 +107,30 @@ def write_warning(*lines: str) -> None:
 
 
 def _write_message(level: int, lines: Sequence[str]) -> None:
-    if _log_flag[0]:
+    if _messages.go_to_log:
         for line in lines:
             logging.getLogger("orga").log(level, "%s", line)
     elif lines:
         _write_to(sys.stderr, "\n".join(map(escaped_line, lines)))
 
 
-_quiet_flag = [False]
-_log_flag = [False]
+@dataclass
+class _Messages:
+    is_quiet: bool = False
+    go_to_log: bool = False
+
+
+_messages = _Messages()
 
 
 def set_quiet(*, quiet: bool, to_log: bool = False) -> None:
     """Switch notes off or on. With `to_log`, notes and warnings become log records."""
-    _quiet_flag[0], _log_flag[0] = quiet, to_log
+    _messages.is_quiet, _messages.go_to_log = quiet, to_log
 
 
 def is_quiet() -> bool:
     """Return whether notes are left out."""
-    return _quiet_flag[0]
+    return _messages.is_quiet
 
 
 def _write_to(stream: TextIO, text: str) -> None:
