@@ -25,7 +25,17 @@ from temporalio.service import RPCError
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem, invalid
 from orga.client.console.routes import Call, Console, Routes
-from orga.client.console.stream.feeds import Feed, Frame, InboxFeed, Mark, RunsFeed, ServerFeed, Sleep, resync
+from orga.client.console.stream.feeds import (
+    SERVER,
+    Feed,
+    Frame,
+    InboxFeed,
+    Mark,
+    RunsFeed,
+    ServerFeed,
+    Sleep,
+    resync,
+)
 from orga.client.console.stream.run_feed import AGAIN_S, RunFeed
 from orga.client.console.stream.sources import Sources, Tenants
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
@@ -36,7 +46,7 @@ logger = logging.getLogger(__name__)
 LINGER_S = 30.0
 """Seconds that a feed without viewers goes on, for a viewer that comes back."""
 
-STREAMS_A_NAME, STREAMS = 8, 500
+STREAMS_PER_VISITOR, STREAMS = 8, 500
 """Open streams of one visitor, by name, and of all visitors."""
 
 RUN = "run:"
@@ -65,8 +75,8 @@ class Hub:
 
     def begin_stream(self, name: str) -> None:
         """Count a stream of this name, or raise Problem if there are too many. `end_stream` follows."""
-        if self._streams[name] >= STREAMS_A_NAME:
-            why = f"{name} has {STREAMS_A_NAME} streams open. Close a page that shows runs live"
+        if self._streams[name] >= STREAMS_PER_VISITOR:
+            why = f"{name} has {STREAMS_PER_VISITOR} streams open. Close a page that shows runs live"
             raise Problem(429, why, retry_after_s=5)
         if self._streams.total() >= STREAMS:
             raise Problem(429, f"{STREAMS} streams are open. Try again when some have been closed", retry_after_s=5)
@@ -122,7 +132,7 @@ class Hub:
 
     def _new_feed(self, topic: str, tenants: Tenants) -> Feed:
         sources = self.sources
-        if not topic:
+        if topic == SERVER:
             return ServerFeed(sources.client)
         if topic == "runs":
             return RunsFeed(topic, sources.rows(tenants))
@@ -156,7 +166,7 @@ class Stream:
     async def frames(self) -> AsyncGenerator[Frame]:
         """Yield events until cancelled. `id` is that of the event yielded last."""
         try:
-            for topic in ("", *self._topics):
+            for topic in (SERVER, *self._topics):
                 self._request(topic)
             while True:
                 self._wake.clear()
@@ -184,10 +194,11 @@ class Stream:
                 del self._subscriptions[topic]
                 self._positions.pop(topic, None)
                 self._hub.leave(feed, self._wake)
-                if not mark.is_missing:
+                if not mark.is_missing:  # another execution of the run has begun, perhaps in another tenant
                     self._request(topic)
 
     def _request(self, topic: str) -> None:
+        """Subscribe to a topic. A run is first checked to be one that the viewer may see."""
         if self._visitor.tenants is None or not topic.startswith(RUN):
             self._subscribe(topic)
         else:

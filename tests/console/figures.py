@@ -179,7 +179,7 @@ APPROVE = """() => new Promise((done) => {
 
 
 async def test_fifty_viewers_see_a_click_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "STREAMS_A_NAME", 2 * VIEWERS)
+    monkeypatch.setattr(event_stream, "STREAMS_PER_VISITOR", 2 * VIEWERS)
     await register_missing(client)
     acknowledged, seen = list[float](), list[float]()
     async with a_browser() as browser:

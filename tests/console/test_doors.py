@@ -15,7 +15,7 @@ from temporalio.client import Client
 from orga.client.console import serving
 from orga.client.console.actions import ACTIONS
 from orga.client.console.doors import MAX_BODY_BYTES, Limits, TokenFile
-from orga.client.console.event_stream import STREAMS_A_NAME
+from orga.client.console.event_stream import STREAMS_PER_VISITOR
 from orga.client.console.routes import API
 from orga.client.server.search_attributes import register_missing
 from tests.support.console import Served, a_console
@@ -47,7 +47,7 @@ class Scene(NamedTuple):
 async def a_scene(client: Client, folder: Path) -> AsyncGenerator[Scene]:
     await register_missing(client)
     file = TokenFile(folder / "tokens.json")
-    tokens = [file.add(f"viewer {number}", "viewer", []) for number in range(-(-STREAMS // STREAMS_A_NAME))]
+    tokens = [file.add(f"viewer {number}", "viewer", []) for number in range(-(-STREAMS // STREAMS_PER_VISITOR))]
     async with a_console(client, tokens=file, limits=Limits(1_000, 1_000)) as console:
         yield Scene(console, tokens)
 
@@ -87,7 +87,7 @@ async def slowest_answer(scene: Scene) -> float:
 
 async def slowest_beside_streams(scene: Scene) -> float:
     path = f"{API}/events?topics=runs,inbox"
-    requests = [scene.head("GET", path, token=scene.tokens[number // STREAMS_A_NAME]) for number in range(STREAMS)]
+    requests = [scene.head("GET", path, token=scene.tokens[number // STREAMS_PER_VISITOR]) for number in range(STREAMS)]
     async with connections(scene, *requests) as readers, asyncio.timeout(2 * PATIENCE_S):
         for reader in readers:
             assert b" 200 " in await reader.readline()

@@ -37,6 +37,9 @@ POLL_S = 1.0
 HEALTH_S, HEALTH_TIMEOUT = 1.0, timedelta(seconds=5)
 """Seconds between two looks at the server, and the time that it has to answer."""
 
+SERVER = ""
+"""The topic of the server's health. Every stream has it, so no viewer names it."""
+
 MAX_GONE = 1_000
 """Ids of rows that are gone, kept for viewers that come back."""
 
@@ -130,7 +133,7 @@ class ServerFeed(Feed):
     """Reports whether the Temporal server answers. Every stream has it."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__("")
+        super().__init__(SERVER)
         self._client = client
         self._event = "online"
         self._value = Value()

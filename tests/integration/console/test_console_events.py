@@ -130,7 +130,7 @@ def entry_seen(viewer: Viewer, event: str) -> float | None:
 async def test_fifty_viewers_see_an_approval_at_once_and_cost_the_server_one_watcher(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_stream, "STREAMS_A_NAME", VIEWERS)
+    monkeypatch.setattr(event_stream, "STREAMS_PER_VISITOR", VIEWERS)
     async with a_held_run(client) as (loop, run, held), a_console(client, loop.task_queue) as console:
         before = await history_bytes(run)
         asked: list[str] = []
@@ -321,7 +321,7 @@ async def test_a_ninth_stream_of_a_name_is_refused_and_pings_keep_the_others_ope
     monkeypatch.setattr(event_stream, "PING_S", 0.1)
     async with a_console(client) as console, AsyncExitStack() as stack:
         viewers = [
-            await stack.enter_async_context(viewing(console, "inbox")) for _ in range(event_stream.STREAMS_A_NAME)
+            await stack.enter_async_context(viewing(console, "inbox")) for _ in range(event_stream.STREAMS_PER_VISITOR)
         ]
         for viewer in viewers:
             await viewer.until(lambda each: len(each.of("ping")) > 1 and each.of("inbox"))

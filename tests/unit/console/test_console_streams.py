@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.console.doors import Visitor
-from orga.client.console.event_stream import LINGER_S, STREAMS_A_NAME, Hub, Stream, encoded_frames
+from orga.client.console.event_stream import LINGER_S, STREAMS_PER_VISITOR, Hub, Stream, encoded_frames
 from orga.client.console.problems import Problem
 from orga.client.console.stream import run_feed
 from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
@@ -452,7 +452,7 @@ async def test_viewers_of_other_tenants_have_lists_of_their_own() -> None:
 
 async def test_a_name_has_a_limit_of_streams() -> None:
     async with a_hub() as (hub, _, _):
-        for _ in range(STREAMS_A_NAME):
+        for _ in range(STREAMS_PER_VISITOR):
             hub.begin_stream("ann")
         with pytest.raises(Problem) as refused:
             hub.begin_stream("ann")
