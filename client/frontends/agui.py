@@ -28,16 +28,16 @@ from orga.client.errors import OrgaError
 from orga.client.frontends.reach import open_waits
 from orga.client.frontends.threads import (
     TurnStream,
-    admitted,
-    asked_turn,
+    admit,
     console_address,
     current_turn,
     find_run,
-    known_turn,
     message_parts,
     own_id,
     post_message,
     start_thread,
+    turn_of_message,
+    turn_that_asked,
 )
 from orga.client.frontends.turns import Over, TurnFold, TurnProgress, Waiting, read_past, turn_steps
 from orga.client.runs.agents import AgentHandle
@@ -63,7 +63,7 @@ def agui_adapter() -> Adapter:
 
 
 async def _respond(request: Request) -> Response:
-    console, visitor = admitted(request, "operator", is_write=True)
+    console, visitor = admit(request, "operator", is_write=True)
     if importlib.util.find_spec("ag_ui") is None:
         raise Problem(501, f"AG-UI needs the extra agui. Install it: {extra_remedy('agui')}")
     from ag_ui.core import RunAgentInput
@@ -160,7 +160,7 @@ class _ProtocolRun:
         await decide(self.console, run, self.visitor, answers)
         if not isinstance(run, SessionHandle):
             return None, None
-        turn = asked_turn(past, run.id, {each.interrupt_id for each in answers})
+        turn = turn_that_asked(past, run.id, {each.interrupt_id for each in answers})
         message = await _new_message(self.given, self.console.client, only_last=True)
         if message is None or any(entry.data.get("message") == message.text for entry in past):
             return turn, None
@@ -214,7 +214,7 @@ class _ProtocolRun:
                 raise Problem(422, "messages: guidance for a run has no pictures. Send only text")
             await run.steer(text, by=self.visitor.name, intervention_id=message_id)
             return run, None
-        if (turn := known_turn(past, message_id)) is None:
+        if (turn := turn_of_message(past, message_id)) is None:
             if current_turn(past) and (waits := await open_waits(run)):
                 from orga.client.frontends.agui_events import interrupt_of
 

@@ -22,7 +22,7 @@ from orga.client.frontends.agui import agui_adapter
 from orga.client.frontends.mcp_server import build_server
 from orga.client.frontends.reach import Reach
 from orga.client.frontends.responses import responses_adapter
-from orga.client.frontends.threads import admitted, open_stream, require_room
+from orga.client.frontends.threads import admit, open_stream, require_room
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
@@ -46,7 +46,7 @@ class _Endpoint:
         self._servers: dict[Visitor, MCPServer] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        console, visitor = admitted(Request(scope), "viewer", is_write=False)
+        console, visitor = admit(Request(scope), "viewer", is_write=False)
         server = self._servers.get(visitor)
         if server is None:
             server = self._servers[visitor] = _server_for(console, visitor, may_decide=self._may_decide)

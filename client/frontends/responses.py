@@ -292,7 +292,7 @@ async def _asked_about(request: Request, console: Console, visitor: Visitor, res
 
 
 async def _create(request: Request) -> Response:
-    console, visitor = threads.admitted(request, "operator", is_write=True)
+    console, visitor = threads.admit(request, "operator", is_write=True)
     body = as_object(clean_json(await json_body(request)))
     messages, previous = _messages(body), body.get("previous_response_id")
     new = [each for each in messages if each.role != "assistant"]
@@ -335,7 +335,7 @@ async def _begun(console: Console, visitor: Visitor, body: dict[str, Any]) -> Se
 
 
 async def _retrieve(request: Request) -> Response:
-    console, visitor = threads.admitted(request, "viewer", is_write=False)
+    console, visitor = threads.admit(request, "viewer", is_write=False)
     asked = await _asked_about(request, console, visitor, unquote(request.path_params["id"]))
     if request.query_params.get("stream") not in {"true", "1"}:
         return await asked.response(is_awaited=False)
@@ -346,7 +346,7 @@ async def _retrieve(request: Request) -> Response:
 
 
 async def _cancel(request: Request) -> Response:
-    console, visitor = threads.admitted(request, "operator", is_write=True)
+    console, visitor = threads.admit(request, "operator", is_write=True)
     asked = await _asked_about(request, console, visitor, unquote(request.path_params["id"]))
     try:
         await asked.session.interrupt("the response was cancelled", turn=asked.turn, by=visitor.name)

@@ -45,8 +45,8 @@ def console_address(request: Request) -> str:
     return f"{console_of(request).doors.scheme}://{request.headers['host']}/"
 
 
-def admitted(request: Request, role: Role, *, is_write: bool) -> tuple[Console, Visitor]:
-    """Return the console and the visitor of a request. Raise Problem if the visitor lacks the role."""
+def admit(request: Request, role: Role, *, is_write: bool) -> tuple[Console, Visitor]:
+    """Return the console and the visitor of a request, and count a write. Raise Problem if it is not allowed."""
     console, visitor = console_of(request), visitor_of(request)
     console.doors.require(visitor, role, is_write=is_write)
     if is_write:
@@ -92,7 +92,7 @@ class TurnStream(EventSourceResponse):
         self._console, self._visitor = console_of(request), visitor_of(request)
         require_room(self._console, self._visitor)
 
-        async def shown() -> AsyncGenerator[dict[str, str]]:
+        async def encoded_events() -> AsyncGenerator[dict[str, str]]:
             """Yield the events, then a failure as the last one. The status of the response is already sent."""
             try:
                 async with aclosing(events):
@@ -106,7 +106,7 @@ class TurnStream(EventSourceResponse):
                 logging.getLogger(__name__).exception("a stream failed")
                 yield fields(failed("the console has a defect; its log has the cause", "Defect"))
 
-        super().__init__(shown(), ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
+        super().__init__(encoded_events(), ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with open_stream(self._console, self._visitor):
@@ -189,7 +189,7 @@ def _media_of_part(part: Mapping[str, Any]) -> str | None:
             return None
 
 
-def asked_turn(past: Sequence[JournalEntry], run_id: str, interrupts: Collection[str]) -> int | None:
+def turn_that_asked(past: Sequence[JournalEntry], run_id: str, interrupts: Collection[str]) -> int | None:
     """Return the latest turn in which the run or a delegate asked one of these questions, or None.
 
     Args:
@@ -213,7 +213,7 @@ def current_turn(past: Sequence[JournalEntry]) -> int:
     return view.turn.number if view.turn and not view.turn.reason and not view.ending else 0
 
 
-def known_turn(past: Sequence[JournalEntry], message_id: str) -> int | None:
+def turn_of_message(past: Sequence[JournalEntry], message_id: str) -> int | None:
     """Return the turn that the message with this id has begun, or None."""
     text = None  # the start of a turn records the message's text, not its id
     for entry in past:
