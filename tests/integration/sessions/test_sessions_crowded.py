@@ -87,7 +87,7 @@ async def test_a_session_that_cannot_be_polled_is_polled_again(client: Client, m
             monkeypatch.undo()
             raise OrgaError("the Temporal server answered unavailable")
 
-        monkeypatch.setattr(session, "_latest", away)
+        monkeypatch.setattr(session, "turns", away)
 
         async def was_polled_again() -> bool:
             return bool(reported)
