@@ -18,7 +18,7 @@ class CodeInputs:
     flags: str = ""
     """Letters of flags whose value is code, attached or in the next element: `-c`, `-Ic`."""
     valued: str = ""
-    """Letters of flags with another value."""
+    """Letters of flags with another value, such as an encoding."""
     long: tuple[str, ...] = ()
     """Long options whose value is code."""
     operands: tuple[int, ...] = ()
@@ -29,13 +29,13 @@ class CodeInputs:
     """True if all flags come before the first operand."""
     input_with_operands: bool = False
     """True if the first operand is not a file with code, so that the input is code even with operands."""
-    only_with: str = ""
+    operand_flags: str = ""
     """Letters of flags without which no operand is code. A shell's `-c` makes its first operand code."""
     stdin: bool = False
     """True if the input is code unless a flag or an operand is, or names a file with code."""
-    fed_by: str = ""
+    input_flags: str = ""
     """Letters of flags that always make the input code."""
-    parting: tuple[tuple[str, int], ...] = ()
+    long_valued: tuple[tuple[str, int], ...] = ()
     """Long options with the number of their values, which are neither code nor operands."""
     subcommands: tuple[str, ...] = ()
     """First operands after which the other operands are counted."""
@@ -44,15 +44,21 @@ class CodeInputs:
 _SHELL = CodeInputs(
     leading=True,
     valued="oO",
-    only_with="c",
+    operand_flags="c",
     operands=(0,),
     long=("--init-file", "--rcfile", "--command", "--init-command"),
-    fed_by="s",
+    input_flags="s",
     stdin=True,
 )
-_PYTHON = CodeInputs(leading=True, flags="c", files="m", valued="WXQ", long=("--command",), fed_by="i", stdin=True)
+_PYTHON = CodeInputs(leading=True, flags="c", files="m", valued="WXQ", long=("--command",), input_flags="i", stdin=True)
 _AWK = CodeInputs(
-    leading=True, flags="e", files="fE", valued="Fvi", long=("--source",), operands=(0,), parting=(("--include", 1),)
+    leading=True,
+    flags="e",
+    files="fE",
+    valued="Fvi",
+    long=("--source",),
+    operands=(0,),
+    long_valued=(("--include", 1),),
 )
 _SED = CodeInputs(flags="e", files="f", valued="l", long=("--expression",), operands=(0,))
 _EDITOR = CodeInputs(flags="cS", valued="u", long=("--cmd", "--eval", "--execute"), stdin=True)
@@ -81,7 +87,7 @@ _JQ = CodeInputs(
     files="f",
     valued="L",
     operands=(0,),
-    parting=(("--arg", 2), ("--argjson", 2), ("--slurpfile", 2), ("--rawfile", 2), ("--indent", 1)),
+    long_valued=(("--arg", 2), ("--argjson", 2), ("--slurpfile", 2), ("--rawfile", 2), ("--indent", 1)),
     subcommands=("eval", "e", "eval-all", "ea"),
 )
 _POWERSHELL = CodeInputs(long=("-c", "-Command", "-EncodedCommand"), operands=(0,), stdin=True)
@@ -213,23 +219,23 @@ def code_flaws(command: CommandSection) -> Iterator[Flaw]:
     """Yield a flaw for each placeholder within code, in a program's arguments or its input."""
     argv = [element for part in command.argv for element in part.argv]
     found: dict[str, str] = {}
-    reads_input = False
+    is_input_code = False
     for at in _program_positions(argv):
-        name = _program_name(argv[at])
-        code = CODE_INPUTS.get(name)
-        if code is not None:
-            texts, is_read = _code_texts(argv[at + 1 :], code, name)
+        name, rest = _program_name(argv[at]), argv[at + 1 :]
+        if (code := CODE_INPUTS.get(name)) is not None:
+            arguments = _ProgramArguments(rest, code)
+            texts = arguments.code_texts() + (arguments.variables() if name in VARIABLES_ARE_CODE else [])
             found |= {slot: "code" for text in texts for slot in _placeholder_names(text)}
-            reads_input = reads_input or is_read
+            is_input_code = is_input_code or arguments.is_input_code()
         if name in RUNS_ANOTHER:
-            run = _nested_program(argv[at + 1 :], *RUNS_ANOTHER[name])
-            found = dict.fromkeys(_placeholder_names(run), "the name of a program") | found
-            is_fed = name in RUNNERS_FROM_INPUT and any(_program_name(each) in CODE_INPUTS for each in argv[at + 1 :])
-            reads_input = reads_input or is_fed
+            slots = _placeholder_names(_nested_program(rest, *RUNS_ANOTHER[name]))
+            found = dict.fromkeys(slots, "the name of a program") | found
+            runs_interpreter = any(_program_name(each) in CODE_INPUTS for each in rest)
+            is_input_code = is_input_code or (name in RUNNERS_FROM_INPUT and runs_interpreter)
     for slot, what in found.items():
         remedy = f'pass it as an argument after the code: argv = ["sh", "-c", "... \\"$1\\"", "sh", "{{{slot}}}"]'
         yield Flaw(("command", "argv"), f"{{{slot}}} would be read as {what}", remedy)
-    for slot in _placeholder_names(command.stdin) if reads_input else ():
+    for slot in _placeholder_names(command.stdin) if is_input_code else ():
         remedy = 'name the code in argv, as in ["sh", "-c", "..."], so that its input is data'
         yield Flaw(("command", "stdin"), f"{{{slot}}} would be read as code", remedy)
 
@@ -238,11 +244,11 @@ def _program_positions(argv: Sequence[str]) -> list[int]:
     """Return the indexes of programs: the first element, and known ones that another runs or that a flag follows."""
     runs_another = bool(argv) and _program_name(argv[0]) in RUNS_ANOTHER
 
-    def is_program(at: int) -> bool:
+    def is_later_program(at: int) -> bool:
         is_run = runs_another or "".join(argv[at + 1 : at + 2]).startswith("-")
         return is_run and _program_name(argv[at]) in CODE_INPUTS | RUNS_ANOTHER
 
-    return [*range(len(argv[:1])), *filter(is_program, range(1, len(argv)))]
+    return [at for at in range(len(argv)) if at == 0 or is_later_program(at)]
 
 
 def _program_name(element: str) -> str:
@@ -254,55 +260,101 @@ def _placeholder_names(template: str) -> list[str]:
     return [slot.name for slot in template_placeholders(parse_template(template))]
 
 
-def _code_texts(rest: Sequence[str], code: CodeInputs, name: str) -> tuple[list[str], bool]:
-    """Return the texts that are code, and whether the program's input is code."""
-    texts: list[str] = []
-    operands: list[str] = []
-    parting = dict(code.parting)
-    has_code, has_file, is_ready, is_over, is_fed, at = False, False, not code.only_with, False, False, 0
-    while at < len(rest):
-        element, at = rest[at], at + 1
-        option, _, value = element.partition("=")
-        following = "".join(rest[at : at + 1])
-        if option in code.long:
-            has_code, at = not code.only_with, at + (not value)
-            texts.append(value or following)
-        elif option in parting:
-            at += parting[option] - bool(value)
-        elif is_over or (code.leading and operands) or element in _STDIN_NAMES or not element.startswith(("-", "+")):
-            operands.append(element)
-        elif element == "--":
-            is_over = True
-        elif not element.startswith("--"):
-            with_value = code.flags + code.files + code.valued
-            end = next((place for place, letter in enumerate(element[1:], 2) if letter in with_value), len(element))
-            letters = element[1:end]  # up to the one that takes the rest as its value
-            value, last = element[1 + len(letters) :], letters[-1:]
-            is_fed = is_fed or any(letter in code.fed_by for letter in letters)
-            is_ready = is_ready or any(letter in code.only_with for letter in letters)
-            if last and last in code.flags:
-                value = "" if set(value) <= {*code.flags} else value
-                has_code, at = True, at + (not value)
-                texts.append(value or following)
-            elif last and last in code.files + code.valued:
-                is_fed = is_fed or (last in code.files and (value or following) in _STDIN_NAMES)
-                has_file = has_file or last in code.files
-                at += not value and (following in _STDIN_NAMES or not following.startswith("-"))
-    if operands[:1] and operands[0] in code.subcommands:
-        del operands[0]
-    code_texts = _code_operands(operands, code) if is_ready and not has_code and not has_file else []
-    texts += code_texts
-    if name in VARIABLES_ARE_CODE:
-        texts += [operand for operand in operands if "=" in operand]
-    names_file = not code.input_with_operands and bool(operands) and operands[0] not in _STDIN_NAMES
-    is_given = has_code or has_file or bool(code_texts) or names_file
-    return texts, is_fed or (code.stdin and not is_given)
+class _ProgramArguments:
+    """The arguments of a program, divided into code, operands and the rest."""
 
+    def __init__(self, arguments: Sequence[str], code: CodeInputs) -> None:
+        self._arguments = arguments
+        self._code = code
+        self._next = 0
+        self._texts: list[str] = []
+        self._operands: list[str] = []
+        self._has_code_flag = False
+        self._has_file_flag = False
+        self._has_operand_flag = False
+        self._has_input_flag = False
+        self._divide()
+        if self._operands[:1] and self._operands[0] in code.subcommands:
+            del self._operands[0]
 
-def _code_operands(operands: Sequence[str], code: CodeInputs) -> list[str]:
-    if code.operands[-1:] == (ALL_OPERANDS,):
-        return list(operands[code.operands[0] :])
-    return [operands[place] for place in code.operands if place < len(operands)]
+    def variables(self) -> list[str]:
+        return [operand for operand in self._operands if "=" in operand]
+
+    def code_texts(self) -> list[str]:
+        return self._texts + self._code_operands()
+
+    def is_input_code(self) -> bool:
+        """Return whether the program reads code from its input."""
+        names_file = bool(self._operands) and self._operands[0] not in _STDIN_NAMES
+        is_given = (
+            self._has_code_flag
+            or self._has_file_flag
+            or bool(self._code_operands())
+            or (names_file and not self._code.input_with_operands)
+        )
+        return self._has_input_flag or (self._code.stdin and not is_given)
+
+    def _code_operands(self) -> list[str]:
+        lacks_flag = bool(self._code.operand_flags) and not self._has_operand_flag
+        if lacks_flag or self._has_code_flag or self._has_file_flag:
+            return []
+        indexes = self._code.operands
+        if indexes[-1:] == (ALL_OPERANDS,):
+            return self._operands[indexes[0] :]
+        return [self._operands[index] for index in indexes if index < len(self._operands)]
+
+    def _divide(self) -> None:
+        are_flags_over = False
+        long_valued = dict(self._code.long_valued)
+        while self._next < len(self._arguments):
+            element = self._following()
+            self._next += 1
+            option, _, value = element.partition("=")
+            if option in self._code.long:
+                self._texts.append(value or self._take_following())
+                # A shell with code in a long option still reads its `-c`.
+                self._has_code_flag = not self._code.operand_flags
+            elif option in long_valued:
+                self._next += long_valued[option] - bool(value)
+            elif are_flags_over or self._is_operand(element):
+                self._operands.append(element)
+            elif element == "--":
+                are_flags_over = True
+            elif not element.startswith("--"):
+                self._read_letters(element)
+
+    def _is_operand(self, element: str) -> bool:
+        is_after_flags = self._code.leading and bool(self._operands)
+        return is_after_flags or element in _STDIN_NAMES or not element.startswith(("-", "+"))
+
+    def _read_letters(self, element: str) -> None:
+        """Read flags such as `-xc` or `-cCODE`. The first letter that has a value takes the rest as its value."""
+        code = self._code
+        with_value = code.flags + code.files + code.valued
+        end = next((at for at, letter in enumerate(element[1:], 2) if letter in with_value), len(element))
+        letters, value = element[1:end], element[end:]
+        self._has_input_flag = self._has_input_flag or not set(letters).isdisjoint(code.input_flags)
+        self._has_operand_flag = self._has_operand_flag or not set(letters).isdisjoint(code.operand_flags)
+        last = letters[-1] if letters else "-"
+        if last in code.flags:
+            is_value = not set(value) <= set(code.flags)  # in `-pe CODE`, the `e` is a flag too
+            self._texts.append(value if is_value else self._take_following())
+            self._has_code_flag = True
+        elif last in code.files + code.valued:
+            following = self._following()
+            if last in code.files:
+                self._has_file_flag = True
+                self._has_input_flag = self._has_input_flag or (value or following) in _STDIN_NAMES
+            if not value and (following in _STDIN_NAMES or not following.startswith("-")):
+                self._next += 1
+
+    def _following(self) -> str:
+        return self._arguments[self._next] if self._next < len(self._arguments) else ""
+
+    def _take_following(self) -> str:
+        following = self._following()
+        self._next += 1
+        return following
 
 
 def _nested_program(rest: Sequence[str], own: int, valued: str) -> str:
