@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -119,14 +119,24 @@ def _all_explanations(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
         elif isinstance(event, on.PolicyEvaluated):
             proposed = {f"{entry.iteration}.{index}": action for index, action in enumerate(actions)}
             for place, verdict in zip(event.places, event.verdicts, strict=False):
-                shown = f"{place}.0" if place.isdecimal() else f"{entry.iteration}.{PLAN}" if place == PLAN else place
+                shown = _shown_place(place, entry.iteration)
                 yield Explanation(shown, entry.agent, proposed.get(shown), verdict, given)
+
+
+def _shown_place(place: str, iteration: int) -> str:
+    if place.isdecimal():  # an answer, which is the only proposal of its iteration
+        return f"{place}.0"
+    return f"{iteration}.{PLAN}" if place == PLAN else place
 
 
 SHOWN_CHARS = 600
 
-Sources = tuple[Mapping[str, "CedarPolicy"], str]
-"""The current policies by id, and their version."""
+
+class _CurrentPolicies(NamedTuple):
+    """The policies in the files of today."""
+
+    by_id: Mapping[str, "CedarPolicy"] = {}
+    version: str = ""
 
 
 async def explain(
@@ -150,17 +160,17 @@ async def explain(
     """
     async with run_context(run, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
-        sources = _policy_sources(here.loaded)
+        current = _current_policies(here.loaded)
     found = explanations(entries, place)
     if json:
-        write_json([_explanation_json(item, sources) for item in found])
+        write_json([_explanation_json(item, current) for item in found])
     else:
-        write_result(*separated_blocks(_explanation_lines(item, sources) for item in found))
-    if versions := {item.verdict.version for item in found} - {"", sources[1]}:
-        write_note(f"judged by version {', '.join(versions)}; the policies here are now {sources[1] or 'none'}")
+        write_result(*separated_blocks(_explanation_lines(item, current) for item in found))
+    if versions := {item.verdict.version for item in found} - {"", current.version}:
+        write_note(f"judged by version {', '.join(versions)}; the policies here are now {current.version or 'none'}")
 
 
-def _policy_sources(loaded: LoadedConfig) -> Sources:
+def _current_policies(loaded: LoadedConfig) -> _CurrentPolicies:
     from orga.activities.adapters.policy.cedar import read_policies
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.problem import BrokenPolicies
@@ -168,16 +178,16 @@ def _policy_sources(loaded: LoadedConfig) -> Sources:
 
     settings = policy_settings(loaded.config.policy, os.environ)
     if settings.folder is None:
-        return {}, ""
+        return _CurrentPolicies()
     try:
         files = policy_files(settings.folder, settings.surface)
     except BrokenPolicies as error:
         write_note(*hanging_lines("orga: ", str(error)))
-        return {}, ""
-    return {policy.policy_id: policy for policy in read_policies(files)[0]}, files_version(files)
+        return _CurrentPolicies()
+    return _CurrentPolicies({policy.policy_id: policy for policy in read_policies(files)[0]}, files_version(files))
 
 
-def _explanation_lines(item: Explanation, sources: Sources) -> list[str]:
+def _explanation_lines(item: Explanation, current: _CurrentPolicies) -> list[str]:
     verdict = item.verdict
     lines = [f"{item.place} {_proposal_text(item)}: {verdict.decision}"]
     if verdict.reason:
@@ -188,14 +198,14 @@ def _explanation_lines(item: Explanation, sources: Sources) -> list[str]:
         lines.append(f"  {name}: {on_one_line(str(value), SHOWN_CHARS)}")
     lines.append(f"  version: {verdict.version or 'none, the engine has no versions'}")
     for policy_id in verdict.policies:
-        lines += _policy_lines(policy_id, sources)
+        lines += _policy_lines(policy_id, current)
     if not verdict.policies and verdict.decision == "deny" and verdict.version:
         lines.append("  no policy permits it, so it is denied")
     return lines
 
 
-def _policy_lines(policy_id: str, sources: Sources) -> list[str]:
-    policy = sources[0].get(policy_id)
+def _policy_lines(policy_id: str, current: _CurrentPolicies) -> list[str]:
+    policy = current.by_id.get(policy_id)
     if policy is None:
         return [f"  policy {policy_id}"]
     return [
@@ -212,9 +222,9 @@ def _proposal_text(item: Explanation) -> str:
     return on_one_line(f"{item.about.tool} {item.about.arguments}", SHOWN_CHARS)
 
 
-def _explanation_json(item: Explanation, sources: Sources) -> dict[str, Any]:
-    found = {policy_id: sources[0].get(policy_id) for policy_id in item.verdict.policies}
-    texts = {i: {"place": p.statement.place, "text": p.statement.text} for i, p in found.items() if p is not None}
+def _explanation_json(item: Explanation, current: _CurrentPolicies) -> dict[str, Any]:
+    found = {policy_id: current.by_id[policy_id] for policy_id in item.verdict.policies if policy_id in current.by_id}
+    texts = {policy_id: {"place": p.statement.place, "text": p.statement.text} for policy_id, p in found.items()}
     return {
         "place": item.place,
         "agent": item.agent,
