@@ -24,24 +24,26 @@ def remove_folder(path: Path) -> None:
 
 
 def _empty_folder(path: Path, ends: float) -> None:
-    place = _FolderCursor(path)
+    cursor = _FolderCursor(path)
     try:
-        left = [_remove_files(place.folder, ends)]
-        while len(left) > 1 or left[0]:
+        unvisited = [_remove_files(cursor.folder, ends)]  # subfolders of each folder from the top to the current one
+        while len(unvisited) > 1 or unvisited[0]:
             _check_deadline(ends)
-            if not left[-1]:
-                left.pop()
-                place.leave_and_remove()
+            if not unvisited[-1]:
+                unvisited.pop()
+                cursor.leave_and_remove()
                 continue
             with suppress(OSError):  # a folder that cannot be entered stays, so removing its parent fails and is logged
-                place.enter(left[-1].pop())
-                left.append([])
-                left[-1] += _remove_files(place.folder, ends)
+                cursor.enter(unvisited[-1].pop())
+                unvisited.append([])  # before the files are listed, which may fail: the cursor has moved already
+                unvisited[-1] += _remove_files(cursor.folder, ends)
     finally:
-        os.close(place.folder)
+        os.close(cursor.folder)
 
 
 class _FolderCursor:
+    """An open folder that moves through a tree of folders. `folder` is its file descriptor."""
+
     def __init__(self, top: Path) -> None:
         self.folder = open_folder(str(top), None)
         self._above: list[tuple[str, os.stat_result]] = []
@@ -83,13 +85,13 @@ def open_folder(name: str, parent: int | None) -> int:
     """Open a folder, never through a link. On Linux, first give its owner all permissions on it."""
     if _PATH_FLAG is None:
         return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)
-    place = os.open(name, _PATH_FLAG | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    located = os.open(name, _PATH_FLAG | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        here = f"/proc/self/fd/{place}"  # such a descriptor permits neither chmod nor listing by itself
+        here = f"/proc/self/fd/{located}"  # such a descriptor permits neither chmod nor listing by itself
         Path(here).chmod(0o700)
         return os.open(here, _FOLDER_FLAGS)
     finally:
-        os.close(place)
+        os.close(located)
 
 
 def _check_deadline(ends: float) -> None:

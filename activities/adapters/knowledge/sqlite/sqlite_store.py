@@ -186,11 +186,11 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
         return [
             row
             for claim in claims
-            for among, count in (("", MAX_SETTLED_FACTS), (f"AND taint = '{UNTAINTED}'", 1))
+            for condition, limit in (("", MAX_SETTLED_FACTS), (f"AND taint = '{UNTAINTED}'", 1))
             for row in self._connection.execute(
-                f"SELECT {SELECTED_COLUMNS}, number FROM items WHERE claim = ? AND claim != '' {among} "
+                f"SELECT {SELECTED_COLUMNS}, number FROM items WHERE claim = ? AND claim != '' {condition} "
                 "ORDER BY stored_at DESC, number DESC LIMIT ?",
-                (claim, count),
+                (claim, limit),
             )
         ]
 
@@ -243,8 +243,10 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
     async def newest_matching(self, query: str, limit: int) -> list[int]:
         return self._numbers(query, "ORDER BY rowid DESC LIMIT ?", limit)
 
-    def _numbers(self, query: str, which: str, limit: int) -> list[int]:
-        rows = self._connection.execute(f"SELECT rowid FROM words WHERE words MATCH ? {which}", (query, limit))
+    def _numbers(self, query: str, order_and_limit: str, limit: int) -> list[int]:
+        rows = self._connection.execute(
+            f"SELECT rowid FROM words WHERE words MATCH ? {order_and_limit}", (query, limit)
+        )
         return [number for (number,) in rows]
 
     def _replace_vectors(self, items: Sequence[StoredItem], encoded: Mapping[str, _EncodedVector]) -> None:
@@ -474,7 +476,7 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
     async def _in_thread(
         self, threads: ThreadPoolExecutor, work: Callable[[sqlite3.Connection], T], begin: str | None = None
     ) -> T:
-        """Run `work` on the connection of one of these threads, in a transaction if a statement begins one."""
+        """Run `work` on the connection of one of these threads, in a transaction if `begin` begins one."""
 
         def result() -> T:
             connection = self._connections.current()

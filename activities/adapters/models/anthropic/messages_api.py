@@ -78,7 +78,7 @@ class _MessageReader(StreamReader):
         elif kind == "message_delta":
             self._read_envelope(as_object(frame.get("delta")) | {"usage": frame.get("usage")})
         self._ended = self._ended or kind == "message_stop"
-        return self._assembly.full or frame is END_FRAME
+        return self._assembly.full or frame is END_FRAME  # no frame comes after `message_stop`
 
     def reply(self) -> Reply:
         if not (self._finish or self._ended or self._assembly.full):
@@ -141,6 +141,7 @@ class _MessageReader(StreamReader):
             self._assembly.show_thinking(as_text(block.get("thinking")), index)
 
     def _keep(self, index: int, fields: dict[str, Any], format: str) -> None:
+        """Keep fields that later deltas complete. Without a format, they are a whole block with its own type."""
         kept = self._kept[index] = StreamedFields(fields)
         self._assembly.add_blocks(lambda: _kept_blocks(format, kept.value()))
 
@@ -187,9 +188,9 @@ def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": sent.effort}}
     tokens = max(sent.tokens or 0, CLAUDE_MIN_TOKENS)
     latest = [message for message in request.messages if message.role == "assistant"][-1:]
-    has_thought = dialect.thinking and any(block.format in THINKING for message in latest for block in message.blocks)
-    is_begun_without = any(message.calls for message in latest) and not has_thought
-    if sent.is_off or tokens >= dialect.output_tokens(request) or is_begun_without:
+    has_thinking = dialect.thinking and any(block.format in THINKING for message in latest for block in message.blocks)
+    has_calls_without_thinking = any(message.calls for message in latest) and not has_thinking
+    if sent.is_off or tokens >= dialect.output_tokens(request) or has_calls_without_thinking:
         return {"thinking": {"type": "disabled"}}
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
 
