@@ -11,7 +11,7 @@ from orga.activities.calls.activity import (
     attempt_may_have_acted,
     current_run_key,
     heartbeats,
-    note_plain_failure,
+    record_attempt_without_effect,
     shutdown_as_failure,
 )
 from orga.activities.ports import Notifier, NotifyError, RunKey
@@ -61,7 +61,7 @@ class DeliverActivities:
                 await self._deliver(request, is_unsure=is_unsure)
         except NotifyError as error:
             if not is_unsure and not error.may_have_arrived:
-                note_plain_failure()
+                record_attempt_without_effect()
             raise _delivery_failure(error) from None
         return activity.info().attempt
 

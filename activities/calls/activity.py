@@ -131,9 +131,9 @@ def attempt_failure(
         more: Other details.
     """
     is_unsure = attempt_may_have_acted()
-    is_plain = kind not in UNKNOWN_OUTCOMES and acted in {None, "no"}
-    if retryable and not is_last and not is_unsure and is_plain and not activity.info().is_local:
-        note_plain_failure()
+    may_have_acted = kind in UNKNOWN_OUTCOMES or acted in {"maybe", "yes"}
+    if retryable and not is_last and not is_unsure and not may_have_acted and not activity.info().is_local:
+        record_attempt_without_effect()
     is_out_of_time = retryable and is_last
     facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
     details = (*_EFFECT_DETAILS.get(acted, ()), *(fact for fact, holds in facts.items() if holds), *more)
@@ -143,8 +143,8 @@ def attempt_failure(
     return ApplicationError(message, *details, type=kind, non_retryable=final, category=category)
 
 
-def note_plain_failure() -> None:
-    """Note for the next attempt that this one had no effect. Call it only if the attempts before had none either."""
+def record_attempt_without_effect() -> None:
+    """Record for the next attempt that this one had no effect. Call it only if the attempts before had none either."""
     activity.heartbeat({_FAILED_KEY: activity.info().attempt})
 
 
