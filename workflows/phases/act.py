@@ -81,10 +81,10 @@ async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedRepl
 def _begin_calls(run: Run, gated: GatedReply) -> dict[int, Outcome]:
     """Count the allowed calls that begin. Return the outcomes of the others, by their indexes in the reply."""
     run.result_bytes = 0
-    places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
-    down = unstarted_outcomes(run.state, gated.allowed_calls)
-    run.change_state(with_begun_calls, [call for nth, call in enumerate(gated.allowed_calls) if nth not in down])
-    return {places[nth]: outcome for nth, outcome in down.items()}
+    indexes = [index for index, result in enumerate(gated.results) if result.permitted is not None]
+    unstarted = unstarted_outcomes(run.state, gated.allowed_calls)
+    run.change_state(with_begun_calls, [call for nth, call in enumerate(gated.allowed_calls) if nth not in unstarted])
+    return {indexes[nth]: outcome for nth, outcome in unstarted.items()}
 
 
 async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio.Task[Outcome]]) -> None:
@@ -116,8 +116,8 @@ async def execute_call(
         is_cut_short: Returns True once the call has to end. None: it has to end once the run is interrupted.
         key: Idempotency key, if the call has one already.
     """
-    if by_the_loop := LOOP_TOOL_HANDLERS.get(allowed.call.name):
-        return await by_the_loop(run, allowed, activity_id)
+    if handler := LOOP_TOOL_HANDLERS.get(allowed.call.name):
+        return await handler(run, allowed, activity_id)
     known = key or idempotency_key(run.state.origin, activity_id, allowed.call)
     identity = CallIdentity(activity_id, known, is_cut_short)
     attempt = await call_executor(run, allowed.call)(run, allowed, identity)
@@ -212,37 +212,37 @@ async def execute_saga(run: Run, allowed: AllowedCall, activity_id: str) -> Outc
     Its own recovery is compensation. Its tools' recoveries apply to its calls.
     """
     try:
-        one = _RunningSaga(run, allowed.call, activity_id, saga.saga_steps(allowed.call))
+        ongoing = _RunningSaga(run, allowed.call, activity_id, saga.saga_steps(allowed.call))
     except ValueError as error:
         outcome, acted = not_run_outcome(allowed.call, str(error)), ()
     else:
-        outcome, acted = await _play_saga(one, allowed.spec.max_result_bytes)
+        outcome, acted = await _carry_out_saga(ongoing, allowed.spec.max_result_bytes)
     run.change_state(saga.with_saga_end, activity_id, outcome, acted)
     return outcome
 
 
-async def _play_saga(one: _RunningSaga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
+async def _carry_out_saga(ongoing: _RunningSaga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
     try:
-        refusal = saga.saga_problem(one.run.state, one.steps) or await _foreseen_problem(one)
+        refusal = saga.saga_problem(ongoing.run.state, ongoing.steps) or await _foreseen_problem(ongoing)
     except Interrupted:
         refusal = saga.INTERRUPTED_TEXT
     if refusal:
-        return not_run_outcome(one.call, refusal), ()
-    outcomes = await _execute_steps(one)
-    undone = await _compensate_steps(one, outcomes)
-    outcome = saga_outcome(one.call, SagaCourse(one.steps, outcomes, undone), one.run.setup.tool, max_bytes)
+        return not_run_outcome(ongoing.call, refusal), ()
+    outcomes = await _execute_steps(ongoing)
+    undone = await _compensate_steps(ongoing, outcomes)
+    outcome = saga_outcome(ongoing.call, SagaCourse(ongoing.steps, outcomes, undone), ongoing.run.setup.tool, max_bytes)
     return outcome, (*outcomes, *undone.values())
 
 
-async def _foreseen_problem(one: _RunningSaga) -> str:
+async def _foreseen_problem(ongoing: _RunningSaga) -> str:
     """Return why the gate would refuse a step or a compensation, or "". Such a saga does not begin.
 
     Each call is judged again when its turn comes. People are asked for approval only then.
     """
-    indexes = range(len(one.steps))
-    back = [part for part in map(one.compensation, indexes) if part is not None]
-    for parts in ([one.step(index) for index in indexes], back):
-        results = await _judge_parts(one, parts) if parts else ()
+    indexes = range(len(ongoing.steps))
+    compensations = [part for part in map(ongoing.compensation, indexes) if part is not None]
+    for parts in ([ongoing.step(index) for index in indexes], compensations):
+        results = await _judge_parts(ongoing, parts) if parts else ()
         for part, result in zip(parts, results, strict=True):
             if result.verdict.decision in {"deny", "invalid"}:
                 return saga.foreseen_denial_text(part.place, refused_outcome(part.call, result.verdict))
@@ -250,36 +250,36 @@ async def _foreseen_problem(one: _RunningSaga) -> str:
 
 
 async def _judge_parts(
-    one: _RunningSaga, parts: list[_SagaPart], is_cut_short: CutShort | None = None
+    ongoing: _RunningSaga, parts: list[_SagaPart], is_cut_short: CutShort | None = None
 ) -> tuple[gate.GateResult, ...]:
     calls, places = tuple(part.call for part in parts), tuple(part.place for part in parts)
-    return await gate.judge_calls(one.run, calls, places, parts[0].purpose, is_cut_short)
+    return await gate.judge_calls(ongoing.run, calls, places, parts[0].purpose, is_cut_short)
 
 
-async def _execute_steps(one: _RunningSaga) -> tuple[Outcome, ...]:
+async def _execute_steps(ongoing: _RunningSaga) -> tuple[Outcome, ...]:
     """Return the outcomes of the steps that began: up to the first one without success."""
-    run, outcomes = one.run, list[Outcome]()
-    for index in range(len(one.steps)):
+    run, outcomes = ongoing.run, list[Outcome]()
+    for index in range(len(ongoing.steps)):
         if run.state.paused:
             await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
         if run.is_interrupted():
             break
-        outcomes.append(await _execute_part(one, one.step(index), run.is_interrupted))
+        outcomes.append(await _execute_part(ongoing, ongoing.step(index), run.is_interrupted))
         if outcomes[-1].status != "ok":
             break
     return tuple(outcomes)
 
 
-async def _compensate_steps(one: _RunningSaga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
+async def _compensate_steps(ongoing: _RunningSaga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
     """Return the outcomes of the compensations, by step. If one fails, the others are carried out all the same."""
     undone: dict[int, Outcome] = {}
-    grace = one.run.start_background_task(_wait_for_undo_grace(one.run))
-    for index in saga.steps_to_compensate(one.steps, outcomes):
-        part = one.compensation(index)
+    grace = ongoing.run.start_background_task(_wait_for_undo_grace(ongoing.run))
+    for index in saga.steps_to_compensate(ongoing.steps, outcomes):
+        part = ongoing.compensation(index)
         if part is not None:
-            undone[index] = await _execute_part(one, part, grace.done)
-            cause = saga_stop_text(SagaCourse(one.steps, outcomes))
-            one.run.change_state(with_recovery_note, part.call, "compensate", cause, undone[index].status)
+            undone[index] = await _execute_part(ongoing, part, grace.done)
+            cause = saga_stop_text(SagaCourse(ongoing.steps, outcomes))
+            ongoing.run.change_state(with_recovery_note, part.call, "compensate", cause, undone[index].status)
     grace.cancel()
     return undone
 
@@ -297,31 +297,33 @@ async def _wait_for_undo_grace(run: Run) -> None:
             return
 
 
-async def _execute_part(one: _RunningSaga, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
+async def _execute_part(ongoing: _RunningSaga, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
     if is_cut_short():
         return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
     try:
-        results = await _judge_parts(one, [part], is_cut_short)
-        (result,) = await ask_approval(one.run, results, part.place, part.purpose)
+        results = await _judge_parts(ongoing, [part], is_cut_short)
+        (result,) = await ask_approval(ongoing.run, results, part.place, part.purpose)
         if part.purpose == "saga":
-            result = await confirm_when_resumed(one.run, result)
+            result = await confirm_when_resumed(ongoing.run, result)
     except Interrupted:
         return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
     if result.permitted is None:
         return refused_outcome(part.call, result.verdict)
     if is_cut_short():
         return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
-    return with_argument_change(await _execute_allowed(one, result.permitted, part, is_cut_short), result.verdict)
+    return with_argument_change(await _execute_allowed(ongoing, result.permitted, part, is_cut_short), result.verdict)
 
 
-async def _execute_allowed(one: _RunningSaga, allowed: AllowedCall, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
-    spec = saga.saga_part_spec(allowed.spec, one.run.config, part.kind)
-    one.run.change_state(saga.with_saga_call, part.kind)
+async def _execute_allowed(
+    ongoing: _RunningSaga, allowed: AllowedCall, part: _SagaPart, is_cut_short: CutShort
+) -> Outcome:
+    spec = saga.saga_part_spec(allowed.spec, ongoing.run.config, part.kind)
+    ongoing.run.change_state(saga.with_saga_call, part.kind)
     allowed = allowed._replace(spec=spec)
-    task = asyncio.create_task(execute_call(one.run, allowed, part.place, is_cut_short))
-    await one.run.settle_tasks([task], is_cut_short)
+    task = asyncio.create_task(execute_call(ongoing.run, allowed, part.place, is_cut_short))
+    await ongoing.run.settle_tasks([task], is_cut_short)
     if is_acting_step(allowed) and not task.done():
-        return await _wait_for_cut_step(one.run, task, allowed)
+        return await _wait_for_cut_step(ongoing.run, task, allowed)
     return task_outcome(task, allowed)
 
 
