@@ -124,7 +124,7 @@ class ControlHandlers(Generic[R]):
     @workflow.update
     def approve(self, *decision: Any) -> None:
         """Approve one held call. The approval is bound to exactly that call."""
-        self._record_decision(decision, approved=True)
+        self._record_approval_decision(decision, approved=True)
 
     @approve.validator
     def _validate_approval(self, *decision: Any) -> None:
@@ -134,7 +134,7 @@ class ControlHandlers(Generic[R]):
     @workflow.update
     def deny(self, *decision: Any) -> None:
         """Deny one held call. The model reads the reason."""
-        self._record_decision(decision, approved=False)
+        self._record_approval_decision(decision, approved=False)
 
     @deny.validator
     def _validate_denial(self, *decision: Any) -> None:
@@ -180,7 +180,7 @@ class ControlHandlers(Generic[R]):
         """Record a decision. Raise ValueError if nothing waits for it, or it comes too late."""
         self._run.change_state(questions.with_decision, kind, decision, now)
 
-    def _record_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
+    def _record_approval_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
         """Record a decision that the validator accepted. In a replay the time differs, so its expiry is ignored."""
         parsed = ApprovalDecision.model_validate(first_argument(decision))
         self._run.change_state(questions.with_answer, parsed, approved, self._run.record_intervention())
