@@ -124,13 +124,21 @@ def _normalised_calls(calls: Iterable[ToolCall], earlier: Iterable[Message], roo
 def _with_sane_metadata(reply: Reply) -> Reply:
     """Return the reply with sane counts and costs, whatever an adapter reports. The use of a budget must only grow."""
     used, cost = reply.usage, reply.cost_usd
-    kinds = ("input_tokens", "output_tokens", "cached_input_tokens", "thinking_tokens")
     return reply.with_differences(
         finish=reply.finish if reply.finish in get_args(FinishReason) else "stop",
-        usage=used.with_differences(**{kind: min(max(getattr(used, kind), 0), MAX_COUNT) for kind in kinds}),
+        usage=used.with_differences(
+            input_tokens=_sane_count(used.input_tokens),
+            output_tokens=_sane_count(used.output_tokens),
+            cached_input_tokens=_sane_count(used.cached_input_tokens),
+            thinking_tokens=_sane_count(used.thinking_tokens),
+        ),
         cost_usd=cost if cost is not None and isfinite(cost) and cost >= 0 else None,
         model=None if reply.model is None else _bounded_name(reply.model, "unnamed"),
     )
+
+
+def _sane_count(count: int) -> int:
+    return min(max(count, 0), MAX_COUNT)
 
 
 def _unique_call_id(call_id: str, taken: set[str]) -> str:
