@@ -19,6 +19,7 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateHandle,
 )
+from temporalio.service import GrpcCompression
 
 from orga.client.config.file import load_config
 from orga.client.config.policy import starter_policy
@@ -107,10 +108,13 @@ async def connection(
 
 
 async def _client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) -> Client:
+    # On one machine, compression only costs time: for a full history, seconds of the first workflow task.
+    compression = GrpcCompression.NONE if endpoint.embedded else GrpcCompression.GZIP
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await Client.connect(
                 **connect_options(endpoint),
+                grpc_compression=compression,
                 data_converter=data_converter,
                 plugins=plugins,
                 interceptors=[UpdateReasons()],

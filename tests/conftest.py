@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 import pytest
 from hypothesis import HealthCheck, settings
 from temporalio.client import Client
+from temporalio.service import GrpcCompression
 from temporalio.testing import WorkflowEnvironment
 from xdist.remote import Producer
 
@@ -49,7 +50,16 @@ async def client(temporal: str) -> AsyncGenerator[Client]:
     """A client of a server of its own."""
     with server_database() as database:
         async with await _server(temporal, database) as environment:
-            yield environment.client
+            yield await _without_compression(environment.client)
+
+
+async def _without_compression(client: Client) -> Client:
+    """Connect as to the embedded server: compressing the largest histories takes seconds of a workflow task."""
+    return await Client.connect(
+        client.service_client.config.target_host,
+        data_converter=data_converter,
+        grpc_compression=GrpcCompression.NONE,
+    )
 
 
 async def _server(temporal: str, database: str, starts: int = 3) -> WorkflowEnvironment:
