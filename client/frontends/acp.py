@@ -36,14 +36,25 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import clean_text, escaped_text, one_line
 
 LISTED_SESSIONS = 50
-NOT_FOUND, REFUSED = -32002, -32602
-"""Error codes of the protocol. A request is refused if it cannot be carried out as it is."""
+
+# error codes of JSON-RPC and of the protocol
+INVALID_MESSAGE = -32600
+REFUSED = -32602  # the request cannot be carried out as it is
+NOT_FOUND = -32002
 
 KINDS: dict[str, schema.ToolKind] = {
-    **{"read_file": "read", "list_files": "search", "search_text": "search", "recall_knowledge": "search"},
-    **{"fetch_url": "fetch", "read_issue": "fetch", "read_pull_request": "fetch"},
-    **{"write_file": "edit", "edit_file": "edit", "run_command": "execute"},
+    "read_file": "read",
+    "list_files": "search",
+    "search_text": "search",
+    "recall_knowledge": "search",
+    "fetch_url": "fetch",
+    "read_issue": "fetch",
+    "read_pull_request": "fetch",
+    "write_file": "edit",
+    "edit_file": "edit",
+    "run_command": "execute",
 }
+"""The kind that the client shows of each built-in tool. Other tools are `other`."""
 
 ALLOW = schema.PermissionOption(option_id="allow", name="Allow this call once", kind="allow_once")
 DENY = schema.PermissionOption(option_id="reject", name="Deny", kind="reject_once")
@@ -90,7 +101,7 @@ class AcpAgent:
     async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
         self._require_folder(cwd)
         if self._starts_goals:
-            run = AgentHandle(self._reach.client, run_id_of(None, "goal"))
+            run = AgentHandle(self._reach.client, run_id_of(None, "goal"))  # the first prompt starts it
         else:
             run = await self._reach.start("session", self._agent)
         await self._open(run, goal_of=self._agent if self._starts_goals else "")
@@ -118,18 +129,18 @@ class AcpAgent:
         wanted = RunFilter(running=True, tenant=self._reach.tenant, query=query)
         rows = await with_details(client, await listed_runs(client, wanted, LISTED_SESSIONS))
         firsts = await asyncio.gather(*(read_first_message(client, row.id) for row in rows))
-        found = list[schema.SessionInfo]()
+        sessions = list[schema.SessionInfo]()
         for row, first in zip(rows, firsts, strict=True):
             title, updated = first or one_line(row.task), row.started.isoformat()
-            found.append(schema.SessionInfo(session_id=row.id, cwd=folder, title=title, updated_at=updated))
-        return schema.ListSessionsResponse(sessions=found)
+            sessions.append(schema.SessionInfo(session_id=row.id, cwd=folder, title=title, updated_at=updated))
+        return schema.ListSessionsResponse(sessions=sessions)
 
     @_explained
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
         session, text = self._session(session_id), clean_text("".join(map(block_text, prompt)))
-        media = [found for block in prompt if (found := block_media(block)) is not None]
-        own_id = str(more.get("messageId") or "").encode(errors="replace")
-        message_id = sha256(own_id).hexdigest() if own_id else ""
+        media = [file for file in map(block_media, prompt) if file is not None]
+        clients_id = str(more.get("messageId") or "").encode(errors="replace")
+        message_id = sha256(clients_id).hexdigest() if clients_id else ""
         return schema.PromptResponse(stop_reason=await session.prompt(text, media, message_id))
 
     @_explained
@@ -207,16 +218,16 @@ class AcpSession:
         """The ends of turns, which prompts wait for."""
         self._cancelled = set[int]()
         self._asked = dict[str, asyncio.Task[None]]()
-        """By the id of what the client is asked. Without a decision it is asked again with the next prompt."""
+        """Requests for a decision, by the id of the held call or the question. A prompt repeats undecided ones."""
         self._question: OpenWait | None = None
-        """The question that was shown. The next prompt answers it."""
+        """The question that was shown as a text. The next prompt answers it."""
 
     async def begin(self, *, shows_past: bool = True) -> None:
         """Read the past, and show it to the client if that is wanted. Then follow the run in the background."""
         self._is_silent = not shows_past
         for entry in await turns.read_past(self._run):
             for step in self._fold.take(entry):
-                await self._take(await turns.completed(self._run, step))
+                await self._take(await turns.with_recorded_texts(self._run, step))
         self._is_silent = False
         self._followers.append(asyncio.create_task(self._follow()))
 
@@ -254,10 +265,11 @@ class AcpSession:
         if media and (self._question or not (self._goal_of or isinstance(self._run, SessionHandle))):
             raise InvalidInput("prompt: answers and guidance have no pictures. Send only text")
         text, attachments = await message_with_media(text, media, self._reach.client)
-        if asked := self._question:
+        if question := self._question:
             self._endings.pop(turn, None)  # the turn that has ended for the client goes on
-            await asked.run.answer(text.strip(), asked.wait.wait_id, self._reach.by)
-            self._question = None if self._question is asked else self._question
+            await question.run.answer(text.strip(), question.wait.wait_id, self._reach.by)
+            if self._question is question:  # no other one was shown meanwhile
+                self._question = None
         elif self._goal_of:
             await self._reach.start("goal", self._goal_of, text, self._run.id, attachments)
             self._goal_of = ""
@@ -340,13 +352,13 @@ class AcpSession:
         }
 
     def _ask(self, waits: list[OpenWait]) -> None:
-        """Ask the client about everything that waits, and that it was not asked about yet. Withdraw what is decided."""
-        asks = {item.approval_id: (wait, item) for wait in waits for item in wait.calls}
-        asks |= {wait.wait.wait_id: (wait, None) for wait in waits if not wait.calls}
-        for key in self._asked.keys() - asks:
+        """Ask the client about all that waits, unless it is asked already. Withdraw requests that need no decision."""
+        open_items = {item.approval_id: (wait, item) for wait in waits for item in wait.calls}
+        open_items |= {wait.wait.wait_id: (wait, None) for wait in waits if not wait.calls}
+        for key in self._asked.keys() - open_items:
             self._asked.pop(key).cancel()
-        for key in asks.keys() - self._asked:
-            self._asked[key] = asyncio.create_task(self._decide(*asks[key]))
+        for key in open_items.keys() - self._asked:
+            self._asked[key] = asyncio.create_task(self._decide(*open_items[key]))
 
     async def _decide(self, wait: OpenWait, item: Item | None) -> None:
         """Ask, and record the decision. Without one, show how to decide it, and let the client go on."""
@@ -366,8 +378,10 @@ class AcpSession:
 
     async def _ask_about_call(self, wait: OpenWait, item: Item) -> bool:
         """Ask about one held call, and return whether it was decided."""
-        options, text = [DENY], "The arguments are too long to show here. See: orga approve --show"
-        if (arguments := held_arguments(item)) is not None:
+        arguments = held_arguments(item)
+        if arguments is None:
+            options, text = [DENY], "The arguments are too long to show here. See: orga approve --show"
+        else:
             options, text = [ALLOW, DENY], json.dumps(arguments, indent=1, ensure_ascii=False)
         shown = self._shown_call(str(item.call.get("name", "")), arguments)
         place = item.place if wait.run.id == self._run.id else f"{wait.run.id}/{item.place}"
@@ -390,7 +404,7 @@ class AcpSession:
         return chosen is not None
 
     async def _choice(self, place: str, text: str, options: list[schema.PermissionOption], **shown: Any) -> int | None:
-        """Return the index of the option that the client chooses, or None. None lasts longer than its question."""
+        """Ask the client to choose, and return the index of the option, or None if it chooses none of them."""
         call = schema.ToolCallUpdate(tool_call_id=place, content=content(text), **shown)
         outcome = (await self._client.request_permission(self._run.id, call, options)).outcome
         ids = [option.option_id for option in options]
@@ -410,8 +424,6 @@ def plan_entry(step: dict[str, Any]) -> schema.PlanEntry:
 MAX_LINE_BYTES = 32_000_000
 """The limit of a message. It has room for the largest document as base64."""
 
-INVALID = -32600
-
 
 class _Message(BaseModel):
     """The keys that every message shares. The package checks the rest, but wrong ones of these would stop it."""
@@ -424,20 +436,20 @@ class _Message(BaseModel):
 
 
 class _JsonLines:
-    """The wire: one JSON object a line. A line that is none is answered with an error, and the next one is read.
+    """The connection: each line is one JSON object. For any other line, the client gets an error.
 
-    While the client does not read, nothing more is read from it, so what waits for it stays bounded.
+    While the client does not read, nothing more is read from it. Otherwise unsent responses would fill the memory.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def over(cls, given: BinaryIO, taken: BinaryIO) -> Self:
-        """Return the wire over a pipe to read from and one to write to."""
+    async def over(cls, source: BinaryIO, target: BinaryIO) -> Self:
+        """Return the connection over two pipes."""
         loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), given)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, taken)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, target)
         return cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -454,7 +466,7 @@ class _JsonLines:
                 return _Message.model_validate_json(line).model_dump(exclude_unset=True)
             except ValueError:  # the reader has dropped this part of a line that is too long. The rest is no JSON
                 problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_LINE_BYTES:,} bytes"
-                await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID, "message": problem}})
+                await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_MESSAGE, "message": problem}})
 
     async def close(self) -> None:
         self._writer.close()

@@ -95,10 +95,11 @@ async def _new_message(given: "RunAgentInput", client: Client, *, only_last: boo
     if message is None:
         return None
     context = [f"{each.description}: {each.value}" for each in given.context or ()]
-    own, attachments = await message_with_media(*message_parts(message.model_dump()["content"], "messages"), client)
-    text = "\n\n".join([own, *context])
-    seal = " ".join([message.id, text, *(each.digest for each in attachments)])
-    return _NewMessage(f"agui-{sha256(seal.encode()).hexdigest()[:32]}", text, attachments)
+    written, media = message_parts(message.model_dump()["content"], "messages")
+    written, attachments = await message_with_media(written, media, client)
+    text = "\n\n".join([written, *context])
+    content = " ".join([message.id, text, *(each.digest for each in attachments)])
+    return _NewMessage(f"agui-{sha256(content.encode()).hexdigest()[:32]}", text, attachments)
 
 
 def _refuse_unusable(message: _NewMessage) -> None:
@@ -111,43 +112,49 @@ def _refuse_unusable(message: _NewMessage) -> None:
 
 @dataclass
 class _ProtocolRun:
+    """One request, which is a run of the protocol."""
+
     console: Console
     visitor: Visitor
     agent: str
     given: "RunAgentInput"
     base: str
+    """The address of the console's pages."""
 
     async def events(self) -> "AsyncGenerator[BaseEvent]":
-        from orga.client.frontends.agui_events import Shown
+        """Carry out the request, and yield the events that its client lacks."""
+        from orga.client.frontends.agui_events import ClientView
 
-        shown = Shown(self.given, self.base)
-        yield shown.started()
+        view = ClientView(self.given, self.base)
+        yield view.started()
         run = await self._find()
         past = await read_past(run) if run else []
-        seen, last = 0, None
+        seen, last_turn = 0, None
         if self.given.resume:
             if run is None:
                 raise Problem(404, "resume: this thread has no interrupts. Send a message instead")
-            turn, last = await self._resume(run, past)
-            seen = 0 if any(each.id.startswith(f"{run.id}/") for each in self.given.messages) else _last_question(past)
+            turn, last_turn = await self._resume(run, past)
+            has_messages = any(each.id.startswith(f"{run.id}/") for each in self.given.messages)
+            seen = 0 if has_messages else _last_question(past)
         else:
             run, turn = await self._send(run, past)
         if run is None or turn == 0:
-            yield shown.finished(Over("completed", "", "", UsageTotals()))
+            yield view.finished(Over("completed", "", "", UsageTotals()))
             return
         yield await self._state(run)
-        shown.run_id, fold, newest = run.id, TurnFold(run.id, turn, last), past[-1].sequence if past else -1
+        view.run_id, fold = run.id, TurnFold(run.id, turn, last_turn)
         for entry in past[:seen]:
             for step in fold.take(entry):
-                list(shown.take(step))
-        for event in shown.open_subagents():
+                list(view.take(step))
+        for event in view.open_subagents():
             yield event
+        newest = past[-1].sequence if past else -1
         async for step in turn_steps(run, fold, past[seen:]):
             if isinstance(step, TurnProgress) and step.is_plan:
-                yield shown.plan(fold)
+                yield view.plan(fold)
             elif isinstance(step, Waiting | Over) or (isinstance(step, TurnProgress) and step.entry.sequence > newest):
                 yield await self._state(run)
-            for event in shown.take(step):
+            for event in view.take(step):
                 yield event
             if isinstance(step, Waiting):
                 return
@@ -178,14 +185,15 @@ class _ProtocolRun:
         )
 
     async def _find(self) -> AgentHandle | None:
-        """Return the run of the thread. The thread may also be the id of a run that was started elsewhere.
+        """Return the run of the thread.
 
-        It may not be an id that somebody chose: whoever guesses the name of a thread would get its messages.
+        The thread may also be a run that was started elsewhere, but only one whose id was made, not chosen. Otherwise
+        whoever guesses the name of a thread could take a run's id from it, and would get its messages.
         """
-        named = [] if made_version(self.given.thread_id) is None else [self.given.thread_id]
-        for name in (*named, self._own_id("session"), self._own_id("goal")):
-            if found := await find_run(self.console, self.visitor, name, self.agent):
-                return found
+        made_ids = [] if made_version(self.given.thread_id) is None else [self.given.thread_id]
+        for run_id in (*made_ids, self._own_id("session"), self._own_id("goal")):
+            if run := await find_run(self.console, self.visitor, run_id, self.agent):
+                return run
         return None
 
     def _own_id(self, kind: str) -> str:
@@ -201,7 +209,9 @@ class _ProtocolRun:
         message_id, text, attachments = message
         if run is None:
             wanted = as_object(self.given.forwarded_props)
-            given = {"agent": self.agent} | {key: wanted[key] for key in ("tenant",) if key in wanted}
+            given = {"agent": self.agent}
+            if "tenant" in wanted:
+                given["tenant"] = wanted["tenant"]
             if wanted.get("kind") == "goal":
                 goal = given | {"goal": text, "attachments": [each.model_dump() for each in attachments]}
                 return await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None
@@ -238,6 +248,9 @@ def _fields(event: "BaseEvent") -> dict[str, str]:
 
 def _last_question(past: list[JournalEntry]) -> int:
     """Return how many entries there are up to the last question, which a client without messages has seen."""
-    asked = {"ApprovalRequested", "QuestionAsked"}
-    found = (at for at, e in enumerate(past, 1) if e.event in asked or e.data.get("kind") == "delegate_held")
-    return max(found, default=0)
+    counts = (
+        count
+        for count, entry in enumerate(past, 1)
+        if entry.event in {"ApprovalRequested", "QuestionAsked"} or entry.data.get("kind") == "delegate_held"
+    )
+    return max(counts, default=0)

@@ -27,8 +27,11 @@ from orga.workflows.types.questions import ANSWER, Choice, Item
 
 
 @dataclass
-class Shown:
-    """The messages of a client, and the events that it lacks. Reading a turn again repeats the ids of its messages."""
+class ClientView:
+    """The messages that a client has, from which follow the events that it lacks.
+
+    The ids of messages are the same whenever a turn is read again.
+    """
 
     given: core.RunAgentInput
     base: str
@@ -39,7 +42,7 @@ class Shown:
 
     @cached_property
     def _messages(self) -> dict[str, dict[str, Any]]:
-        """The client's messages by id. Those of this run are added as they are sent."""
+        """The client's messages by id. Each message that is sent becomes one of them."""
         return {each.id: each.model_dump(by_alias=True) for each in self.given.messages}
 
     @property
@@ -91,14 +94,14 @@ class Shown:
         return f"{run or self.run_id}/{part}"
 
     def _text(self, step: turns.Text) -> Iterator[core.BaseEvent]:
-        """Send what is new of a text. After a failed attempt, one that does not continue is replaced at its end."""
+        """Send the new part of a text. One that does not continue what the client has replaces it once it is whole."""
         message_id = self._id(step.run, f"{step.iteration}{'/thinking' if step.is_thinking else ''}")
         role = "reasoning" if step.is_thinking else "assistant"
-        message = self._messages.get(message_id) or {"id": message_id, "role": role, **_of(step.run)}
+        message = self._messages.get(message_id) or {"id": message_id, "role": role, **_subagent_field(step.run)}
         had = message.get("content") or ""
         is_continued = step.text.startswith(had)
         start, content, end = _REASONING if step.is_thinking else _TEXT
-        own: dict[str, Any] = {"message_id": message_id, **_of(step.run)}
+        own: dict[str, Any] = {"message_id": message_id, **_subagent_field(step.run)}
         if is_continued and len(step.text) > len(had):
             self._messages[message_id] = message | {"content": step.text}
             if message_id not in self._open:
@@ -114,13 +117,13 @@ class Shown:
 
     def _call(self, step: turns.CallMade) -> Iterator[core.BaseEvent]:
         parent, call_id = self._id(step.run, step.iteration), self._id(step.run, step.place)
-        message = self._messages.setdefault(parent, {"id": parent, "role": "assistant", **_of(step.run)})
+        message = self._messages.setdefault(parent, {"id": parent, "role": "assistant", **_subagent_field(step.run)})
         calls = [*(message.get("toolCalls") or ())]
         if any(call["id"] == call_id for call in calls):
             return
         function = {"name": step.tool, "arguments": step.arguments}
         message["toolCalls"] = [*calls, {"id": call_id, "type": "function", "function": function}]
-        own: dict[str, Any] = {"tool_call_id": call_id, **_of(step.run)}
+        own: dict[str, Any] = {"tool_call_id": call_id, **_subagent_field(step.run)}
         yield core.ToolCallStartEvent(**own, tool_call_name=step.tool, parent_message_id=parent)
         yield core.ToolCallArgsEvent(**own, delta=step.arguments)
         yield core.ToolCallEndEvent(**own)
@@ -129,8 +132,8 @@ class Shown:
         call_id = self._id(step.run, step.place)
         if (message_id := f"{call_id}/result") not in self._messages:
             content = {"id": message_id, "role": "tool", "toolCallId": call_id, "content": step.text}
-            self._messages[message_id] = content | _of(step.run)
-            own: dict[str, Any] = {"message_id": message_id, "tool_call_id": call_id, **_of(step.run)}
+            self._messages[message_id] = content | _subagent_field(step.run)
+            own: dict[str, Any] = {"message_id": message_id, "tool_call_id": call_id, **_subagent_field(step.run)}
             yield core.ToolCallResultEvent(**own, content=step.text, metadata={"orga": {"outcome": step.outcome}})
 
     def _delegation(self, step: turns.Delegated) -> Iterator[core.BaseEvent]:
@@ -149,9 +152,11 @@ class Shown:
                 yield core.SubagentErrorEvent(subagent_run_id=step.child, message=step.reason)
 
     def _interrupted(self, waits: list[OpenWait]) -> Iterator[core.BaseEvent]:
-        """End the run of the protocol with all that waits. Calls of delegates are not in the journal yet."""
+        """End the run of the protocol with an interrupt for each thing that waits."""
         for asked in waits:
-            for item in asked.calls if asked.run.id != self.run_id else ():
+            if asked.run.id == self.run_id:
+                continue
+            for item in asked.calls:  # a held call of a delegate is not in the journal of this run yet
                 arguments = to_json(item.call.get("arguments") or {}, inf_nan_mode="strings").decode()
                 tool, iteration = item.call.get("name", ""), int(item.place.partition(".")[0] or 0)
                 yield from self._call(turns.CallMade(asked.run.id, iteration, item.place, tool, arguments))
@@ -168,6 +173,7 @@ class Shown:
         return core.MessagesSnapshotEvent.model_validate({"messages": [*self._messages.values()]})
 
 
+# the events that start a message, carry its text, and end it
 _TEXT: Any = (core.TextMessageStartEvent,), core.TextMessageContentEvent, (core.TextMessageEndEvent,)
 _REASONING: Any = (
     (core.ReasoningStartEvent, core.ReasoningMessageStartEvent),
@@ -176,10 +182,11 @@ _REASONING: Any = (
 )
 
 
-def _of(run: str) -> dict[str, Any]:
+def _subagent_field(run: str) -> dict[str, Any]:
     return {"subagent_run_id": run} if run else {}
 
 
+# JSON schemas
 BOOLEAN, STRING = {"type": "boolean"}, {"type": "string"}
 
 
@@ -232,12 +239,14 @@ def _response_schema(asked: OpenWait) -> dict[str, Any]:
 
 
 async def decide(console: Console, thread: AgentHandle, visitor: Visitor, entries: Sequence[core.ResumeEntry]) -> None:
-    """Decide what the entries answer. An interrupt that is decided already stays as it is.
+    """Carry out what the entries decide. An interrupt that is decided already stays as it is.
 
-    Problem: nothing was decided. Refused: somebody else was faster, or the visitor is no approver of this call.
+    Raises:
+        Problem: Nothing was decided.
+        Refused: Somebody else was faster, or the visitor is no approver of this call.
     """
     waits = {interrupt_of(each, "", "").id: each for each in await open_waits(thread)}
-    planned = list[Callable[[], Awaitable[Any]]]()
+    actions = list[Callable[[], Awaitable[Any]]]()
     for entry in entries:
         asked = waits.get(entry.interrupt_id)
         if asked is None:
@@ -248,9 +257,9 @@ async def decide(console: Console, thread: AgentHandle, visitor: Visitor, entrie
         role = "operator" if asked.wait.kind == "answer" else "approver"
         if not visitor.may(role):
             raise Problem(403, f"this needs the role {role}. Ask somebody who has it, or see the inbox")
-        given: Any = None if entry.status == "cancelled" else "" if entry.payload is None else entry.payload
-        planned += _decisions(thread, asked, visitor.name, given)
-    for act in planned:
+        answer = "" if entry.payload is None else entry.payload
+        actions += _actions(thread, asked, visitor.name, None if entry.status == "cancelled" else answer)
+    for act in actions:
         await act()
 
 
@@ -262,48 +271,56 @@ async def _is_decided(console: Console, thread: AgentHandle, visitor: Visitor, i
     return any(entry.data.get("id") == wait_id and not entry.run for entry in await turns.read_past(run))
 
 
-def _decisions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Sequence[Callable[[], Awaitable[Any]]]:
-    """Return what to do for an answer to a question. None cancels it: calls are denied, and else the turn ends."""
+def _actions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Sequence[Callable[[], Awaitable[Any]]]:
+    """Return the actions that an answer calls for.
+
+    None cancels the question: held calls are denied. For any other question, the turn ends.
+    """
     run, wait, answer = asked.run, asked.wait, as_object(given)
     if wait.kind == "approval":
-        decided = {"approved": False, "reason": "cancelled"} if given is None else answer
-        return [_decision(run, item, decided, by) for item in asked.calls]
+        decision = {"approved": False, "reason": "cancelled"} if given is None else answer
+        return [_call_action(run, item, decision, by) for item in asked.calls]
     if given is None and isinstance(thread, SessionHandle):
         return [lambda: thread.interrupt("the question was cancelled", by=by)]
     if wait.kind == "answer":
         text = given if isinstance(given, str) else answer.get("answer")
         if not isinstance(text, str) or not text or (asked.options and text not in asked.options):
-            raise _misfit(asked, "answer")
-        answered = {"id": wait.wait_id, "answer": text, "by": by}
-        return [lambda: _once(run, run.answer(text, wait.wait_id, by), answered)]
+            raise _invalid_answer(asked, "answer")
+        recorded = {"id": wait.wait_id, "answer": text, "by": by}
+        return [lambda: _once(run, run.answer(text, wait.wait_id, by), recorded)]
     if wait.kind == "result":
-        ends = {key: answer[key] for key in ("result", "error") if answer.get(key) not in (None, "")}
-        if len(ends) != 1 or not isinstance(answer.get("error", ""), str):
-            raise _misfit(asked, "result")
-        return [lambda: run.complete_tool_call(wait.wait_id, by=by, **ends)]
+        outcome = {key: answer[key] for key in ("result", "error") if answer.get(key) not in (None, "")}
+        if len(outcome) != 1 or not isinstance(answer.get("error", ""), str):
+            raise _invalid_answer(asked, "result")
+        return [lambda: run.complete_tool_call(wait.wait_id, by=by, **outcome)]
     limit, choice = answer.get("limit"), answer.get("choice")
     if wait.kind == "budget" and isinstance(limit, int | float) and not isinstance(limit, bool):
         return [lambda: run.extend_budget(by=by, **{as_text(wait.data.get("limit")): limit})]
     if choice not in wait.choices:
-        raise _misfit(asked, "choice")
+        raise _invalid_answer(asked, "choice")
     chosen: Choice = choice
     texts = as_text(answer.get("result")), by, as_text(answer.get("reason"))
     return [lambda: run.resolve_escalation(wait.wait_id, chosen, *texts)]
 
 
-def _decision(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) -> Callable[[], Awaitable[Any]]:
+def _call_action(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) -> Callable[[], Awaitable[Any]]:
+    """Return the approval or the denial of a held call."""
     approved = as_object(answer.get("calls")).get(item.approval_id, answer.get("approved"))
     if not isinstance(approved, bool):
         raise Problem(422, f"resume: {item.approval_id}: approved must be true or false. Nothing was decided")
     if approved and held_arguments(item) is None:
         raise Problem(409, f"resume: {item.approval_id} has arguments too long to show here. See the inbox")
     send = run.approve if approved else run.deny
-    decided = {"id": item.approval_id, "approved": approved, "approver": by}
-    return lambda: _once(run, send(item.approval_id, by, as_text(answer.get("reason"))), decided)
+    recorded = {"id": item.approval_id, "approved": approved, "approver": by}
+    return lambda: _once(run, send(item.approval_id, by, as_text(answer.get("reason"))), recorded)
 
 
 async def _once(run: AgentHandle, decision: Awaitable[Any], recorded: Mapping[str, Any]) -> None:
-    """Make a decision. The same one by the same person, made by a repeated request, counts once."""
+    """Make a decision. If it is refused because a repeated request has made it already, all is well.
+
+    Args:
+        recorded: The data by which the journal shows this decision of this person.
+    """
     try:
         await decision
     except Refused:
@@ -311,6 +328,6 @@ async def _once(run: AgentHandle, decision: Awaitable[Any], recorded: Mapping[st
             raise
 
 
-def _misfit(asked: OpenWait, key: str) -> Problem:
+def _invalid_answer(asked: OpenWait, key: str) -> Problem:
     schema = to_json(_response_schema(asked)["properties"][key]).decode()
     return Problem(422, f"resume: {asked.wait.wait_id}: {key} must fit {schema}. Nothing was decided")

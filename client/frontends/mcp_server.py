@@ -26,6 +26,7 @@ from orga.workflows.types.questions import Choice
 from orga.workflows.types.text import escaped_text, one_line
 
 LOOK_S = 0.5
+"""Seconds between two looks at a run."""
 PROGRESS_S = 5.0
 """Seconds between two reports of progress."""
 MAX_ANSWER_CHARS = 20_000
@@ -84,7 +85,7 @@ class Runs:
     _reported: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """The ids of what each run waited for when its state was last returned."""
     _declined: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Questions that the person did not want to answer in a form, by run."""
+    """Questions not to ask in a form again, each as the run that asks and the id."""
 
     async def follow(self, ctx: Context, run: AgentHandle, wait_s: float) -> Reply:
         """Wait until the run has ended, or until it waits for something that was not reported yet."""
@@ -100,9 +101,10 @@ class Runs:
                 waits = await open_waits(run)
             except OrgaError:  # no worker answers at the moment
                 state.phase = "no worker"
-            if (asked := await self._elicited(ctx, run, waits, until - clock())) is not None:
-                if isinstance(asked, InputRequiredResult):
-                    return asked
+            form = await self._ask_first_question(ctx, run, waits, until - clock())
+            if isinstance(form, InputRequiredResult):
+                return form
+            if form:
                 continue
             state.waits, state.state = [_wait_view(wait) for wait in waits], "waiting" if waits else "running"
             keys = frozenset(key for wait in waits for key in wait.ids)
@@ -119,12 +121,13 @@ class Runs:
     async def find_wait(self, run: AgentHandle, wanted: str, kinds: frozenset[str]) -> OpenWait:
         """Return what waits in a run under this id, or the only one of these kinds if the id is empty."""
         waits = [wait for wait in await open_waits(run) if wait.wait.kind in kinds]
-        is_clear = not wanted and len(waits) == 1
-        found = next((wait for wait in waits if wanted in wait.ids or is_clear), None)
-        if found is None:
-            known = ", ".join(sorted(key for wait in waits for key in wait.ids)) or "nothing"
-            raise ToolError(f"{one_line(wanted)!r} does not wait in this run. What waits there: {known}")
-        return found
+        if not wanted and len(waits) == 1:
+            return waits[0]
+        for wait in waits:
+            if wanted in wait.ids:
+                return wait
+        known = ", ".join(sorted(key for wait in waits for key in wait.ids)) or "nothing"
+        raise ToolError(f"{one_line(wanted)!r} does not wait in this run. What waits there: {known}")
 
     async def _ended(self, run: AgentHandle) -> RunState:
         self._reported.pop(run.id, None)
@@ -134,10 +137,10 @@ class Runs:
         state.output, state.data, state.detail = ended.output, ended.data, how.detail
         return state
 
-    async def _elicited(
+    async def _ask_first_question(
         self, ctx: Context, run: AgentHandle, waits: list[OpenWait], within_s: float
-    ) -> InputRequiredResult | Literal[True] | None:
-        """Ask the person the first question, and return True. None: there is none, or the client cannot ask.
+    ) -> InputRequiredResult | bool:
+        """Ask the person the first question. Return False if there is none, or if the client cannot ask.
 
         A client of a later revision gets the question as the result of its call, and calls again with the answer.
         """
@@ -145,7 +148,7 @@ class Runs:
         questions = (wait for wait in waits if wait.wait.kind == "answer")
         wait = next((each for each in questions if (each.run.id, each.wait.wait_id) not in self._declined), None)
         if offered is None or wait is None or within_s <= 0 or not self.reach.may_write:
-            return None
+            return False
         limit = {"enum": wait.options} if wait.options else {"maxLength": MAX_ANSWER_CHARS}
         answer = {"type": "string", "title": "Answer", **limit}
         schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
@@ -166,10 +169,11 @@ class Runs:
         """Take the answer that a client of a later revision calls again with, and return the run that it is for."""
         if not ctx.request_state:
             return None
-        state = json.loads(ctx.request_state)
-        answer, asked = (ctx.input_responses or {}).get("answer"), (state["asker"], state["question"])
-        if isinstance(answer, ElicitResult) and asked not in self._declined:
-            await self._take_answer(AgentHandle(self.reach.client, asked[0]), asked[1], answer)
+        # the package seals the state, so the client cannot name another run
+        state, answer = json.loads(ctx.request_state), (ctx.input_responses or {}).get("answer")
+        asker, question = state["asker"], state["question"]
+        if isinstance(answer, ElicitResult) and (asker, question) not in self._declined:
+            await self._take_answer(AgentHandle(self.reach.client, asker), question, answer)
         return await self.reach.open(state["run"])
 
     async def _take_answer(self, asker: AgentHandle, question: str, result: ElicitResult) -> None:

@@ -38,11 +38,11 @@ class Reach:
     runs_query: str
     """A visibility query for these runs."""
     has: Callable[[WorkflowExecution], bool]
-    """Returns whether a run belongs to them."""
+    """Returns whether a run is one of these."""
     serve: Callable[[WorkflowExecution], Awaitable[None]] | None = None
     """Makes sure that a worker polls for a run, if this process may start one."""
     tenant: str | None = None
-    """The tenant of all runs that are started here. Runs of other tenants do not exist. None: no limit."""
+    """Runs of other tenants do not exist, and each run that is started gets this one. None: no limit."""
     check: Callable[[AgentInput | GoalInput], None] = lambda _: None
     """Raises InvalidInput for a run that no worker would take."""
     count_write: Callable[[], None] = lambda: None
@@ -56,13 +56,13 @@ class Reach:
             self.count_write()
         if not 0 < len(run_id) <= 1_000:
             raise RunNotFound(run_id[:50])
-        found = await AgentHandle(self.client, run_id).describe()
-        is_theirs = self.tenant is not None and found.typed_search_attributes.get(TENANT) != self.tenant
-        if found.workflow_type not in RUN_WORKFLOWS or is_theirs or not self.has(found):
+        run = await AgentHandle(self.client, run_id).describe()
+        is_other_tenant = self.tenant is not None and run.typed_search_attributes.get(TENANT) != self.tenant
+        if run.workflow_type not in RUN_WORKFLOWS or is_other_tenant or not self.has(run):
             raise RunNotFound(run_id)
-        if self.serve and found.status == WorkflowExecutionStatus.RUNNING:
-            await self.serve(found)
-        return (SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle)(self.client, run_id)
+        if self.serve and run.status == WorkflowExecutionStatus.RUNNING:
+            await self.serve(run)
+        return (SessionHandle if run.workflow_type == SESSION_WORKFLOW else AgentHandle)(self.client, run_id)
 
     async def start(
         self,
@@ -104,7 +104,7 @@ class Reach:
 
 
 def converts_errors(convert: Callable[[Exception], Exception]) -> Callable[[F], F]:
-    """Return a decorator that gives failures which the user can fix the form of a protocol."""
+    """Return a decorator that converts failures which the user can fix into errors of a protocol."""
 
     def decorate(method: F) -> F:
         @wraps(method)
@@ -142,14 +142,14 @@ class OpenWait:
 async def open_waits(run: AgentHandle) -> list[OpenWait]:
     """Return what a run and its delegates wait for. Raise NoAnswer if no worker is running."""
     status = await run.status()
-    found = list[OpenWait]()
+    waits = list[OpenWait]()
     for wait in status.waiting:
         ids = {as_text(call.get("id")) for call in as_objects(wait.data.get("calls"))}
-        found.append(OpenWait(run, wait, tuple(item for item in status.pending_approvals if item.approval_id in ids)))
+        waits.append(OpenWait(run, wait, tuple(item for item in status.pending_approvals if item.approval_id in ids)))
     for child in status.children:
         with suppress(OrgaError):  # it may have ended meanwhile, or not begun
-            found += await open_waits(AgentHandle(run.client, child.workflow_id))
-    return found
+            waits += await open_waits(AgentHandle(run.client, child.workflow_id))
+    return waits
 
 
 def held_arguments(item: Item) -> dict[str, Any] | None:

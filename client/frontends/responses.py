@@ -32,11 +32,11 @@ from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 
 _TURN = re.compile("[1-9][0-9]{0,7}")
-_STATUSES = (
+_STATUS_BY_REASON = (
     {"completed": "completed"} | dict.fromkeys(turns.CANCELLED, "cancelled") | dict.fromkeys(turns.FAILED, "failed")
 )
 """The status of a turn that has ended. Other reasons are limits: the response is incomplete."""
-_ALWAYS: dict[str, Any] = {"instructions": None, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+_SHARED_FIELDS: dict[str, Any] = {"instructions": None, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 """The fields that all responses share."""
 _ERROR_CODES = {401: "invalid_api_key", 404: "not_found", 429: "rate_limit_exceeded"}
 
@@ -45,8 +45,8 @@ def responses_adapter(agents: Callable[[], Sequence[str]]) -> Adapter:
     """Return the adapter. `agents` returns the names to list as models."""
 
     async def models(_: Request) -> Response:
-        found = [{"id": name, "object": "model", "created": 0, "owned_by": "orga"} for name in agents()]
-        return JSONResponse({"object": "list", "data": found})
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "orga"} for name in agents()]
+        return JSONResponse({"object": "list", "data": listed})
 
     routes = (
         Route("/v1/models", models, methods=["GET"]),
@@ -64,20 +64,25 @@ def _error_response(problem: Problem) -> Response:
     if status == 422:
         status = 404 if is_unknown_model else 400
     where = detail.partition(":")[0]
+    kind = "invalid_request_error"
+    if status == 429:
+        kind = "rate_limit_error"
+    elif status >= 500:
+        kind = "server_error"
     error = {
         "message": detail,
-        "type": "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error",
+        "type": kind,
         "param": where if where.isidentifier() else None,
         "code": "model_not_found" if is_unknown_model else _ERROR_CODES.get(status),
     }
     # the SDK would send a message again, with no id by which the second one could be recognised
-    unrepeated = {} if status == 429 else {"x-should-retry": "false"}
-    return JSONResponse({"error": error}, status, headers=problem.headers | unrepeated)
+    no_retry = {} if status == 429 else {"x-should-retry": "false"}
+    return JSONResponse({"error": error}, status, headers=problem.headers | no_retry)
 
 
 @dataclass
 class ResponseFold:
-    """One response. The number of an event is its place in the stream, in which each character of a text counts."""
+    """One response. The number of an event is its position in the stream, in which each character of a text counts."""
 
     facts: dict[str, Any]
     """The fields of the response that do not change."""
@@ -122,39 +127,39 @@ class ResponseFold:
 
     def response(self) -> dict[str, Any]:
         """Return the response as it is now."""
-        over = self._over
-        status = "in_progress" if over is None else _STATUSES.get(over.reason, "incomplete")
-        usage, why = (over.usage, over.detail or over.reason) if over else (None, "")
-        return self.facts | {
-            "status": status,
-            "error": {"code": "server_error", "message": why} if status == "failed" else None,
-            "incomplete_details": {"reason": over.reason} if over and status == "incomplete" else None,
-            "output": [item for item in self._items.values() if over is None or self._is_output(item)],
-            "usage": usage
-            and {
-                "input_tokens": usage.input_tokens,
-                "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
-                "output_tokens": usage.output_tokens,
-                "output_tokens_details": {"reasoning_tokens": usage.thinking_tokens},
-                "total_tokens": usage.total_tokens,
-            },
+        over, items = self._over, list(self._items.values())
+        fields = self.facts | {"error": None, "incomplete_details": None}
+        if over is None:
+            return fields | {"status": "in_progress", "output": items, "usage": None}
+        status = _STATUS_BY_REASON.get(over.reason, "incomplete")
+        if status == "failed":
+            fields["error"] = {"code": "server_error", "message": over.detail or over.reason}
+        elif status == "incomplete":
+            fields["incomplete_details"] = {"reason": over.reason}
+        usage = {
+            "input_tokens": over.usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": over.usage.cached_input_tokens},
+            "output_tokens": over.usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": over.usage.thinking_tokens},
+            "total_tokens": over.usage.total_tokens,
         }
+        return fields | {"status": status, "output": list(filter(self._is_output, items)), "usage": usage}
 
     def _is_output(self, item: dict[str, Any]) -> bool:
-        """Return False for rejected answers, for remarks before calls, and for what has waited."""
+        """Return False for rejected answers, texts before calls, and the messages about waiting questions."""
         return item["type"] == "mcp_call" or item["id"] == self._answer or item["status"] == "incomplete"
 
     def _event(self, kind: str, size: int = 1, **data: Any) -> Iterator[dict[str, Any]]:
-        """Yield an event, unless the client has it. Of a text, the client may lack only the end."""
+        """Yield an event of `size` numbers, unless the client has it. The client may lack only the end of a text."""
         self._number += size
-        lacking = self._number - self.after
-        if 0 < lacking < size:
-            data["delta"] = data["delta"][-lacking:]
-        if lacking > 0:
+        missing = self._number - self.after
+        if 0 < missing < size:
+            data["delta"] = data["delta"][-missing:]
+        if missing > 0:
             yield {"type": f"response.{kind}", "sequence_number": self._number, **data}
 
     def _item(self, kind: str, item_id: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Add an item or change it, and yield the event of that."""
+        """Add an item or change it, and yield the event about it."""
         item = self._items[item_id] = {"id": item_id} | self._items.get(item_id, {}) | fields
         yield from self._event(f"output_item.{kind}", output_index=[*self._items].index(item_id), item=item)
 
@@ -164,7 +169,7 @@ class ResponseFold:
         yield from self._event(kind, size, **at, **data)
 
     def _message(self, item_id: str, step: turns.Text, status: str = "completed") -> Iterator[dict[str, Any]]:
-        """Begin the message of a text, send what is new of it, and end it once the text is whole."""
+        """Begin the message of a text, send the text's new part, and end the message once the text is whole."""
         if not self._open and step.text:
             message: dict[str, Any] = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
             part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -189,14 +194,14 @@ class ResponseFold:
         self._open = ""
 
     def _waiting(self, step: turns.Waiting) -> Iterator[dict[str, Any]]:
-        """Show what waits for a person. The journal does not repeat it, so these events do not count."""
+        """Show what waits for a person. A later stream may lack these events, so they have no numbers of their own."""
         lines = [f"- {asked.wait.question}" for asked in step.waits]
         text = "\n".join(["This waits for a person:", *lines, f"Decide it in the inbox: {self.inbox}"])
-        kept = self._number, self.after, self._open
+        position = self._number, self.after, self._open
         self.after, self._open = -1, ""
         item_id = f"msg_wait_{len(self._items)}"
         events = [*self._message(item_id, turns.Text("", 0, text, is_whole=True), "in_progress")]
-        self._number, self.after, self._open = kept
+        self._number, self.after, self._open = position
         yield from (event | self.number for event in events)
 
     def _end(self, over: turns.Over) -> Iterator[dict[str, Any]]:
@@ -212,8 +217,8 @@ class ResponseFold:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """One request about a response, with its session."""
+class _TurnRequest:
+    """A request about a response, which is a turn of a session."""
 
     session: SessionHandle
     turn: int
@@ -233,7 +238,7 @@ class _Asked:
         """Return the empty response, the empty turn, and the journal."""
         past = await self.past()
         begun = next((entry for entry in past if entry.data.get("turn") == self.turn), past[-1])
-        facts = _ALWAYS | {
+        facts = _SHARED_FIELDS | {
             "object": "response",
             "id": f"resp_{self.session.id}.{self.turn}",
             "created_at": int(begun.timestamp.timestamp()),
@@ -264,13 +269,13 @@ class _Asked:
         async def events() -> AsyncGenerator[dict[str, Any]]:
             for event in shown.begin():
                 yield event
-            asked: set[str] = set()
+            shown_waits: set[str] = set()
             async for step in turns.turn_steps(self.session, fold, past):
                 if isinstance(step, turns.Waiting):
                     ids = {wait.wait.wait_id for wait in step.waits}
-                    if ids == asked:  # nobody has decided it for a while, so the client asks again later
+                    if ids == shown_waits:  # nobody has decided it for a while, so the client asks again later
                         return
-                    asked = ids
+                    shown_waits = ids
                 for event in shown.take(step):
                     yield event
 
@@ -283,12 +288,12 @@ class _Asked:
         return threads.TurnStream(events(), failed, fields, self.request)
 
 
-async def _asked_about(request: Request, console: Console, visitor: Visitor, response_id: str) -> _Asked:
+async def _turn_request(request: Request, console: Console, visitor: Visitor, response_id: str) -> _TurnRequest:
     name, _, turn = response_id.removeprefix("resp_").rpartition(".")
-    found = await threads.find_run(console, visitor, name)
-    if not isinstance(found, SessionHandle) or not _TURN.fullmatch(turn):
+    session = await threads.find_run(console, visitor, name)
+    if not isinstance(session, SessionHandle) or not _TURN.fullmatch(turn):
         raise Problem(404, f"there is no response {response_id[:200]!r}. Its id begins with resp_")
-    return _Asked(found, int(turn), request, {})
+    return _TurnRequest(session, int(turn), request, {})
 
 
 async def _create(request: Request) -> Response:
@@ -305,12 +310,12 @@ async def _create(request: Request) -> Response:
         raise Problem(422, f"input: has {size:,} bytes, and a turn takes {MAX_MESSAGE_BYTES:,}. Put it into a file")
     threads.require_room(console, visitor)
     if previous:
-        newest = await _asked_about(request, console, visitor, str(previous))
-        if any(entry.event == "TurnStarted" and entry.data["turn"] > newest.turn for entry in await newest.past()):
+        before = await _turn_request(request, console, visitor, str(previous))
+        if any(entry.event == "TurnStarted" and entry.data["turn"] > before.turn for entry in await before.past()):
             raise refused("previous_response_id", f"{previous} is not the newest of its session. Send the newest", 409)
-        session = newest.session
+        session = before.session
     else:
-        session = await _begun(console, visitor, body)
+        session = await _start_session(console, visitor, body)
     try:
         turn = await threads.post_message(session, text, by=visitor.name, attachments=attachments)
     except NoAnswer as error:
@@ -318,41 +323,41 @@ async def _create(request: Request) -> Response:
             with suppress(OrgaError):
                 await session.close(by=visitor.name)
         raise
-    asked = _Asked(session, turn, request, body)
+    wanted = _TurnRequest(session, turn, request, body)
     if body.get("stream"):
-        return await asked.stream()
+        return await wanted.stream()
     with threads.open_stream(console, visitor):
-        return await asked.response(is_awaited=not body.get("background"))
+        return await wanted.response(is_awaited=not body.get("background"))
 
 
-async def _begun(console: Console, visitor: Visitor, body: dict[str, Any]) -> SessionHandle:
+async def _start_session(console: Console, visitor: Visitor, body: dict[str, Any]) -> SessionHandle:
     schema = as_object(as_object(body.get("text")).get("format")).get("schema")
     tenant, session_id = as_object(body.get("metadata")).get("tenant"), run_id_of(None, "session")
-    given = {"agent": body.get("model"), "tenant": tenant, "output_schema": schema}
-    known = {key: value for key, value in given.items() if value}
-    await threads.start_thread(console, visitor, "session", session_id, known)
+    options = {"agent": body.get("model"), "tenant": tenant, "output_schema": schema}
+    given = {key: value for key, value in options.items() if value}
+    await threads.start_thread(console, visitor, "session", session_id, given)
     return SessionHandle(console.client, session_id)
 
 
 async def _retrieve(request: Request) -> Response:
     console, visitor = threads.admit(request, "viewer", is_write=False)
-    asked = await _asked_about(request, console, visitor, unquote(request.path_params["id"]))
+    wanted = await _turn_request(request, console, visitor, unquote(request.path_params["id"]))
     if request.query_params.get("stream") not in {"true", "1"}:
-        return await asked.response(is_awaited=False)
+        return await wanted.response(is_awaited=False)
     after = request.query_params.get("starting_after", "-1")
     if not after.removeprefix("-").isdecimal():
         raise Problem(422, "starting_after: must be the sequence_number of an event")
-    return await asked.stream(int(after))
+    return await wanted.stream(int(after))
 
 
 async def _cancel(request: Request) -> Response:
     console, visitor = threads.admit(request, "operator", is_write=True)
-    asked = await _asked_about(request, console, visitor, unquote(request.path_params["id"]))
+    wanted = await _turn_request(request, console, visitor, unquote(request.path_params["id"]))
     try:
-        await asked.session.interrupt("the response was cancelled", turn=asked.turn, by=visitor.name)
+        await wanted.session.interrupt("the response was cancelled", turn=wanted.turn, by=visitor.name)
     except Refused:  # it is over already, or has not begun
-        return await asked.response(is_awaited=False)
-    return await asked.response(is_awaited=True)
+        return await wanted.response(is_awaited=False)
+    return await wanted.response(is_awaited=True)
 
 
 class _Message(NamedTuple):
@@ -370,16 +375,16 @@ def _messages(body: dict[str, Any]) -> list[_Message]:
     given = body.get("input")
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
-    written = [each for each in as_objects(given) if "content" in each]
-    found = [
-        _Message(as_text(each.get("role")) or "user", *threads.message_parts(each["content"], "input"))
-        for each in written
+    messages = [
+        _Message(as_text(item.get("role")) or "user", *threads.message_parts(item["content"], "input"))
+        for item in as_objects(given)
+        if "content" in item
     ]
     if instructions := as_text(body.get("instructions")):
-        found.insert(0, _Message("system", instructions))
-    if not any(each.role == "user" and (each.text.strip() or each.media) for each in found):
+        messages.insert(0, _Message("system", instructions))
+    if not any(each.role == "user" and (each.text.strip() or each.media) for each in messages):
         raise Problem(422, "input: must have a text, a picture or a document of a user")
-    return found
+    return messages
 
 
 def _transcript(messages: list[_Message]) -> str:
@@ -387,7 +392,7 @@ def _transcript(messages: list[_Message]) -> str:
     *earlier, (_, last, _) = messages
     if not earlier:
         return last
-    room = MAX_MESSAGE_BYTES * 4 // 5 - len(json.dumps(last))
+    room = MAX_MESSAGE_BYTES * 4 // 5 - len(json.dumps(last))  # a fifth is left for the words around the messages
     kept: list[str] = []
     for role, text, _ in reversed(earlier):
         room -= len(json.dumps(text)) + len(role) + 10

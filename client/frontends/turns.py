@@ -24,10 +24,10 @@ from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.status import JournalEntry
 
-QUIET_S, AGAIN_S = 0.2, 30.0
-"""Seconds without news after which what waits is complete, because a run asks all its questions at once, and seconds
-until it is asked again what waits.
-"""
+QUIET_S = 0.2
+"""Seconds without news. Then the list of waiting questions is complete, because a run asks all of them at once."""
+AGAIN_S = 30.0
+"""Seconds until the run is asked again what waits."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Text:
     is_whole: bool = False
     is_answer: bool = False
     had: str = ""
-    """The part of it that came before. After a failed attempt, the whole text may not continue it."""
+    """The part that earlier steps had. After a failed attempt, the whole text may not continue it."""
 
     @property
     def new(self) -> str:
-        """The part that did not come before. A text that does not continue what came is repeated as a whole."""
+        """The part that earlier steps did not have. A text that does not continue theirs is repeated as a whole."""
         return self.text[len(self.had) :] if self.text.startswith(self.had) else f"\n\n{self.text}"
 
 
@@ -72,7 +72,7 @@ class CallMade:
 
 @dataclass(frozen=True)
 class CallBegun:
-    """A call that was made is allowed, and executed now."""
+    """A call is allowed, and is executed now."""
 
     run: str
     place: str
@@ -94,9 +94,10 @@ class Delegated:
     """The run that delegates."""
     place: str
     child: str
+    """The delegated run."""
     agent: str
     reason: str = ""
-    """The reason of the end; "" while it works."""
+    """Why the delegated run ended; "" while it works."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,10 @@ class Over:
         return "" if self.output == self.reply else self.output
 
 
-CANCELLED, FAILED = {"interrupted", "aborted"}, {"error", "failed", "terminated"}
-"""Reasons to end a turn that are no limits."""
+CANCELLED = {"interrupted", "aborted"}
+"""Reasons of turns that a person ended."""
+FAILED = {"error", "failed", "terminated"}
+"""Reasons of turns that could not go on. All others are limits, except for `completed`."""
 
 Step = Begun | Text | CallMade | CallBegun | CallEnded | Delegated | TurnProgress | Waiting | Over
 
@@ -150,12 +153,12 @@ class _Stream:
     attempt: int = 0
     text: str = ""
     had: str = ""
-    """The part that has become steps, maybe in an earlier attempt."""
+    """The part that steps have, maybe from an earlier attempt."""
 
     def add(self, attempt: int, tail: str, length: int) -> bool:
-        """Add what is new, and return whether the text continues the part that has become steps.
+        """Add the new part of the text's end. Return True if the text is without gaps, and continues that of the steps.
 
-        A gap stays until the journal has the whole text. So does the text of an attempt that begins differently.
+        After a gap, or if an attempt begins differently, only the journal can show the text, once it is whole.
         """
         if attempt != self.attempt:
             self.attempt, self.text = attempt, ""
@@ -168,13 +171,13 @@ class _Stream:
 
 @dataclass
 class TurnFold:
-    """Makes steps of entries and live activities. It takes all entries of the run from the first one on."""
+    """Makes steps of the entries of a run, all of them from the first one on, and of its live activities."""
 
     run_id: str
     turn: int | None
-    """The turn of a session. None means the whole run, with all its turns."""
+    """The first turn to show, of a session. None means the whole run, with all its turns."""
     last: int | None = None
-    """The last turn to show, if it is a later one."""
+    """The last turn to show. None: the same turn."""
     view: RunView = field(default_factory=RunView)
     is_over: bool = False
     pause_s: float | None = None
@@ -182,10 +185,13 @@ class TurnFold:
     newest: JournalEntry | None = None
     """The last entry that was taken."""
     _is_reached: bool = False
+    """True once the first turn to show has begun."""
     _streams: dict[tuple[str, int, bool], _Stream] = field(default_factory=dict[tuple[str, int, bool], _Stream])
+    """By run, iteration, and True for thinking."""
     _open: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     """By run: the places and call ids of the calls that have no outcome yet."""
     _answer: str = ""
+    """The last reply of the run itself that was an answer."""
 
     def take(self, entry: JournalEntry) -> Iterator[Step]:
         self.newest = entry
@@ -262,13 +268,14 @@ class TurnFold:
 
     def _end_calls(self, run: str, iteration: int, outcomes: Iterable[on.RecordedCall]) -> Iterator[CallEnded]:
         """End the calls of a reply. A call that has no outcome was denied."""
-        left = self._open.pop(run, [])
+        open_calls = self._open.pop(run, [])
         for outcome in outcomes:
-            found = next((each for each in left if each[1] == outcome.call_id), None)
-            if found is not None:
-                left.remove(found)
-                yield CallEnded(run, iteration, found[0], outcome.outcome, outcome.error or outcome.outcome)
-        for place, _ in left:
+            for place, call_id in open_calls:
+                if call_id == outcome.call_id:
+                    open_calls.remove((place, call_id))
+                    yield CallEnded(run, iteration, place, outcome.outcome, outcome.error or outcome.outcome)
+                    break
+        for place, _ in open_calls:
             yield CallEnded(run, iteration, place, "denied", "denied")
 
     def _end(self, event: on.TurnEnded | on.Terminated, iteration: int, *, is_last: bool) -> Iterator[Step]:
@@ -287,18 +294,19 @@ class TurnFold:
 async def turn_steps(
     run: AgentHandle, fold: TurnFold, past: list[JournalEntry], *, follow: bool = True
 ) -> AsyncGenerator[Step]:
-    """Yield the steps of a turn: first those of the past, then, to `follow` it, live ones until it is over.
-
-    The fold may have taken entries before these.
+    """Yield the steps of a turn: first those of the past, then, if `follow` is True, live ones until it is over.
 
     `Waiting` comes when the run begins to wait for people, and again every `AGAIN_S`. Its consumer may leave.
+
+    Args:
+        past: The entries that the fold has not taken.
 
     Raises:
         OrgaError: The run was rewound meanwhile, or cannot be read any more.
     """
     for entry in past:
         for step in fold.take(entry):
-            yield await completed(run, step)
+            yield await with_recorded_texts(run, step)
     if not follow and fold.pause_s is not None:
         with suppress(NoAnswer):
             if waits := await open_waits(run):
@@ -318,7 +326,7 @@ async def turn_steps(
             if isinstance(event, JournalEntry) and fold.newest and event.sequence <= fold.newest.sequence:
                 raise OrgaError(f"run {run.id!r} was rewound meanwhile. Open it again")
             for step in fold.take_live(event) if isinstance(event, LiveActivity) else fold.take(event):
-                yield await completed(run, step)
+                yield await with_recorded_texts(run, step)
             if fold.is_over:
                 return
     yield Over("error", "the run has ended", "", UsageTotals())
@@ -349,8 +357,11 @@ async def _with_pauses(events: AsyncGenerator[RunEvent], fold: TurnFold) -> Asyn
         await events.aclose()
 
 
-async def completed(run: AgentHandle, step: Step) -> Step:
-    """Return a step with texts that the journal lacks: of thinking, a reply with calls, a result, or an end."""
+async def with_recorded_texts(run: AgentHandle, step: Step) -> Step:
+    """Return a step with the text that the journal lacks. The history has it.
+
+    These are the texts of thinking, of a reply with calls, of a call's result, and of a turn that did not complete.
+    """
     if isinstance(step, Over) and step.reason != "completed" and isinstance(run, SessionHandle):
         with suppress(OrgaError):  # without a worker, the last reply is shown
             return replace(step, output="".join(each.output for each in await run.turns() if each.turn == step.turn))
@@ -360,7 +371,9 @@ async def completed(run: AgentHandle, step: Step) -> Step:
         record = await timelines_of(run.client).record(step.run or run.id, step.iteration)
         if isinstance(step, CallEnded):
             call = next((each for each in record.calls if each.id == step.place), None)
-            text = call and (call.result.head if call.result else call.failure or call.reason)
+            if call is None:
+                return step
+            text = call.result.head if call.result else call.failure or call.reason
             return replace(step, text=text or step.text)
         whole = record.thinking if step.is_thinking else record.reply
         if whole is not None and whole.head.startswith(step.text):

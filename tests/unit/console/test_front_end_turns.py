@@ -9,7 +9,7 @@ from ag_ui.core import BaseEvent, RunAgentInput
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.client.frontends.agui_events import Shown
+from orga.client.frontends.agui_events import ClientView
 from orga.client.frontends.responses import ResponseFold
 from orga.client.frontends.turns import CallEnded, CallMade, Over, Step, Text, TurnFold
 from orga.client.journal.events import LiveActivity
@@ -149,7 +149,7 @@ def agui_events(
 
 def shown_events(taken: Iterable[Step], messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     given_input = RunAgentInput.model_validate({"threadId": "t", "runId": "r", "messages": messages})
-    shown = Shown(given_input, "http://x/", ID)
+    shown = ClientView(given_input, "http://x/", ID)
     found: list[BaseEvent] = [event for step in taken for event in shown.take(step)]
     return [event.model_dump(mode="json", by_alias=True) for event in found]
 
