@@ -25,7 +25,7 @@ MAX_SETUP_BYTES = 500_000
 """Bytes of JSON. Every segment of a run carries the setup, with its task, its state and its conversation."""
 
 MAX_PARTS_NAMED = 5
-"""The number of parts that the error for a too large setup names with their sizes."""
+"""Parts that the error for a too large setup names with their sizes."""
 
 OTHER_PLACE_DELAY = timedelta(seconds=1)
 """Delay before the next attempt, which a worker of another place may take."""
@@ -60,7 +60,7 @@ def _starter_error(text: str) -> ApplicationError:
 def _size_problem(setup: Setup, size: int) -> str:
     parts = setup.model_dump(mode="json", exclude_unset=True)
     largest = sorted(((len(to_json(value)), name) for name, value in parts.items()), reverse=True)[:MAX_PARTS_NAMED]
-    sizes = ", ".join(f"{name} {bytes_}" for bytes_, name in largest)
+    sizes = ", ".join(f"{name} {part_size}" for part_size, name in largest)
     return (
         f"agent {setup.agent!r}: what it works with has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "
         f"({sizes}); shorten it, or narrow the tools with tool_profile"
@@ -72,14 +72,15 @@ class PastActivities:
         self._pasts = pasts
 
     @activity.defn(name=READ_PAST)
-    async def read_past(self, given: dict[str, Any]) -> AgentState:
+    async def read_past(self, values: dict[str, Any]) -> AgentState:
         """Return the past, bounded to the size of one payload. A mistake in the starter's input is a final failure."""
         try:
-            fork_input = parse_goal_fork(given) if activity.info().workflow_type == GOAL_WORKFLOW else parse_fork(given)
+            is_goal = activity.info().workflow_type == GOAL_WORKFLOW
+            fork_input = parse_goal_fork(values) if is_goal else parse_fork(values)
             async with heartbeats(dict[str, str]):
                 return await self._pasts.shared_past(fork_input)
         except InvalidInput as error:
-            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+            raise _starter_error(str(error)) from None
 
 
 SettingsCheck = Callable[[str, Mapping[str, Any]], Sequence[SettingProblem]]

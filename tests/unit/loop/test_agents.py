@@ -1,13 +1,15 @@
 """Agents from configuration: the setup of a run, and errors in the input of its starter."""
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.models.conversations import Conversations
-from orga.activities.prepare import PrepareActivities
+from orga.activities.prepare import PastActivities, PrepareActivities
+from orga.client.past.fork import RunPasts
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.input import LoopConfig, Recovery
@@ -158,11 +160,27 @@ async def test_an_unusable_schema_is_refused(schema: dict[str, Any], message: st
     assert str(caught.value).startswith(f"output_schema: {message}")
 
 
-async def test_invalid_input_is_a_non_retryable_error() -> None:
-    prepare = PrepareActivities(AGENTS, Conversations(NoHistory())).prepare
-    with pytest.raises(ApplicationError, match="there is no agent 'x'") as caught:
-        await Beats().run(prepare, PrepareRequest(agent="x"))
+@pytest.mark.parametrize(
+    ("activity", "mistake", "message"),
+    [
+        pytest.param(
+            PrepareActivities(AGENTS, Conversations(NoHistory())).prepare,
+            PrepareRequest(agent="x"),
+            "there is no agent 'x'",
+            id="an unknown agent",
+        ),
+        pytest.param(
+            PastActivities(RunPasts(cast("Any", None))).read_past, {"fork": {}}, "workflow_id", id="a fork of nothing"
+        ),
+    ],
+)
+async def test_a_mistake_of_the_starter_is_final_and_logs_no_traceback(
+    activity: Callable[[Any], Awaitable[object]], mistake: object, message: str
+) -> None:
+    with pytest.raises(ApplicationError, match=message) as caught:
+        await Beats().run(activity, mistake)
     assert (caught.value.type, caught.value.non_retryable) == ("InvalidInput", True)
+    assert caught.value.category is ApplicationErrorCategory.BENIGN
 
 
 async def test_the_worker_that_prepared_a_run_keeps_its_setup() -> None:
