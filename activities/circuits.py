@@ -80,16 +80,16 @@ class WorkerBreakers:
     def guard(self, name: str, options: CircuitOptions, counts: Callable[[BaseException], bool]) -> Generator[None]:
         """Run the block unless the circuit is open. Failures of the block that `counts` accepts open the circuit.
 
-        A block that ends with any other exception, cancellation included, changes nothing: its permit is returned.
+        A block that ends with any other exception, cancellation included, counts as neither success nor failure.
         Raise CircuitOpenError if the block was not run.
         """
-        permit = self._admit(name, options)
+        call = self._admit(name, options)
         try:
             yield
         except BaseException as error:
-            self._record_end(permit, _cause_text(error) if counts(error) else None)
+            self._record_end(call, _cause_text(error) if counts(error) else None)
             raise
-        self._record_success(permit)
+        self._record_success(call)
 
     def circuit(self, name: str) -> Breaker:
         with self._lock:
@@ -97,42 +97,43 @@ class WorkerBreakers:
 
     def _admit(self, name: str, options: CircuitOptions) -> _AdmittedCall:
         with self._lock:
-            breaker, now = self._circuits.get(name, Breaker()), self._clock()
-            let_through = self._without_stale_trial(name, breaker, options, now).with_admitted_call(options, now)
-            if let_through is None:
-                raise CircuitOpenError(breaker.describe(name, options, now), breaker.wait_seconds(options, now))
-            self._store_circuit(name, let_through)
-            if let_through.state == "half_open":
+            before, now = self._circuits.get(name, Breaker()), self._clock()
+            after = self._without_stale_trial(name, before, options, now).with_admitted_call(options, now)
+            if after is None:
+                raise CircuitOpenError(before.describe(name, options, now), before.wait_seconds(options, now))
+            self._store_circuit(name, after)
+            if after.state == "half_open":
                 self._tried_at[name] = now
-        return _AdmittedCall(name, options, let_through.opened_at)
+        return _AdmittedCall(name, options, after.opened_at)
 
     def _without_stale_trial(self, name: str, breaker: Breaker, options: CircuitOptions, now: datetime) -> Breaker:
-        """Return the circuit without a call that has tried for long. A reply may take minutes, and others wait."""
+        """Return the circuit without a trial call that takes longer than `recovery_s`. Other calls wait for it."""
         tried_at = self._tried_at.get(name)
-        is_long = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
-        return breaker.after_release() if is_long else breaker
+        is_stale = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
+        return breaker.after_release() if is_stale else breaker
 
-    def _record_success(self, permit: _AdmittedCall) -> None:
+    def _record_success(self, call: _AdmittedCall) -> None:
         with self._lock:
-            breaker = self._circuits.get(permit.name, Breaker())
-            self._store_circuit(permit.name, breaker.after_success())
-        if breaker.state != "closed":
-            activity.logger.info("the circuit of %s has closed", permit.name)
+            before = self._circuits.get(call.name, Breaker())
+            self._store_circuit(call.name, before.after_success())
+        if before.state != "closed":
+            activity.logger.info("the circuit of %s has closed", call.name)
 
-    def _record_end(self, permit: _AdmittedCall, cause: str | None) -> None:
+    def _record_end(self, call: _AdmittedCall, cause: str | None) -> None:
         """`cause` is None unless the call failed in a way that counts."""
         with self._lock:
-            before = self._circuits.get(permit.name, Breaker())
-            if before.state == "half_open" and before.opened_at != permit.opened_at:
-                return  # it began before the circuit opened, so it holds none of today's permits
-            after = (
-                before.after_release() if cause is None else before.after_failure(permit.options, self._clock(), cause)
-            )
-            self._store_circuit(permit.name, after)
+            before = self._circuits.get(call.name, Breaker())
+            if before.state == "half_open" and before.opened_at != call.opened_at:
+                return  # it began before the circuit opened, so it is no trial call
+            if cause is None:
+                after = before.after_release()
+            else:
+                after = before.after_failure(call.options, self._clock(), cause)
+            self._store_circuit(call.name, after)
         if after.state == "open" and before.state != "open":
-            count_opened_circuit(permit.name, "worker")
+            count_opened_circuit(call.name, "worker")
             failures = f"failures: {after.failures}" + (f"; last: {after.cause}" if after.cause else "")
-            activity.logger.warning("the circuit of %s has opened (%s)", permit.name, failures)
+            activity.logger.warning("the circuit of %s has opened (%s)", call.name, failures)
 
     def _store_circuit(self, name: str, breaker: Breaker) -> None:
         self._circuits.pop(name, None)
@@ -186,8 +187,8 @@ class _CircuitInbound(ActivityInboundInterceptor):
         try:
             with self._breakers.guard(tool, options.breaker, lambda error: _is_infrastructure_failure(error, options)):
                 return await super().execute_activity(input)
-        except CircuitOpenError as turned_away:
-            text = describe_to_model(str(turned_away), is_again=activity.info().attempt > 1)
+        except CircuitOpenError as error:
+            text = describe_to_model(str(error), is_again=activity.info().attempt > 1)
             raise attempt_failure(text, CIRCUIT_OPEN, retryable=False, acted="no") from None
 
 
@@ -232,9 +233,9 @@ class _GuardedProvider:
         try:
             with self.breakers.guard(self.circuit, self.options, _is_failure_of_provider):
                 return await self.provider.complete(request, on_text)
-        except CircuitOpenError as turned_away:
-            text = f"{turned_away}; wait, or choose another model"
-            wait_s = turned_away.wait_s or None  # if others are trying it, the usual delay holds
+        except CircuitOpenError as error:
+            text = f"{error}; wait, or choose another model"
+            wait_s = error.wait_s or None  # if others are trying it, the usual delay holds
             raise ModelError(CIRCUIT_OPEN, text, retryable=True, retry_after_s=wait_s) from None
 
 

@@ -21,9 +21,11 @@ from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited_text
 
-MAX_PART_BYTES = 4_000
 MAX_TASK_BYTES = 16_000
-"""Bytes of everything that the agent was given. Each part of it has its own limit too."""
+"""Bytes of everything that the agent was given."""
+
+MAX_PART_BYTES = 4_000
+"""Bytes of each message of it."""
 
 MAX_VERDICT_BYTES = 20_000
 
@@ -59,25 +61,25 @@ class CritiqueActivities:
         """Return the verdict as the text of a reply, with its cost. The run parses it."""
         began = time.monotonic()
         _, context = await model_context(self._conversations, request)
-        critic = next((each for each in context.setup.critics if each.name == request.critic), None)
+        critic = next((critic for critic in context.setup.critics if critic.name == request.critic), None)
         if critic is None:
             text = f"the run has no critic {request.critic!r}"
             raise ApplicationError(text, type="UnknownCritic", non_retryable=True)
-        if (own := self._in_code.get(critic.model or "")) is not None:
-            return await self._reviewed_in_code(own, critic, context, request)
+        if (code_critic := self._in_code.get(critic.model or "")) is not None:
+            return await self._code_critic_reply(code_critic, critic.name, context, request)
         own_model = _own_model(context.setup, critic)
         models = (own_model,) if own_model else context.setup.models_for(critic.tier_key)  # in fallback order
         reply = await self._calls.complete(context.setup, _model_request(context, critic, request), began, models)
         reply = normalised_reply(reply, ())
         return text_only_reply(reply, clip(reply.text.strip(), MAX_VERDICT_BYTES))
 
-    async def _reviewed_in_code(
-        self, own: CodeCritic, critic: Critic, context: ModelContext, request: CritiqueRequest
+    async def _code_critic_reply(
+        self, critic: CodeCritic, name: str, context: ModelContext, request: CritiqueRequest
     ) -> Reply:
         """Return the verdict in the form of a model's, which the run checks in the same way."""
         work = ReviewedWork(_task_text(context), request.subject, request.tool, context.messages)
-        async with own_part(f"critic {critic.name}", self._secrets.redact):
-            review = await own.review(work)
+        async with own_part(f"critic {name}", self._secrets.redact):
+            review = await critic.review(work)
             verdict = to_json({"scores": dict(review.scores), "feedback": review.feedback, "approved": True}).decode()
         return self._secrets.redact_record(Reply.of(clip(verdict, MAX_VERDICT_BYTES), cost_usd=0.0))
 
@@ -129,14 +131,15 @@ def _task_text(context: ModelContext) -> str:
     all turns.
     """
     messages, turn = context.messages, latest_turn(context.messages)
-    stays = sorted((i for i in range(len(messages)) if is_dropped_last(messages, i, turn)), key=lambda i: i not in turn)
-    return clip("\n\n".join(clip(messages[i].text, MAX_PART_BYTES) for i in stays), MAX_TASK_BYTES)
+    lasting = [index for index in range(len(messages)) if is_dropped_last(messages, index, turn)]
+    lasting.sort(key=lambda index: index not in turn)
+    return clip("\n\n".join(clip(messages[index].text, MAX_PART_BYTES) for index in lasting), MAX_TASK_BYTES)
 
 
 def _reviewed_text(setup: Setup, request: CritiqueRequest, salt: str) -> str:
     if not request.tool:
         return f"The answer to review:\n{delimited_text(request.subject, 'answer', salt)}"
     spec = setup.tool(request.tool)
-    what = to_json({"tool": request.tool, "does": spec.description, "effect": spec.effect}).decode() if spec else ""
-    made = delimited_text(request.subject, "call", salt)
-    return f"The tool:\n{delimited_text(what, 'tool', salt)}\n\nThe arguments to review:\n{made}"
+    tool = to_json({"tool": request.tool, "does": spec.description, "effect": spec.effect}).decode() if spec else ""
+    arguments = delimited_text(request.subject, "call", salt)
+    return f"The tool:\n{delimited_text(tool, 'tool', salt)}\n\nThe arguments to review:\n{arguments}"

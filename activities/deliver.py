@@ -27,7 +27,7 @@ OTHER_WORKER_DELAY_S = 2.0
 """Delay before the next attempt, which another worker may take."""
 
 RETRY_DELAYS_S = (5.0, 15.0, 30.0, 60.0)
-"""Delays after each failed attempt if the receiver names none. It may have to be restarted first."""
+"""Delays after the first failed attempt, the second, and so on, if the receiver names none. It may be restarting."""
 
 MAY_HAVE_ARRIVED = "MayHaveArrived"
 NOT_SENT_AGAIN = "it may have arrived, and is not sent twice"
@@ -55,6 +55,7 @@ class DeliverActivities:
 
     @activity.defn(name=DELIVER)
     async def deliver(self, request: DeliveryRequest) -> int:
+        """Return the number of the attempt that delivered the answer."""
         is_unsure = attempt_may_have_acted()
         try:
             with shutdown_as_failure():
@@ -86,14 +87,14 @@ def _unsure_delivery_error(why: str) -> NotifyError:
 
 
 def _delivery_failure(error: NotifyError) -> ApplicationError:
-    attempt, wish_s = activity.info().attempt, error.retry_after_s
+    attempt, delay_s = activity.info().attempt, error.retry_after_s
     usual_s = RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S)) - 1]
-    delay = timedelta(seconds=usual_s if wish_s is None else min(wish_s, MAX_RETRY_AFTER_S))
+    delay = timedelta(seconds=usual_s if delay_s is None else min(delay_s, MAX_RETRY_AFTER_S))
     is_final = not error.retryable
     return ApplicationError(str(error), attempt, type=error.kind, non_retryable=is_final, next_retry_delay=delay)
 
 
-LONGEST_NOTIFICATION_WAIT_S = 300.0
+MAX_NOTIFICATION_RETRY_AFTER_S = 300.0
 """The longest delay that a receiver of notifications can ask for."""
 
 
@@ -111,7 +112,7 @@ class NotifyActivities:
                 async with heartbeats(lambda: None):
                     await self._notifier.deliver(self._secrets.redact_record(notification), current_run_key())
         except NotifyError as error:
-            wish_s, is_final = error.retry_after_s, not error.retryable
-            delay = None if wish_s is None else timedelta(seconds=min(wish_s, LONGEST_NOTIFICATION_WAIT_S))
+            delay_s, is_final = error.retry_after_s, not error.retryable
+            delay = None if delay_s is None else timedelta(seconds=min(delay_s, MAX_NOTIFICATION_RETRY_AFTER_S))
             failure = ApplicationError(str(error), type=error.kind, non_retryable=is_final, next_retry_delay=delay)
             raise failure from None

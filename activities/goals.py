@@ -1,4 +1,4 @@
-"""The goal prompts: plan, prepare calls, evaluate, decide, compress, summarise. Each is a turn of one conversation."""
+"""The goal prompts: plan, prepare calls, evaluate, decide, compress, summarise. All belong to one conversation."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -98,41 +98,45 @@ class GoalActivities:
         if request.needs_model:
             asked = model_request("goal_input", context, request)
             reply = await self._calls.complete(context.setup, asked, began, _prompt_models(context.setup))
-            # no model may pass its calls off as the plan's, because those are not counted
-            reply = reply.with_differences(model=None) if reply.model == PLANNED_MODEL else reply
-            room = MAX_CALLS_BYTES - len(to_json(request.calls))
-            room = min(calls_byte_limit(context.setup.config.max_output_tokens), room)
-            reply = normalised_reply(reply, context.messages, room)
+            unplanned_bytes = MAX_CALLS_BYTES - len(to_json(request.calls))
+            room = min(calls_byte_limit(context.setup.config.max_output_tokens), unplanned_bytes)
+            reply = normalised_reply(_without_planned_model(reply), context.messages, room)
             reply = with_planned_calls(with_fitted_arguments(reply, context.setup.tools), request)
         reply = normalised_reply(reply, context.messages)
         self._conversations.keep_reply(run, request.iteration, reply)
         return _as_goal_reply(reply)
 
-    async def _plan_reply(self, turn: GoalPromptName, request: GoalRequest) -> GoalReply:
-        setup, reply = await self._ask_model(turn, request, MAX_JSON_REPLY_BYTES)
-        return reply.with_problems(tuple(await self._plan_problems(turn, setup, reply.text)))
+    async def _plan_reply(self, prompt: GoalPromptName, request: GoalRequest) -> GoalReply:
+        setup, reply = await self._ask_model(prompt, request, MAX_JSON_REPLY_BYTES)
+        return reply.with_problems(tuple(await self._plan_problems(prompt, setup, reply.text)))
 
-    async def _goal_reply(self, turn: GoalPromptName, request: GoalRequest, most: int | None = None) -> GoalReply:
-        return (await self._ask_model(turn, request, most))[1]
+    async def _goal_reply(
+        self, prompt: GoalPromptName, request: GoalRequest, max_json_bytes: int | None = None
+    ) -> GoalReply:
+        _, reply = await self._ask_model(prompt, request, max_json_bytes)
+        return reply
 
-    async def _ask_model(self, turn: GoalPromptName, request: GoalRequest, most: int | None) -> tuple[Setup, GoalReply]:
+    async def _ask_model(
+        self, prompt: GoalPromptName, request: GoalRequest, max_json_bytes: int | None
+    ) -> tuple[Setup, GoalReply]:
+        """Return the setup and the reply. `max_json_bytes` is None if the reply need not be JSON."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
-        asked = model_request(turn, context, request)
+        asked = model_request(prompt, context, request)
         reply = await self._calls.complete(context.setup, asked, began, _prompt_models(context.setup))
         reply = normalised_reply(reply, ())
-        repaired = "" if most is None else await self._repaired_text(turn, reply.text)
-        text = repaired or (reply.text if most is None else clip(reply.text, most))
-        spoken = text_only_reply(reply, text).with_differences(
-            model=None if reply.model == PLANNED_MODEL else reply.model
-        )
-        self._conversations.keep_reply(run, request.iteration, spoken)
-        return context.setup, _as_goal_reply(spoken).with_repaired(repaired=bool(repaired)).with_called(reply.calls)
+        repaired, text = "", reply.text
+        if max_json_bytes is not None:
+            repaired = await self._repaired_text(prompt, text)
+            text = repaired or clip(text, max_json_bytes)
+        recorded = _without_planned_model(text_only_reply(reply, text))
+        self._conversations.keep_reply(run, request.iteration, recorded)
+        return context.setup, _as_goal_reply(recorded).with_repaired(repaired=bool(repaired)).with_called(reply.calls)
 
-    async def _repaired_text(self, turn: GoalPromptName, text: str) -> str:
+    async def _repaired_text(self, prompt: GoalPromptName, text: str) -> str:
         """Return almost valid JSON as valid JSON. Return "" if the text is valid already or cannot be repaired."""
         try:
-            goal_reply_object(turn, text)
+            goal_reply_object(prompt, text)
         except ValueError:
             repaired = await self._repaired_json(text)
         else:
@@ -141,18 +145,18 @@ class GoalActivities:
             activity.logger.warning("the reply was not valid JSON, and was repaired (%d characters)", len(text))
         return repaired
 
-    async def _plan_problems(self, turn: GoalPromptName, setup: Setup, text: str) -> list[str]:
+    async def _plan_problems(self, prompt: GoalPromptName, setup: Setup, text: str) -> list[str]:
         """Return the errors in arguments that a plan gives. The run checks the rest of the plan."""
         try:
-            listed = steps_in_reply(goal_reply_object(turn, text))
+            listed = steps_in_reply(goal_reply_object(prompt, text))
         except ValueError:
             return []
         steps = cast("list[Any]", listed)[:MAX_CHECKED_STEPS] if isinstance(listed, list) else []
-        return [found for step in steps for found in await self._step_problems(setup, step)]
+        return [problem for step in steps for problem in await self._step_problems(setup, step)]
 
     async def _step_problems(self, setup: Setup, step: Any) -> list[str]:
-        given = as_object(step)
-        arguments, skill = step_arguments(given), step_skill(given)
+        fields = as_object(step)
+        arguments, skill = step_arguments(fields), step_skill(fields)
         spec = setup.tool(skill)
         if spec is None or not isinstance(arguments, dict) or any(referred_steps(cast("object", arguments))):
             return []  # the gate checks arguments with the values of other steps
@@ -160,7 +164,7 @@ class GoalActivities:
             errors = await self._argument_errors(spec.parameters, cast("dict[str, Any]", arguments))
         except ValueError as error:
             errors = [f"the schema of {skill} cannot be used: {error}"]
-        name = str(given.get("id", skill))[:40]
+        name = str(fields.get("id", skill))[:40]
         return [f"{name}: arguments: {'; '.join(errors)}"[:MAX_PROBLEM_CHARS]] if errors else []
 
 
@@ -170,20 +174,25 @@ def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
     The model should make only the calls of `open_places`. Many models make all calls of the round. Then the plan's
     calls replace theirs. Any other number of calls stays unchanged, and the run refuses it.
     """
-    planned = request.planned_calls
-    places = {len(request.open_places): request.open_places, request.round_size: range(request.round_size)}.get(
-        len(reply.calls)
-    )
-    if places is None:
+    if len(reply.calls) == request.round_size:
+        positions = iter(range(request.round_size))
+    elif len(reply.calls) == len(request.open_places):
+        positions = iter(request.open_places)
+    else:
         return reply
-    parts, left = list[Part](), iter(places)
+    planned, parts = request.planned_calls, list[Part]()
     for part in reply.parts:
         if not isinstance(part, ToolCall):
             parts.append(part)
-        elif (place := next(left)) not in planned:
-            parts += [planned.pop(at) for at in [*planned] if at < place]
+        elif (position := next(positions)) not in planned:
+            parts += [planned.pop(earlier) for earlier in [*planned] if earlier < position]
             parts.append(part)
     return reply.with_differences(parts=(*parts, *planned.values()))
+
+
+def _without_planned_model(reply: Reply) -> Reply:
+    """Return the reply without the name that marks a plan's calls. Those are not counted, and a model's are."""
+    return reply.with_differences(model=None) if reply.model == PLANNED_MODEL else reply
 
 
 def _as_goal_reply(reply: Reply) -> GoalReply:

@@ -79,8 +79,8 @@ def record(name: str, value: float, about: Attributes = None) -> None:
 
 def count_opened_circuit(name: str, scope: BreakerScope) -> None:
     is_provider = name.startswith(PROVIDER_PREFIX)
-    what = {names.PROVIDER: name.removeprefix(PROVIDER_PREFIX)} if is_provider else {names.TOOL: name}
-    count(names.CIRCUITS_OPENED, {**what, names.CIRCUIT_SCOPE: scope})
+    owner = {names.PROVIDER: name.removeprefix(PROVIDER_PREFIX)} if is_provider else {names.TOOL: name}
+    count(names.CIRCUITS_OPENED, {**owner, names.CIRCUIT_SCOPE: scope})
 
 
 def count_recovery(note: Mapping[str, Any]) -> None:
@@ -135,9 +135,10 @@ def tool_span(tool: str, call_id: str) -> Generator[None]:
     about = {names.OPERATION: "execute_tool", names.TOOL: tool, names.TOOL_CALL: call_id}
 
     def record_end(seconds: float, failure: str) -> None:
-        outcome = "ok" if not failure else _CANCELLED if failure == _CANCELLED else "failed"
-        failed = {names.ERROR: failure} if failure else {}
-        record(names.TOOL_DURATION, seconds, {names.TOOL: tool, names.OUTCOME: outcome, **failed})
+        labels = {names.TOOL: tool, names.OUTCOME: "ok"}
+        if failure:
+            labels |= {names.OUTCOME: _CANCELLED if failure == _CANCELLED else "failed", names.ERROR: failure}
+        record(names.TOOL_DURATION, seconds, labels)
 
     with _timed_span(f"execute_tool {tool}", SpanKind.INTERNAL, about, record_end):
         yield
@@ -182,7 +183,11 @@ def _timed_span(
 
 
 def _error_kind(error: BaseException) -> str:
+    kind = None
     if isinstance(error, asyncio.CancelledError):
-        return _CANCELLED
-    named = error.kind if isinstance(error, ModelError) else error.type if isinstance(error, ApplicationError) else None
-    return named or type(error).__name__
+        kind = _CANCELLED
+    elif isinstance(error, ModelError):
+        kind = error.kind
+    elif isinstance(error, ApplicationError):
+        kind = error.type
+    return kind or type(error).__name__

@@ -19,6 +19,7 @@ from orga.workflows.types.parts import (
     MAX_MEDIA_NAME_CHARS,
     MediaPart,
     MediaType,
+    Part,
     Parts,
     size_text,
     text_part,
@@ -80,7 +81,7 @@ class _Facts(NamedTuple):
 def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
     """Return the part with its bytes. Raise UnusableMedia with the name, the limit and the remedy.
 
-    `is_made`: a model made it. Only what is sent to models has to be small.
+    `is_made`: True if a model made it. Its limit is larger, because only media that are sent to models must be small.
     """
     data, shown = media.data, shown_name(media.name)
     if not isinstance(data, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance], callers may not check
@@ -91,7 +92,9 @@ def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
     is_document = facts.media_type == "application/pdf"
     limit = MAX_DOCUMENT_BYTES if is_document or is_made else MAX_IMAGE_BYTES
     if len(data) > limit:
-        size = f"more than {size_text(limit)}" if is_document else size_text(len(data))
+        size = (
+            f"more than {size_text(limit)}" if is_document else size_text(len(data))
+        )  # files are read up to the limit
         remedy = "Split it" if is_document else "Scale it down"
         raise UnusableMedia(f"{shown}: has {size}, and the limit is {size_text(limit)}. {remedy}")
     if max(facts.width, facts.height) > MAX_SIDE:
@@ -199,16 +202,20 @@ async def with_stored_media(output: ToolOutput, store: BlobStore | None, *, has_
     """
     if not output.media:
         return output
-    kept, lines = list[MediaPart](), list[str]()
+    references, lines = list[MediaPart](), list[str]()
     for part in output.media[:MAX_RESULT_MEDIA]:
         stored = await _stored_part(part, store)
-        lines.append(stored if isinstance(stored, str) else stored.line())
-        kept += [] if isinstance(stored, str) else [stored]
-    if left_out := len(output.media) - MAX_RESULT_MEDIA:
-        lines += [f"[{left_out} more left out: a result has at most {MAX_RESULT_MEDIA}]"] if left_out > 0 else []
+        if isinstance(stored, str):
+            lines.append(stored)
+        else:
+            lines.append(stored.line())
+            references.append(stored)
+    left_out = len(output.media) - MAX_RESULT_MEDIA
+    if left_out > 0:
+        lines.append(f"[{left_out} more left out: a result has at most {MAX_RESULT_MEDIA}]")
     texts = [*lines, output.content] if has_value else [output.content, *lines]
     content = "\n".join(filter(None, texts))
-    return output.with_content(content).with_media(tuple(kept))
+    return output.with_content(content).with_media(tuple(references))
 
 
 async def with_stored_parts(parts: Parts, store: BlobStore | None, line: Callable[[MediaPart], str] | None) -> Parts:
@@ -216,17 +223,17 @@ async def with_stored_parts(parts: Parts, store: BlobStore | None, line: Callabl
 
     Without `line` no text is added, because the reply's text is data.
     """
-    found: Parts = ()
+    result = list[Part]()
     for part in parts:
         if not isinstance(part, LoadedMedia):
-            found = (*found, part)
+            result.append(part)
             continue
         stored = await _stored_part(part, store)
         if isinstance(stored, str):
-            found = (*found, text_part(stored))
+            result.append(text_part(stored))
         else:
-            found = (*found, stored, *([text_part(line(stored))] if line else []))
-    return found
+            result += [stored, text_part(line(stored))] if line else [stored]
+    return tuple(result)
 
 
 async def _stored_part(part: MediaPart, store: BlobStore | None) -> MediaPart | str:
@@ -246,9 +253,9 @@ async def _stored_part(part: MediaPart, store: BlobStore | None) -> MediaPart | 
 def output_with_media(content: str, media: Iterable[Media]) -> ToolOutput:
     """Return a tool's output. Content that no model reads becomes a line of text."""
     parts, lines = list[MediaPart](), [content] if content else []
-    for each in media:
+    for item in media:
         try:
-            parts.append(loaded_media(each))
+            parts.append(loaded_media(item))
         except UnusableMedia as error:
             lines.append(f"[{error}]")
     output = ToolOutput(content="\n".join(lines))

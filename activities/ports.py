@@ -45,9 +45,6 @@ class BlobStore(Protocol):
         ...
 
 
-Acted = Literal["no", "maybe", "yes"]
-"""States if a failed call had its effect."""
-
 ToolChoice = Literal["auto", "any", "none"]
 """`any` requires a call of some tool, `none` forbids calls."""
 
@@ -64,7 +61,7 @@ class ModelRequest:
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     settings: ModelSettings = NO_SETTINGS
-    """Settings of the call. None is not sent."""
+    """Settings of the call. A setting that is None is not sent."""
     max_output_tokens: int = 4096
     output_schema: dict[str, Any] | None = None
     """JSON Schema of a final answer: a reply without calls is one JSON value. A provider enforces it if it can, and the
@@ -76,7 +73,7 @@ class ModelRequest:
 
 @runtime_checkable
 class ThinkingListener(Protocol):
-    """An `on_text` that also takes the model's thinking, as that of every run does."""
+    """An `on_text` that also takes the model's thinking. Every run passes one."""
 
     def __call__(self, piece: str, /) -> None:
         """Take a piece of visible text."""
@@ -262,6 +259,10 @@ class ToolSource(Protocol):
         ...
 
 
+Acted = Literal["no", "maybe", "yes"]
+"""States if a failed call had its effect."""
+
+
 class ToolError(Exception):
     """A failed tool call whose text the model should read."""
 
@@ -352,7 +353,7 @@ class ModelContext:
     setup: Setup
     messages: tuple[Message, ...]
     sent: tuple[Message, ...] = field(default=(), compare=False, repr=False)
-    """The messages as a model gets them, if whoever found them has prepared them already."""
+    """The messages as a model gets them. Empty if nobody has prepared them yet."""
 
 
 class HistorySource(Protocol):

@@ -54,6 +54,7 @@ def _speaker_name(message: Message) -> str:
 
 
 MAX_TASK_BYTES = 4_000
+"""Bytes of the task. It only shows the summary's author what matters."""
 
 DEFAULT_SUMMARY_TOKENS = 1_000
 
@@ -85,20 +86,19 @@ class SummariseActivities:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         limit = request.max_output_tokens or DEFAULT_SUMMARY_TOKENS
+        max_bytes = limit * BYTES_PER_TOKEN  # as the context reserves it
         setup = context.setup
         if self._own is None:
             asked = _model_request(context, request, limit)
             reply = await self._calls.complete(setup, asked, began, setup.models_for())
         else:
             async with own_part("the summarizer", self._secrets.redact):
-                text = await self._own.summarise(
-                    _task_text(context), messages_within(context.messages, request.ranges), limit * BYTES_PER_TOKEN
-                )
+                messages = messages_within(context.messages, request.ranges)
+                text = await self._own.summarise(_task_text(context), messages, max_bytes)
             reply = self._secrets.redact_record(Reply.of(text, cost_usd=0.0))
         reply = normalised_reply(reply, ())
         text = "" if reply.finish in {"refusal", "content_filter"} else sanitized_text(reply.text.strip())
-        room = limit * BYTES_PER_TOKEN  # as the context reserves it
-        reply = text_only_reply(reply, clip(text, room, "a summary has no more room"))
+        reply = text_only_reply(reply, clip(text, max_bytes, "a summary has no more room"))
         self._conversations.keep_result(run, activity.info().activity_id, reply.text)
         return reply
 

@@ -30,8 +30,9 @@ MAX_CALLS = 32
 """Calls of one reply that are accepted. The model gets a note about the others."""
 
 MAX_OMITTED_TOOLS = 20
+"""Tools that the note names."""
+
 MAX_OMITTED_NAME_CHARS = 64
-"""Limits of that note: how many tools it names, and the characters of each name."""
 
 _CONTENT_FIELDS = frozenset({"parts", "left_out", "left_out_tools"})
 
@@ -45,13 +46,15 @@ MAX_CALLS_BYTES = 150_000
 """Bytes of JSON of all blocks and arguments together. Each later request sends them back, so they cannot be cut."""
 
 MIN_CALLS_BYTES = 64_000
+"""The least limit of a reply's blocks and arguments together, however few tokens it may have."""
+
 MIN_CALL_BYTES = 500
 """Bytes that the arguments of each call can use, however large the others are."""
 
 SHARED_LIMIT_HINT = ", which is what the calls of this reply leave; make fewer or shorter calls at once"
 
-BYTES_PER_TOKEN = 6
-"""An upper bound: the average token of every provider is shorter."""
+MAX_BYTES_PER_TOKEN = 6
+"""The average token of every provider is shorter."""
 
 MAX_NAME_CHARS = 200
 
@@ -64,7 +67,7 @@ MAX_COUNT = 10**15
 
 def calls_byte_limit(max_output_tokens: int) -> int:
     """Return the bytes that blocks and arguments of one reply may take: as much as so many tokens can hold."""
-    return min(max(max_output_tokens * BYTES_PER_TOKEN, MIN_CALLS_BYTES), MAX_CALLS_BYTES)
+    return min(max(max_output_tokens * MAX_BYTES_PER_TOKEN, MIN_CALLS_BYTES), MAX_CALLS_BYTES)
 
 
 def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_BYTES) -> Reply:
@@ -73,22 +76,22 @@ def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_C
     Blocks that do not fit into `room` are left out. Arguments beyond it are refused as malformed rather than cut.
     """
     parts = _with_fitting_texts(reply.parts)
-    others = tuple(part for part in parts if not isinstance(part, (TextPart, ToolCall)))
-    kept = _fitting_parts(others, room) if len(parts) <= MAX_PARTS else ()
-    room -= len(to_json(kept)) if kept else 0
-    calls = iter(_normalised_calls(reply.calls[:MAX_CALLS], earlier, room))
-    rest = iter(kept)
-    fresh: list[Part] = []
+    blocks = tuple(part for part in parts if not isinstance(part, (TextPart, ToolCall)))
+    fitting_blocks = _fitting_blocks(blocks, room) if len(parts) <= MAX_PARTS else ()
+    room -= len(to_json(fitting_blocks)) if fitting_blocks else 0
+    calls = _normalised_calls(reply.calls[:MAX_CALLS], earlier, room)
+    blocks_left = iter(fitting_blocks)
+    normalised: list[Part] = []
     for part in parts:
         if isinstance(part, TextPart):
-            fresh.append(part)
+            normalised.append(part)
         else:
-            fresh += islice(calls if isinstance(part, ToolCall) else rest, 1)
+            normalised += islice(calls if isinstance(part, ToolCall) else blocks_left, 1)  # none, if it is left out
     left_out = max(len(reply.calls) - MAX_CALLS, 0) or reply.left_out
     counts = Counter(call.name[:MAX_OMITTED_NAME_CHARS] for call in reply.calls[MAX_CALLS:])
     tools = {_bounded_name(name, "unnamed"): count for name, count in counts.most_common(MAX_OMITTED_TOOLS)}
     return _with_sane_metadata(reply).with_differences(
-        parts=tuple(fresh), left_out=left_out, left_out_tools=tools or reply.left_out_tools
+        parts=tuple(normalised), left_out=left_out, left_out_tools=tools or reply.left_out_tools
     )
 
 
@@ -101,11 +104,11 @@ def text_only_reply(reply: Reply, text: str) -> Reply:
 def _with_fitting_texts(parts: Parts) -> Parts:
     """Return the parts with clean texts. If the texts are too long, they become one text that is cut."""
     cleaned = tuple(text_part(clean_text(part.text)) if isinstance(part, TextPart) else part for part in parts)
-    text, texts = text_of(cleaned), sum(isinstance(part, TextPart) for part in cleaned)
+    text, count = text_of(cleaned), sum(isinstance(part, TextPart) for part in cleaned)
     cut = clip_json(text, MAX_TEXT_BYTES)
-    room = max(MAX_TEXT_BYTES - texts * TEXT_OVERHEAD, 0)
-    is_whole = texts < 2 or (len(parts) <= MAX_PARTS and clip_json(text, room) == text)
-    if not is_whole or cut != text:
+    room = max(MAX_TEXT_BYTES - count * TEXT_OVERHEAD, 0)
+    can_stay_apart = count < 2 or (len(parts) <= MAX_PARTS and clip_json(text, room) == text)
+    if cut != text or not can_stay_apart:
         return with_text(cleaned, cut)
     return tuple(part for part in cleaned if not isinstance(part, TextPart) or part.text)
 
@@ -116,9 +119,9 @@ def _normalised_calls(calls: Iterable[ToolCall], earlier: Iterable[Message], roo
     for call in calls:
         call_id, name = _unique_call_id(call.call_id, taken), _bounded_name(call.name, "unnamed")
         taken.add(call_id)
-        fresh = _bounded_call(call.with_differences(call_id=call_id, name=name), max(room, MIN_CALL_BYTES))
-        room -= len(to_json(fresh.arguments)) + len(to_json(fresh.malformed or ""))
-        yield fresh
+        bounded = _bounded_call(call.with_differences(call_id=call_id, name=name), max(room, MIN_CALL_BYTES))
+        room -= len(to_json(bounded.arguments)) + len(to_json(bounded.malformed or ""))
+        yield bounded
 
 
 def _with_sane_metadata(reply: Reply) -> Reply:
@@ -143,12 +146,12 @@ def _sane_count(count: int) -> int:
 
 def _unique_call_id(call_id: str, taken: set[str]) -> str:
     wanted = _bounded_name(call_id, "call")
-    found, number = wanted, 2
-    while found in taken:
+    unique, number = wanted, 2
+    while unique in taken:
         suffix = f"_{number}"
-        found = wanted[: MAX_NAME_CHARS - len(suffix)] + suffix
+        unique = wanted[: MAX_NAME_CHARS - len(suffix)] + suffix
         number += 1
-    return found
+    return unique
 
 
 def _bounded_name(text: str, otherwise: str) -> str:
@@ -162,23 +165,23 @@ def _bounded_name(text: str, otherwise: str) -> str:
     return otherwise if name == ANSWER else name
 
 
-def _fitting_parts(parts: Parts, max_bytes: int) -> Parts:
-    """Return the parts as they can be written, or none of them if all together do not fit."""
-    if any(isinstance(part, (ThinkingPart, OpaquePart)) and is_deeper(part.data, MAX_DEPTH) for part in parts):
+def _fitting_blocks(blocks: Parts, max_bytes: int) -> Parts:
+    """Return the blocks as they can be written, or none of them if all together do not fit."""
+    if any(isinstance(block, (ThinkingPart, OpaquePart)) and is_deeper(block.data, MAX_DEPTH) for block in blocks):
         return ()
-    cleaned = tuple(map(_clean_part, parts))
+    cleaned = tuple(map(_clean_block, blocks))
     text = to_json(cleaned)
     return cleaned if len(text) <= max_bytes and _is_readable_json(text) else ()
 
 
-def _clean_part(part: Part) -> Part:
-    match part:
+def _clean_block(block: Part) -> Part:
+    match block:
         case ThinkingPart():
-            return part.with_content(clean_text(part.format), clean_text(part.text), clean_json(part.data))
+            return block.with_content(clean_text(block.format), clean_text(block.text), clean_json(block.data))
         case OpaquePart():
-            return part.with_content(clean_text(part.format), clean_json(part.data))
+            return block.with_content(clean_text(block.format), clean_json(block.data))
         case _:
-            return part
+            return block
 
 
 def _bounded_call(call: ToolCall, max_bytes: int) -> ToolCall:
@@ -196,7 +199,7 @@ def _bounded_call(call: ToolCall, max_bytes: int) -> ToolCall:
 
 
 def _is_readable_json(text: bytes) -> bool:
-    """Integers of more than 4,300 digits can be written, but not read."""
+    """Return whether our own JSON can be read. Integers of more than 4,300 digits can only be written."""
     try:
         from_json(text)
     except ValueError:
@@ -230,19 +233,17 @@ class _ArgumentFitter:
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         self._schemas = schemas
         self._root: Json = {}
-        self._looks = MAX_VISITS
+        self._visits_left = MAX_VISITS
 
     def fitted_call(self, call: ToolCall) -> ToolCall:
         schema = self._schemas.get(call.name)
         if schema is None:
             return call
-        given: Any = call.arguments
-        if call.malformed is not None:
-            given = _parsed_arguments(call.malformed)
-        if not is_object(given):
+        arguments: Any = call.arguments if call.malformed is None else _parsed_arguments(call.malformed)
+        if not is_object(arguments):
             return call
         try:
-            fitted = self._fitted_arguments(schema, given)
+            fitted = self._fitted_arguments(schema, arguments)
             if loop_tool(call.name).is_plan and is_list(steps := fitted.get("steps")):
                 fitted = {**fitted, "steps": [self._fitted_step(step) for step in steps]}
         except RecursionError:  # JSON texts nested in JSON texts
@@ -258,16 +259,16 @@ class _ArgumentFitter:
         if not is_object(step):
             return step
         changed = {"compensation": self._fitted_step(step["compensation"])} if "compensation" in step else {}
-        schema, given = self._schemas.get(str(step.get("tool"))), step.get("arguments")
-        if schema is not None and is_object(given):
-            changed["arguments"] = self._fitted_arguments(schema, given)
+        schema, arguments = self._schemas.get(str(step.get("tool"))), step.get("arguments")
+        if schema is not None and is_object(arguments):
+            changed["arguments"] = self._fitted_arguments(schema, arguments)
         return step | changed
 
     def _fitted_value(self, value: Any, schema: Any) -> Any:
         forms = self._alternatives(schema)
         if isinstance(value, str):
-            read = _parsed_value(value, forms)
-            return value if read is value else self._fitted_value(read, schema)
+            parsed = _parsed_value(value, forms)
+            return value if parsed is value else self._fitted_value(parsed, schema)
         if is_object(value):
             return self._fitted_object(value, [form for form in forms if _accepts_type(form, {"object"})])
         lists = [form for form in forms if _accepts_type(form, {"array"})]
@@ -280,13 +281,13 @@ class _ArgumentFitter:
             return value
         (form,) = forms
         properties, required, other = form.get("properties"), form.get("required", ()), form.get("additionalProperties")
-        known: Json = properties if is_object(properties) else {}
-        kept = {
+        declared: Json = properties if is_object(properties) else {}
+        items = {
             key: item
             for key, item in value.items()
-            if item is not None or key not in known or key in required or self._may_be_null(known[key])
+            if item is not None or key not in declared or key in required or self._may_be_null(declared[key])
         }
-        return {key: self._fitted_value(item, known.get(key, other)) for key, item in kept.items()}
+        return {key: self._fitted_value(item, declared.get(key, other)) for key, item in items.items()}
 
     def _may_be_null(self, schema: Any) -> bool:
         forms = self._alternatives(schema)
@@ -294,30 +295,30 @@ class _ArgumentFitter:
 
     def _alternatives(self, schema: Any) -> list[Json]:
         """Return the alternatives of a schema. The list is empty if they are unknown, so nothing is fitted."""
-        found: list[Json] = []
-        waiting, referred = [schema], set[str]()
+        forms: list[Json] = []
+        waiting, resolved = [schema], set[str]()
         while waiting:
-            self._looks -= 1
-            each = waiting.pop()
-            if self._looks < 0 or not is_object(each):
+            self._visits_left -= 1
+            form = waiting.pop()
+            if self._visits_left < 0 or not is_object(form):
                 return []
-            ref, several = each.get("$ref"), each.get("anyOf", each.get("oneOf", each.get("allOf")))
-            if "type" in each or "enum" in each or "const" in each:
-                found.append(each)
-            elif isinstance(ref, str) and ref not in referred:
-                referred.add(ref)
+            ref, alternatives = form.get("$ref"), form.get("anyOf", form.get("oneOf", form.get("allOf")))
+            if "type" in form or "enum" in form or "const" in form:
+                forms.append(form)
+            elif isinstance(ref, str) and ref not in resolved:
+                resolved.add(ref)
                 waiting.append(self._resolve_ref(ref))
-            elif is_list(several) and ("allOf" not in each or len(several) == 1):
-                waiting += several
+            elif is_list(alternatives) and ("allOf" not in form or len(alternatives) == 1):
+                waiting += alternatives
             else:
                 return []
-        return found
+        return forms
 
     def _resolve_ref(self, ref: str) -> Any:
-        here: Any = self._root
+        target: Any = self._root
         for name in ref.removeprefix("#").split("/")[1:]:
-            here = here.get(name.replace("~1", "/").replace("~0", "~")) if is_object(here) else None
-        return here if ref.startswith("#") else None
+            target = target.get(name.replace("~1", "/").replace("~0", "~")) if is_object(target) else None
+        return target if ref.startswith("#") else None
 
 
 def _parsed_arguments(malformed: str) -> Any:
@@ -331,7 +332,7 @@ def _parsed_arguments(malformed: str) -> Any:
 
 
 def _parsed_value(text: str, forms: list[Json]) -> Any:
-    """Return the value of a JSON text, if its place accepts that value and no text."""
+    """Return the value of a JSON text if these forms accept that value and no text. Otherwise return the text."""
     if not forms or any(_accepts_type(form, {"string"}) for form in forms):
         return text
     try:
@@ -344,11 +345,14 @@ def _parsed_value(text: str, forms: list[Json]) -> Any:
 
 def _accepts_type(form: Json, kinds: set[str]) -> bool:
     """Return whether a form accepts a value of one of these types, by its `type` or by the values that it lists."""
-    types = form.get("type")
-    if "type" not in form:
-        listed = form["enum"] if "enum" in form else [form["const"]]
-        types = [kind for value in listed for kind in _json_types(value)] if is_list(listed) else sorted(kinds)
-    return bool(kinds & ({types} if isinstance(types, str) else set(types) if is_list(types) else kinds))
+    if "type" in form:
+        types = form["type"]
+    else:
+        values = form["enum"] if "enum" in form else [form["const"]]
+        types = [kind for value in values for kind in _json_types(value)] if is_list(values) else None
+    if isinstance(types, str):
+        return types in kinds
+    return not kinds.isdisjoint(types) if is_list(types) else bool(kinds)
 
 
 def _json_types(value: Any) -> set[str]:
@@ -356,5 +360,5 @@ def _json_types(value: Any) -> set[str]:
         return {"boolean"}
     if isinstance(value, int):
         return {"integer", "number"}
-    named = {"str": "string", "float": "number", "dict": "object", "list": "array", "NoneType": "null"}
-    return {named.get(type(value).__name__, "")}
+    names = {"str": "string", "float": "number", "dict": "object", "list": "array", "NoneType": "null"}
+    return {names.get(type(value).__name__, "")}

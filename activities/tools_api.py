@@ -70,4 +70,4 @@ def tool(
 
 def marks_of(*functions: Callable[..., Any]) -> ToolMarks:
     """Return the marks of the first function that has any, or the defaults."""
-    return next((marks for each in functions if (marks := getattr(each, _ATTRIBUTE, None))), ToolMarks())
+    return next((marks for function in functions if (marks := getattr(function, _ATTRIBUTE, None))), ToolMarks())

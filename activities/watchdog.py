@@ -20,7 +20,7 @@ from orga.workflows.types import telemetry_names as names
 TICK_S = 0.1
 
 BLOCKED_S = 1.0
-"""A longer block is logged, with the task and its place in the code."""
+"""A longer block is logged, with the task and its line of code."""
 
 _OWN_PATHS = ("/activities/", "/workflows/", "/client/", "/worker.py")
 
@@ -34,18 +34,19 @@ class LoopBlock:
     seconds: float = 0.0
     task: str = ""
     """Its name, for an activity: type, id and run. Empty if the task had ended before the thread looked."""
-    place: str = ""
+    location: str = ""
     """The function, its file and its line."""
 
     def __str__(self) -> str:
         """Return a text that continues "the worker's event loop was"."""
-        by = f"{self.task or 'a task'}, in {self.place}" if self.place else self.task or "what ended since"
-        return f"held for {self.seconds:.1f} s by {by}"
+        task = self.task or ("a task" if self.location else "what ended since")
+        location = f", in {self.location}" if self.location else ""
+        return f"held for {self.seconds:.1f} s by {task}{location}"
 
 
 class Watchdog:
-    def __init__(self, held_s: float = BLOCKED_S, report: Callable[[LoopBlock], None] = lambda held: None) -> None:
-        """Prepare. A block of `held_s` or longer is a warning.
+    def __init__(self, held_s: float = BLOCKED_S, report: Callable[[LoopBlock], None] = lambda block: None) -> None:
+        """Prepare. A block that is longer than `held_s` is a warning.
 
         `report` is called with each warning that is longer than all blocks before it.
         """
@@ -53,8 +54,9 @@ class Watchdog:
         """The longest block so far."""
         self._held_s = held_s
         self._report = report
-        self._ticked = time.monotonic()
+        self._ticked_at = time.monotonic()
         self._seen = LoopBlock()
+        """The task that held the loop when the thread last looked, since the last tick."""
         self._stopping = threading.Event()
 
     @asynccontextmanager
@@ -70,26 +72,26 @@ class Watchdog:
 
     async def _measure_lag(self) -> None:
         while True:
-            self._seen, self._ticked = LoopBlock(), time.monotonic()
+            self._seen, self._ticked_at = LoopBlock(), time.monotonic()
             await asyncio.sleep(TICK_S)
-            lag_s = max(time.monotonic() - self._ticked - TICK_S, 0.0)
+            lag_s = max(time.monotonic() - self._ticked_at - TICK_S, 0.0)
             record(names.LOOP_LAG, lag_s)
-            held = LoopBlock(lag_s, self._seen.task, self._seen.place)
+            block = LoopBlock(lag_s, self._seen.task, self._seen.location)
             if lag_s > self._held_s:
-                record(names.LOOP_HELD, lag_s, {names.HELD_BY: held.task.partition(" ")[0] or "unknown"})
-                _log.warning("the worker's event loop was %s", held)
+                record(names.LOOP_HELD, lag_s, {names.HELD_BY: block.task.partition(" ")[0] or "unknown"})
+                _log.warning("the worker's event loop was %s", block)
             if lag_s > self.longest.seconds:
-                self.longest = held
+                self.longest = block
                 if lag_s > self._held_s:
-                    self._report(held)
+                    self._report(block)
 
     def _watch_from_thread(self, loop: asyncio.AbstractEventLoop, thread: int, ticks: "asyncio.Task[None]") -> None:
         while not self._stopping.wait(TICK_S):
-            if time.monotonic() - self._ticked > self._held_s / 2:
+            if time.monotonic() - self._ticked_at > self._held_s / 2:  # early enough to see the task before it ends
                 task = asyncio.current_task(loop)
                 frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
                 if task is not None and task is not ticks:  # otherwise the loop waits, or is about to tick
-                    self._seen = LoopBlock(0.0, _task_name(task), _stack_place(traceback.extract_stack(frame)))
+                    self._seen = LoopBlock(0.0, _task_name(task), _code_location(traceback.extract_stack(frame)))
 
 
 class NamedTasks(Interceptor):
@@ -113,7 +115,7 @@ def _task_name(task: "asyncio.Task[Any]") -> str:
     return name if not name.startswith("Task-") else getattr(task.get_coro(), "__qualname__", name)
 
 
-def _stack_place(stack: traceback.StackSummary) -> str:
+def _code_location(stack: traceback.StackSummary) -> str:
     """Return the innermost line of our code, or else of any code."""
     ours = [frame for frame in stack if any(part in frame.filename for part in _OWN_PATHS)]
     frame = (ours or list(stack) or [None])[-1]

@@ -69,11 +69,11 @@ async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
     if not activity.in_activity() or activity.info().is_local:
         yield
         return
-    beat = asyncio.create_task(_send_heartbeats(details))
+    sender = asyncio.create_task(_send_heartbeats(details))
     try:
         yield
     finally:
-        beat.cancel()
+        sender.cancel()
 
 
 @asynccontextmanager
@@ -144,7 +144,7 @@ def attempt_failure(
 
 
 def record_attempt_without_effect() -> None:
-    """Record for the next attempt that this one had no effect. Call it only if the attempts before had none either."""
+    """Record for the next attempt that none had an effect. Call it only if the attempts before had none either."""
     activity.heartbeat({_FAILED_KEY: activity.info().attempt})
 
 

@@ -65,9 +65,9 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
     Args:
         is_awaited: A cancelled call gets the rest of its time to end, because the run's next work must come after it.
     """
-    waits = activity.info().start_to_close_timeout
-    # The call's own limit: the server waits longer, so that the call can report.
-    limit_s = max(waits.total_seconds() - REPORT_S, 0.0) if waits else float("inf")
+    server_limit = activity.info().start_to_close_timeout
+    # the server waits longer than the call's own limit, so that the call can report
+    limit_s = max(server_limit.total_seconds() - REPORT_S, 0.0) if server_limit else float("inf")
     began, outer = time.monotonic(), asyncio.current_task()
     call = asyncio.create_task(_contain_exit(work), name=outer.get_name() if outer else None)
     try:
@@ -129,8 +129,10 @@ def _release_call(call: asyncio.Task[Any]) -> None:
 
 
 MAX_ERROR_BYTES = 4_000
+"""Bytes of an error's text, or of a note about progress."""
+
 MAX_ERROR_CHARS = 20_000
-"""Characters of an error's text that are read."""
+"""Characters of an error's text that are read before it is cut."""
 
 MAX_INLINE_SANITIZE_CHARS = 10_000
 """Characters. A longer text would keep the worker's other calls waiting."""

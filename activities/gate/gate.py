@@ -24,48 +24,12 @@ from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, loop_tool
 from orga.workflows.types.tool_calls.tools import Caller, ToolSpec
 
 MAX_BYTES = 400_000
-"""Bytes of all verdicts on one reply. They are written to history, and their changes to held calls."""
+"""Bytes of all verdicts on one reply. The history holds them, and once more the changed arguments of held calls."""
 
 MAX_WAIT_S = 10 * 365 * 86_400.0
 """Seconds. The longest that a call can be held, because `datetime` ends with the year 9999."""
 
 UNRECORDABLE = "what the policy answered cannot be recorded"
-
-
-def recordable_verdicts(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Return the verdicts in order. Denials replace those that do not fit."""
-    found: list[Verdict] = []
-    room = MAX_BYTES
-    for verdict in map(_with_bounded_expiry, verdicts):
-        size = _recorded_size(verdict)
-        fits = size is not None and size <= room
-        found.append(verdict if fits else Verdict(decision="deny", reason=UNRECORDABLE))
-        room -= size if size is not None and fits else len(UNRECORDABLE)
-    return tuple(found)
-
-
-def _with_bounded_expiry(verdict: Verdict) -> Verdict:
-    if verdict.approval is None or verdict.approval.expires_s <= MAX_WAIT_S:
-        return verdict
-    return verdict.with_terms(verdict.approval.with_expiry(MAX_WAIT_S))
-
-
-def _recorded_size(verdict: Verdict) -> int | None:
-    """Return its bytes in a history, or None if it cannot be read back unchanged, as with NaN or half a character."""
-    if is_deeper(verdict.arguments, MAX_DEPTH):
-        return None
-    try:
-        text = verdict.model_dump_json(exclude_unset=True)
-        return len(text.encode()) if Verdict.model_validate_json(text) == verdict else None
-    except (ValueError, RecursionError):
-        return None
-
-
-def narrowed_tools(target: DelegateSpec, given: Verdict) -> tuple[str, ...] | None:
-    """Return the most tools that the other agent may use. None leaves it all of its own."""
-    if given.tools is None or target.tools is None:
-        return target.tools if given.tools is None else tuple(given.tools)
-    return tuple(tool for tool in target.tools if tool in given.tools)
 
 
 MAX_REASON_CHARS = 1_000
@@ -90,6 +54,44 @@ _ALLOWING = frozenset({"allow", "approval"})
 JudgeFunction = Callable[[], Awaitable[Verdict]]
 NamedJudge = tuple[str, JudgeFunction]
 """The name of what is judged, and the function that judges it."""
+
+
+def recordable_verdicts(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts in order. Denials replace those that do not fit."""
+    recordable: list[Verdict] = []
+    room = MAX_BYTES
+    for verdict in map(_with_bounded_expiry, verdicts):
+        size = _recorded_size(verdict)
+        fits = size is not None and size <= room
+        recordable.append(verdict if fits else Verdict(decision="deny", reason=UNRECORDABLE))
+        room -= size if size is not None and fits else len(UNRECORDABLE)
+    return tuple(recordable)
+
+
+def _with_bounded_expiry(verdict: Verdict) -> Verdict:
+    if verdict.approval is None or verdict.approval.expires_s <= MAX_WAIT_S:
+        return verdict
+    return verdict.with_terms(verdict.approval.with_expiry(MAX_WAIT_S))
+
+
+def _recorded_size(verdict: Verdict) -> int | None:
+    """Return its bytes in a history, or None if it cannot be read back unchanged, as with NaN or half a character."""
+    if is_deeper(verdict.arguments, MAX_DEPTH):
+        return None
+    try:
+        text = verdict.model_dump_json(exclude_unset=True)
+        return len(text.encode()) if Verdict.model_validate_json(text) == verdict else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def narrowed_tools(delegate: DelegateSpec, verdict: Verdict) -> tuple[str, ...] | None:
+    """Return the only tools of its own that the delegate may use. None: it may use all."""
+    if verdict.tools is None:
+        return delegate.tools
+    if delegate.tools is None:
+        return tuple(verdict.tools)
+    return tuple(tool for tool in delegate.tools if tool in verdict.tools)
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,16 @@ class GateActivities:
             verdicts = await self._judge_all([("the answer", partial(self._judge_answer, request))])
         verdicts = recordable_verdicts(verdicts)
         count_verdicts(request.calls, verdicts, {spec.name for spec in request.specs})
-        given = self.secrets.redact_record(Verdicts(verdicts=verdicts))
+        recorded = self.secrets.redact_record(Verdicts(verdicts=verdicts))
         if len(request.places) > 1:
-            given = Verdicts(verdicts=given.verdicts, places=request.places)
-        return self._with_permits(request, given)
+            recorded = Verdicts(verdicts=recorded.verdicts, places=request.places)
+        return self._with_permits(request, recorded)
 
-    def _with_permits(self, request: GateRequest, given: Verdicts) -> Verdicts:
+    def _with_permits(self, request: GateRequest, recorded: Verdicts) -> Verdicts:
         """Sign the allowed calls exactly as recorded. The loop's own tools have no activity, and need no permit."""
         keys = self.permits
-        if keys is None or len(request.places) != len(request.calls):
-            return given
+        if keys is None or not request.calls or len(request.places) != len(request.calls):
+            return recorded
 
         def with_permit(verdict: Verdict, call: ToolCall, place: str) -> Verdict:
             if verdict.decision != "allow" or call.name in LOOP_TOOLS:
@@ -138,8 +140,8 @@ class GateActivities:
             permit = keys.permit(current_activity_identity(place), signed, terms)
             return verdict.with_permit(permit)
 
-        judged = zip(given.verdicts, request.calls, request.places, strict=False)
-        return given.with_verdicts(tuple(starmap(with_permit, judged))) if request.calls else given
+        judged = zip(recorded.verdicts, request.calls, request.places, strict=False)
+        return recorded.with_verdicts(tuple(starmap(with_permit, judged)))
 
     async def _judge_all(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
         if self.engine.is_embedded:
@@ -175,31 +177,31 @@ class GateActivities:
         return await self._judge_unmodified(request, "final answer")
 
     async def _judge_unmodified(self, request: GateRequest, what: str) -> Verdict:
-        given = await self._engine_verdict(request)
-        if given.decision in _ALLOWING and given.arguments is not None:  # the policy does not allow it unchanged
+        judged = await self._engine_verdict(request)
+        if judged.decision in _ALLOWING and judged.arguments is not None:  # the policy does not allow it unchanged
             return _denial(f"the policy wants to change a {what}; it can only allow or deny one")
-        return _final_verdict(request, given)
+        return _final_verdict(request, judged)
 
     async def _judge_call(self, request: GateRequest, call: ToolCall) -> Verdict:
         spec, proposed = request.spec(call.name), call.arguments
-        by: dict[str, Any] = {}
+        decided_by: dict[str, Any] = {}
         for _ in range(MAX_MODIFICATIONS + 1):
             if spec is None:
                 problem = f"there is no tool {call.name!r}; the tools are: {', '.join(request.offered) or 'none'}"
             else:
                 problem = await self._argument_problem(call, spec)
             if problem:
-                return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **by)
+                return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **decided_by)
             proposal = request.with_calls((call,))
-            given = await self._engine_verdict(proposal)
+            judged = await self._engine_verdict(proposal)
             # policies that changed the call before it decided too
-            given = given.with_policies(tuple(dict.fromkeys([*by.get("policies", ()), *given.policies])))
-            is_changed = given.arguments is not None and not _is_same_json(given.arguments, call.arguments)
-            if given.decision not in _ALLOWING or given.arguments is None or not is_changed:
-                verdict = _final_verdict(proposal, given)
+            judged = judged.with_policies(tuple(dict.fromkeys([*decided_by.get("policies", ()), *judged.policies])))
+            changed = judged.arguments if judged.decision in _ALLOWING else None
+            if changed is None or _is_same_json(changed, call.arguments):
+                verdict = _final_verdict(proposal, judged)
                 return verdict if _is_same_json(call.arguments, proposed) else verdict.with_arguments(call.arguments)
-            call, by = call.with_arguments(given.arguments), _deciding_fields(given)
-        return _denial(f"the policy changed the arguments of {call.name} again and again", **by)
+            call, decided_by = call.with_arguments(changed), _deciding_fields(judged)
+        return _denial(f"the policy changed the arguments of {call.name} again and again", **decided_by)
 
     async def _argument_problem(self, call: ToolCall, spec: ToolSpec) -> str:
         if call.malformed is not None:
@@ -228,9 +230,9 @@ def _caller(request: GateRequest, tool: str) -> Caller | None:
     return Caller.from_facts(request.agent, request.tenant, request.trusted_context, request.approved_by)
 
 
-def _is_same_json(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _is_same_json(left: dict[str, Any], right: dict[str, Any]) -> bool:
     """Return whether both are the same JSON. To Python 1, 1.0 and True are equal, but a tool sees three values."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def verdict_time_s() -> float | None:
@@ -239,30 +241,32 @@ def verdict_time_s() -> float | None:
     return limit.total_seconds() * VERDICT_TIME_SHARE if limit else None
 
 
-def _final_verdict(proposal: GateRequest, given: Verdict) -> Verdict:
-    """Return what the gate records, with only the fields that matter, because it is written to history.
+def _final_verdict(proposal: GateRequest, judged: Verdict) -> Verdict:
+    """Return what the gate records of an engine's verdict: only the fields that matter, because the history holds them.
 
     An approval that a person has given becomes an allow. The tools of a delegate are narrowed.
     """
-    by = _deciding_fields(given)
-    if given.decision not in _ALLOWING:
-        return _denial(given.reason or "not allowed", **by)
-    terms = given.approval or (ApprovalTerms() if given.decision == "approval" else None)
-    if terms is not None and not _is_approved(proposal, terms, given.version):
-        reason = clean_text(given.reason)[:MAX_REASON_CHARS]
-        return Verdict(decision="approval", reason=reason, approval=terms, **by)
+    decided_by = _deciding_fields(judged)
+    if judged.decision not in _ALLOWING:
+        return _denial(judged.reason or "not allowed", **decided_by)
+    terms = judged.approval or (ApprovalTerms() if judged.decision == "approval" else None)
+    if terms is not None and not _is_approved(proposal, terms, judged.version):
+        reason = clean_text(judged.reason)[:MAX_REASON_CHARS]
+        return Verdict(decision="approval", reason=reason, approval=terms, **decided_by)
+    allowed = Verdict(decision="allow", **decided_by)
     if proposal.call is None or loop_tool(proposal.call.name).action != "delegate":
-        return Verdict(decision="allow", **by)
+        return allowed
     agent = proposal.call.arguments.get("agent")
-    target = next((delegate for delegate in proposal.delegates if delegate.agent == agent), None)
-    if target is None:  # the tools that its config allows are unknown
-        return _denial(f"{agent!r} is no agent to delegate to", **by)
-    tools = narrowed_tools(target, given)
-    return Verdict(decision="allow", **by) if tools is None else Verdict(decision="allow", tools=tools, **by)
+    delegate = next((delegate for delegate in proposal.delegates if delegate.agent == agent), None)
+    if delegate is None:  # the tools that its config allows are unknown
+        return _denial(f"{agent!r} is no agent to delegate to", **decided_by)
+    tools = narrowed_tools(delegate, judged)
+    return allowed if tools is None else Verdict(decision="allow", tools=tools, **decided_by)
 
 
-def _deciding_fields(given: Verdict) -> dict[str, Any]:
-    return {name: value for name in ("policies", "version") if (value := getattr(given, name))}
+def _deciding_fields(judged: Verdict) -> dict[str, Any]:
+    """Return the fields that name the policies which decided, without empty ones."""
+    return {name: value for name in ("policies", "version") if (value := getattr(judged, name))}
 
 
 def _is_approved(proposal: GateRequest, terms: ApprovalTerms, version: str) -> bool:
@@ -271,5 +275,5 @@ def _is_approved(proposal: GateRequest, terms: ApprovalTerms, version: str) -> b
     return bool(proposal.approved_by) and may_decide and proposal.approved_version == version
 
 
-def _denial(reason: str, **by: Any) -> Verdict:
-    return Verdict(decision="deny", reason=clean_text(reason)[:MAX_REASON_CHARS], **by)
+def _denial(reason: str, **decided_by: Any) -> Verdict:
+    return Verdict(decision="deny", reason=clean_text(reason)[:MAX_REASON_CHARS], **decided_by)

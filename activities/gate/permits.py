@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from orga.activities.calls.activity import current_run_key
 from orga.workflows.types.tool_calls.gate import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, call_activity_id, permit_text
 from orga.workflows.types.tool_calls.tools import NOT_DONE, Caller, ToolRequest
 
@@ -50,24 +51,25 @@ class PermitKeys:
 
     def permit(self, identity: ActivityIdentity, call: SignedCall, terms: tuple[str, str, str]) -> str:
         """Return the signature of a call under these terms: version of the policies, purpose, approver."""
-        return _signature(self._keys[0], identity, call, permit_text("-", *terms)[1:])
+        signed_terms = permit_text("-", *terms).removeprefix("-")
+        return _signature(self._keys[0], identity, call, signed_terms)
 
     def is_valid(self, permit: str, identity: ActivityIdentity, call: SignedCall) -> bool:
         """Return whether the permit was signed for exactly this call."""
-        given, terms = permit[:MAC_CHARS], permit[MAC_CHARS:]
-        signatures = [_signature(key, identity, call, terms) for key in self._keys]
-        return any(hmac.compare_digest(given.encode(), signature.encode()) for signature in signatures)
+        signature, terms = permit[:MAC_CHARS].encode(), permit[MAC_CHARS:]
+        valid = [_signature(key, identity, call, terms).encode() for key in self._keys]
+        return any(hmac.compare_digest(signature, other) for other in valid)
 
 
 def permit_keys(env: Mapping[str, str]) -> PermitKeys | None:
     """Return the keys of `ORGA_PERMIT_KEY`: `A,B`, or `@FILE` with one per line. None if unset, ValueError if bad."""
-    given = env.get(PERMIT_KEY, "").strip()
-    if not given:
+    value = env.get(PERMIT_KEY, "").strip()
+    if not value:
         return None
-    if not given.startswith("@"):
-        return PermitKeys([key.strip() for key in given.split(",") if key.strip()])
+    if not value.startswith("@"):
+        return PermitKeys([key.strip() for key in value.split(",") if key.strip()])
     try:
-        lines = Path(given[1:]).read_text().splitlines()
+        lines = Path(value[1:]).read_text().splitlines()
     except (OSError, UnicodeError) as error:
         raise ValueError(f"{PERMIT_KEY}: the file that it names cannot be read: {type(error).__name__}") from None
     return PermitKeys([line.strip() for line in lines if line.strip()])
@@ -85,14 +87,13 @@ def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
 
 
 def current_activity_identity(activity_id: str) -> ActivityIdentity:
-    info = activity.info()
-    run = info.workflow_id or "", info.workflow_run_id or ""
-    return ActivityIdentity(info.namespace, *run, call_activity_id(activity_id))
+    run = current_run_key()
+    return ActivityIdentity(activity.info().namespace, run.workflow_id, run.run_id, call_activity_id(activity_id))
 
 
 def _signature(key: bytes, identity: ActivityIdentity, call: SignedCall, terms: str) -> str:
-    parts = [identity.namespace, identity.workflow_id, identity.run_id, identity.activity_id]
-    signed = ["orga permit 1", *parts, call.tool, _json_digest(call.arguments), terms]
+    ids = [identity.namespace, identity.workflow_id, identity.run_id, identity.activity_id]
+    signed = ["orga permit 1", *ids, call.tool, _json_digest(call.arguments), terms]
     if call.caller is not None:
         signed.append(_json_digest(call.caller.model_dump(mode="json")))
     mac = hmac.new(key, json.dumps(signed).encode(), sha256).digest()[:16]

@@ -8,8 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters import http
 from orga.activities.adapters.webhook import post
-from orga.activities.deliver import LONGEST_NOTIFICATION_WAIT_S as LONGEST_WISH_S
-from orga.activities.deliver import NotifyActivities
+from orga.activities.deliver import MAX_NOTIFICATION_RETRY_AFTER_S, NotifyActivities
 from orga.activities.ports import NotifyError, RunKey
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.questions import Notification, NotifiedCall
@@ -119,7 +118,7 @@ async def test_the_activity_redacts_the_worker_s_secrets() -> None:
     [
         pytest.param(None, None, id="no requested wait"),
         pytest.param(7.0, 7.0, id="a requested wait"),
-        pytest.param(86_400.0, LONGEST_WISH_S, id="a requested wait of a day"),
+        pytest.param(86_400.0, MAX_NOTIFICATION_RETRY_AFTER_S, id="a requested wait of a day"),
     ],
 )
 async def test_a_failure_states_whether_and_when_to_retry(wish_s: float | None, delay_s: float | None) -> None:

@@ -48,7 +48,7 @@ async def test_it_reports_the_task_and_its_place(caplog: pytest.LogCaptureFixtur
         await asyncio.sleep(0.15)
     assert 0.9 < watchdog.longest.seconds < 5
     assert watchdog.longest.task == "sums"
-    assert re.fullmatch(r"holds_the_loop \(test_watchdog.py:\d+\)", watchdog.longest.place)
+    assert re.fullmatch(r"holds_the_loop \(test_watchdog.py:\d+\)", watchdog.longest.location)
     assert [held for held in reported if held.task] == [watchdog.longest], "the second block was shorter"
     assert [found[1] for record in caplog.records if (found := BY_A_TASK.search(record.getMessage()))] == [
         "sums, in holds_the_loop",
