@@ -222,7 +222,7 @@ class AbsentTool:
     """The reason why a tool that somebody names is absent."""
 
     why: str
-    for_now: bool
+    is_temporary: bool
     """True if its source cannot be reached. The source may have the tool."""
 
 

@@ -25,7 +25,7 @@ class BlobFolder:
         self._folder = folder
 
     def path(self, digest: str) -> Path:
-        """Return the place of a blob, whether it exists or not. Raise ValueError for what is no digest."""
+        """Return the path of a blob, whether it exists or not. Raise ValueError if it is no digest."""
         if not _DIGEST.fullmatch(digest):
             raise ValueError(f"{digest[:100]!r}: is no digest. Write sha256: and 64 hex characters")
         return self._folder / digest.replace(":", "-")

@@ -48,9 +48,9 @@ class CallerSecret:
         if not is_by_caller(reference):
             return None
         variable, _, source = reference.removesuffix("]").partition("[")
-        if not (given := env.get(variable, "").strip()):
+        if not (path := env.get(variable, "").strip()):
             raise ValueError(f"the environment has no {variable}; set it to the path of a JSON file with the secrets")
-        secret = cls(variable, source, Path(given))
+        secret = cls(variable, source, Path(path))
         if not secret.path.is_absolute():
             raise ValueError(f"{variable}: has to be the absolute path of a JSON file")
         secret.entries()
@@ -68,14 +68,14 @@ class CallerSecret:
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"{self.variable}: the file that it names has more than {MAX_FILE_BYTES:,} bytes")
         try:
-            found: Any = json.loads(data)
+            secrets: Any = json.loads(data)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            secrets = None
+        if not isinstance(secrets, dict):
             raise ValueError(  # noqa: TRY004
                 f'{self.variable}: the file that it names is no JSON object such as {{"acme": "..."}}'
             )
-        return as_object(cast("object", found))
+        return as_object(cast("object", secrets))
 
     def caller_name(self, context: ToolContext) -> str:
         """Return the tenant or user of a call. Raise ToolError if its run names none."""
@@ -101,18 +101,24 @@ class CallerSecret:
         if name == WORKER_ENTRY or name not in entries:
             why = f"{self.variable} has no secret for the {self.source} of this run; tell the operator"
             raise ToolError(why, kind=NO_CREDENTIALS)
-        return self._checked(entries[name])
+        return self._header_text(entries[name])
 
     def for_worker(self) -> str | None:
         """Return the worker's own secret, if there is one. Raise ValueError if no header can hold it."""
-        found = self.entries().get(WORKER_ENTRY)
+        secret = self.entries().get(WORKER_ENTRY)
         try:
-            return None if found is None else self._checked(found)
+            return None if secret is None else self._header_text(secret)
         except ToolError as error:
             raise ValueError(str(error)) from None
 
-    def _checked(self, secret: object) -> str:
-        if isinstance(secret, str) and secret.strip() == secret != "" and secret.isascii() and secret.isprintable():
+    def _header_text(self, secret: object) -> str:
+        if (
+            isinstance(secret, str)
+            and secret
+            and secret.isascii()
+            and secret.isprintable()
+            and secret == secret.strip()
+        ):
             return secret
         why = f"the entry of {self.variable} is no line of printable ASCII without spaces around it; tell the operator"
         raise ToolError(why, kind=NO_CREDENTIALS)

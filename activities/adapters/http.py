@@ -59,12 +59,16 @@ __all__ = [
     "create_ssl_context",
     "has_dot_segments",
     "http_client",
+    "is_dot_segment",
     "is_loopback",
     "silence_timeout",
 ]
 
 CONNECT_S = 10.0
+"""Seconds until a connection has to stand."""
+
 SILENCE_S = 120.0
+"""Seconds that may pass between two bytes."""
 
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that a later attempt may not get."""
@@ -86,9 +90,9 @@ def http_client(
 ) -> AsyncClient:
     """Return a pooled client for one server that the operator configured.
 
-    The environment's proxy and certificates are honoured, since many reach a provider only so; a loopback
-    server is always reached directly. Addresses that a model may choose need a client with `trust_env=False`.
-    The worker limits the number of concurrent requests, so the pool has no limit of its own.
+    It uses the environment's proxy and certificates, because many reach a provider only through them. A loopback server
+    is always reached directly. Addresses that a model may choose need a client with `trust_env=False`. The worker
+    limits the number of concurrent requests, so the pool has no limit of its own.
     """
     return AsyncClient(
         headers=headers,
@@ -110,7 +114,12 @@ def has_dot_segments(url: str) -> bool:
     Policies and patterns judge a URL as it is written, and `/public/../admin` begins with `/public/`.
     """
     path = unquote(re.split(r"[?#]", url, maxsplit=1)[0])
-    return any(part.split(";")[0] in (".", "..") for part in re.split(r"[/\\]", path))
+    return any(map(is_dot_segment, re.split(r"[/\\]", path)))
+
+
+def is_dot_segment(part: str) -> bool:
+    """Return whether a part of a path is `.` or `..`. Some servers ignore text after a semicolon."""
+    return part.partition(";")[0] in (".", "..")
 
 
 def is_loopback(url: str) -> bool:
@@ -149,12 +158,12 @@ async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
     decompressor = _gzip_decompressor() if encoding not in ("identity", "") else None
     has_data = False
     async for chunk in response.aiter_raw():
-        rest = chunk
         has_data = has_data or bool(chunk)
         if decompressor is None:
             yield chunk
             await asyncio.sleep(0)
             continue
+        rest = chunk
         while rest:
             if decompressor.eof:
                 if not _begins_member(rest):

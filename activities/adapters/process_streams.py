@@ -47,6 +47,7 @@ class HeadTail:
 
 
 _DRAIN_S = 1.0
+"""Seconds to read the rest of the outputs of a process that has ended."""
 
 
 class ProcessStreams(asyncio.SubprocessProtocol):
@@ -108,6 +109,8 @@ def signal_group(group: int, number: signal.Signals) -> None:
 
 @dataclass(frozen=True)
 class ProcessChannel:
+    """Our end of a socket between two processes, and the end for the other one."""
+
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     theirs: socket.socket

@@ -35,8 +35,8 @@ async def repaired_json(text: str) -> str:
     if not body or not _is_complete(body) or _is_json(body):
         return ""
     try:
-        found = await child_output(__name__, body.encode(errors="replace"), _TIMEOUT_S)
-        return _single_object(json.loads(found))
+        output = await child_output(__name__, body.encode(errors="replace"), _TIMEOUT_S)
+        return _single_object(json.loads(output))
     except (ValueError, RecursionError):
         return ""
 
@@ -61,13 +61,13 @@ def _is_json(body: str) -> bool:
     return True
 
 
-def _single_object(found: Any) -> str:
-    """Return the only object among the found values, as text. Text after it does no harm."""
-    objects = [each for each in as_objects(found) if each]
+def _single_object(values: Any) -> str:
+    """Return the only object among these values, as text. Text after it does no harm."""
+    objects = [value for value in as_objects(values) if value]
     if len(objects) != 1:
         return ""
     text = to_json(objects[0]).decode()
-    find_json_object(text)
+    find_json_object(text)  # raises ValueError for faults that are not repaired
     return text
 
 
@@ -86,5 +86,5 @@ def main() -> None:
 
     limit_this_process(_MEMORY_BYTES, _WORK_S)
     text = f"[{sys.stdin.buffer.read().decode()}\n]"
-    found = repair_json(text, return_objects=True, skip_json_loads=True, strict=True)
-    sys.stdout.write(json.dumps(found))
+    values = repair_json(text, return_objects=True, skip_json_loads=True, strict=True)
+    sys.stdout.write(json.dumps(values))

@@ -11,16 +11,20 @@ from glob import glob
 from pathlib import Path, PurePath
 from unicodedata import normalize
 
-from orga.activities.adapters.sandbox.removal import open_folder
+from orga.activities.adapters.sandbox.removal import unlock_folder
 
 _IGNORED_BY_HFS = dict.fromkeys(
     map(ord, "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff")
 )
+"""A table for `translate` that removes the characters which this file system of macOS ignores in names."""
+
 _RULE_NAMES = frozenset({".git", "git~1", "orga.toml", "orga~1.tom"})
 """Names that are rules in any folder, with their short names on DOS file systems. Git runs programs that `.git` names,
 and `orga` reads `orga.toml` from the current folder upwards."""
+
 MAX_FOLDERS = 50_000
 """Folders that are searched before each isolated command. That takes a second."""
+
 _BYTECODE = "__pycache__"
 _GENERATED_FOLDERS = frozenset({"node_modules", _BYTECODE, "venv", ".venv", "site-packages"})
 _IMPORT_SUFFIXES = frozenset({".py", ".pyc", ".so", ".pyd"})
@@ -67,8 +71,8 @@ class Rules:
 
     def identities(self) -> frozenset[_Identity]:
         """Return the file system's identities of the existing rules, so that other names of them are found too."""
-        every = (*self._real_paths(), *module_files(self.modules))
-        return frozenset(found for rule in every if (found := file_identity(rule)))
+        rules = (*self._real_paths(), *module_files(self.modules))
+        return frozenset(identity for rule in rules if (identity := file_identity(rule)))
 
     def paths_inside(self, folder: Path, present: Iterable[Path] | None = None) -> list[Path]:
         """Return the existing rules in a folder or above it, without links. A folder comes before its content.
@@ -81,12 +85,12 @@ class Rules:
             TooManyFolders: Not all folders can be searched.
         """
         present = self.present_in(folder) if present is None else present
-        every = (*self._real_paths(), *present, *self._hard_links(folder))
-        found = {path.resolve() for path in every if path.exists()}
-        return sorted(path for path in found if path.is_relative_to(folder) or folder.is_relative_to(path))
+        rules = (*self._real_paths(), *present, *self._hard_links(folder))
+        existing = {path.resolve() for path in rules if path.exists()}
+        return sorted(path for path in existing if path.is_relative_to(folder) or folder.is_relative_to(path))
 
     def present_in(self, folder: Path, deadline: float | None = None) -> dict[Path, Path | None]:
-        """Return the rules in a real folder, with the path's spelling on disk. A link has its target as value.
+        """Return the rules in a real folder by their paths as spelled on disk. The value is a link's target, else None.
 
         Links on the way to a rule count too. With a `deadline` all folders are searched, however many. Without one,
         generated folders are skipped.
@@ -94,20 +98,21 @@ class Rules:
         Raises:
             TooManyFolders: Not all folders can be searched.
         """
-        every = (*self.files, *self.folders, *self.installed, *self._declared_paths(), *module_files(self.modules))
-        spelled = {path for rule in every if (path := _path_within(folder, rule)) and os.path.lexists(path)}
-        ways = {above for path in spelled for above in path.parents if folder in above.parents and above.is_symlink()}
+        rules = (*self.files, *self.folders, *self.installed, *self._declared_paths(), *module_files(self.modules))
+        configured = {path for rule in rules if (path := _path_within(folder, rule)) and os.path.lexists(path)}
+        above = {parent for path in configured for parent in path.parents if folder in parent.parents}
+        links = filter(Path.is_symlink, above)
         named = _named_rules(folder, deadline)
-        return {path: path.readlink() if path.is_symlink() else None for path in (*spelled, *ways, *named)}
+        return {path: path.readlink() if path.is_symlink() else None for path in (*configured, *links, *named)}
 
     def _real_paths(self) -> list[Path]:
         return [path.resolve() for path in (*self.files, *self.folders, *self.installed, *self.stores, *self._links())]
 
     def _real_modules(self) -> set[_Parts]:
         """Return the modules by the parts of their paths. A package's content belongs to it, wherever a link leads."""
-        places = {parent: parent.resolve() for parent in {path.parent for path in self.modules}}
-        named = {_folded_parts(places[path.parent] / path.name) for path in self.modules}
-        return named | {_folded_parts(path.resolve()) for path in self.modules if path.is_symlink()}
+        real_parents = {parent: parent.resolve() for parent in {path.parent for path in self.modules}}
+        modules = {_folded_parts(real_parents[path.parent] / path.name) for path in self.modules}
+        return modules | {_folded_parts(path.resolve()) for path in self.modules if path.is_symlink()}
 
     def _declared_paths(self) -> Iterator[Path]:
         return (Path(name) for pattern in self.globs for name in glob(pattern, recursive=True))  # noqa: PTH207
@@ -120,11 +125,11 @@ class Rules:
 
     def _hard_links(self, folder: Path) -> Iterator[Path]:
         """Yield other names of the same files, because writing to those changes the rule."""
-        linked = {file_identity(file) for file in self._each_file() if _has_other_names(file)}
+        linked = {file_identity(file) for file in self._rule_files() if _has_other_names(file)}
         if linked:
             yield from (path for path in _files_below(folder) if file_identity(path) in linked)
 
-    def _each_file(self) -> Iterator[Path]:
+    def _rule_files(self) -> Iterator[Path]:
         yield from self.files
         yield from module_files(self.modules)
         for folder in self.folders:
@@ -208,9 +213,10 @@ def _folder_entries(folder: Path) -> list[Path]:
 
 def _path_within(folder: Path, path: Path) -> Path | None:
     """Return a path below a real folder, spelled from that folder, or None if it is outside."""
-    up = [at for at, part in enumerate(path.parts) if part == ".."]
-    if up:
-        path = Path(*path.parts[: up[-1] + 1]).resolve().joinpath(*path.parts[up[-1] + 1 :])
+    ups = [index for index, part in enumerate(path.parts) if part == ".."]
+    if ups:
+        rest = ups[-1] + 1
+        path = Path(*path.parts[:rest]).resolve().joinpath(*path.parts[rest:])
     for above in reversed(path.parents):
         if above.resolve() == folder:
             return folder / path.relative_to(above)
@@ -226,31 +232,31 @@ def _has_other_names(file: Path) -> bool:
 
 
 def _named_rules(folder: Path, deadline: float | None) -> Iterator[Path]:
-    for here, folders, files in _walk_folders(folder, deadline):
-        yield from (Path(here, name) for name in (*folders, *files) if _is_rule_name(name))
+    for parent, folders, files in _walk_folders(folder, deadline):
+        yield from (Path(parent, name) for name in (*folders, *files) if _is_rule_name(name))
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    return (Path(here, name) for here, _, files in _walk_folders(folder) for name in files)
+    return (Path(parent, name) for parent, _, files in _walk_folders(folder) for name in files)
 
 
 def _walk_folders(folder: Path, deadline: float | None = None) -> Iterator[tuple[str, list[str], Iterable[str]]]:
     """Walk through all folders except the inside of `.git` and generated ones. Too many folders raise an error."""
-    for count, (here, folders, files) in enumerate(os.walk(folder)):
+    for count, (parent, folders, files) in enumerate(os.walk(folder)):
         if count == MAX_FOLDERS and deadline is None:
             raise TooManyFolders(f"{MAX_FOLDERS:,} folders and more are too many to look for rules in")
         if deadline is not None and time.monotonic() > deadline:
             raise TooManyFolders(f"{count:,} folders and more take too long to look for rules in")
-        yield here, folders, files
+        yield parent, folders, files
         left_out = _GENERATED_FOLDERS if deadline is None else ()
         folders[:] = [name for name in folders if name not in left_out and not _is_rule_name(name)]
         if deadline is not None:
-            _make_readable(here, folders)
+            _make_listable(parent, folders)
 
 
-def _make_readable(here: str, folders: Iterable[str]) -> None:
-    """Make folders listable that their owner cannot list: files in them can still be read by name."""
-    for path in (os.path.join(here, name) for name in folders):  # noqa: PTH118
+def _make_listable(parent: str, folders: Iterable[str]) -> None:
+    """Let their owner list these folders. Even if nobody can list a folder, files in it can be read by name."""
+    for path in (os.path.join(parent, name) for name in folders):  # noqa: PTH118
         if not os.access(path, os.R_OK | os.X_OK):
             with suppress(OSError):  # such as a link that leads nowhere
-                os.close(open_folder(path, None))
+                os.close(unlock_folder(path, None))

@@ -47,9 +47,7 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether somebody holds the lock exclusively. The check takes it shared, so two checks do not disturb each
-    other.
-    """
+    """Return whether somebody holds the lock exclusively. The check shares it, so two checks cannot disturb each other."""
     if not path.exists():
         return False
     descriptor = try_lock(path, shared=True)
@@ -99,20 +97,21 @@ def write_atomically(path: Path, content: bytes, *, with_folder: bool = False) -
 class OwnFile(Generic[Content]):
     """A file of this user that other processes replace. Its content is parsed again only after a change."""
 
-    def __init__(self, path: Path, parse: Callable[[bytes], Content], *, most: int, denied: int = 0o077) -> None:
+    def __init__(self, path: Path, parse: Callable[[bytes], Content], *, max_bytes: int, denied: int = 0o077) -> None:
         """Name the file.
 
         Args:
             path: It is not followed if it is a link.
             parse: Returns the content. It may raise ValueError.
-            most: The largest size in bytes.
+            max_bytes: The largest size.
             denied: Permissions that no other user may have.
         """
         self.path = path
         self._parse = parse
-        self._most = most
+        self._max_bytes = max_bytes
         self._denied = denied
         self._stamp: tuple[int, int] | None = None
+        """Inode and time of the last change of the content. None if there is none."""
         self._content: Content | None = None
 
     def read(self) -> Content | None:
@@ -120,8 +119,8 @@ class OwnFile(Generic[Content]):
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as file:
-                found = os.fstat(descriptor)
-                stamp = (found.st_ino, found.st_mtime_ns) if self._is_usable(found) else None
+                status = os.fstat(descriptor)
+                stamp = (status.st_ino, status.st_mtime_ns) if self._is_usable(status) else None
                 if stamp is None:
                     self._content = None
                 elif stamp != self._stamp:
@@ -131,6 +130,6 @@ class OwnFile(Generic[Content]):
             self._stamp = self._content = None
         return self._content
 
-    def _is_usable(self, found: os.stat_result) -> bool:
-        is_own = found.st_uid == os.geteuid() and not found.st_mode & self._denied
-        return is_own and stat.S_ISREG(found.st_mode) and found.st_size <= self._most
+    def _is_usable(self, status: os.stat_result) -> bool:
+        is_private = status.st_uid == os.geteuid() and not status.st_mode & self._denied
+        return is_private and stat.S_ISREG(status.st_mode) and status.st_size <= self._max_bytes

@@ -23,13 +23,13 @@ T = TypeVar("T")
 class Threads:
     """A bounded number of threads for one subject. Further work waits, and takes no thread from another subject."""
 
-    def __init__(self, subject: str, most: int) -> None:
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix=subject)
+    def __init__(self, subject: str, max_threads: int) -> None:
+        self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix=subject)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of `work`. Cancelling ends the wait and drops work that has not begun. A thread runs on."""
-        done = partial(copy_context().run, work, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, done)
+        call = partial(copy_context().run, work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
 
 class ThreadStopped(Exception):
@@ -63,7 +63,7 @@ class StopSignal:
 async def run_stoppable(
     threads: Threads, work: Callable[Concatenate[StopSignal, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Return the result of `work`. If it is cancelled before it acts, it never acts. Later its end is awaited."""
+    """Return the result of `work`. If it is cancelled before it acts, it never acts. After that, its end is awaited."""
     stop = StopSignal()
     thread = asyncio.ensure_future(threads.run(work, stop, *args, **kwargs))
     try:
@@ -90,6 +90,8 @@ _log = logging.getLogger(__name__)
 
 
 class OwnThreads(Generic[T]):
+    """A new thread for each call of one function."""
+
     def __init__(self, name: str) -> None:
         self._name = name
         self._abandoned: list[Future[T]] = []

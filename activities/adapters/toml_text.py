@@ -24,12 +24,12 @@ def read_toml(text: str) -> dict[str, Any]:
     if _DEEP_KEY.search(text):
         raise TomlTooDeep
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except RecursionError:
         raise TomlTooDeep from None
-    level: list[Any] = [found]
+    level: list[Any] = [table]
     for _ in range(MAX_DEPTH):
         level = [inner for value in level for inner in inner_values(value)]
     if level:
         raise TomlTooDeep
-    return found
+    return table

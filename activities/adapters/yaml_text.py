@@ -29,35 +29,35 @@ async def read_yaml(data: bytes) -> Any:
     output = await child_output(__name__, data, _TIMEOUT_S)
     if not output:
         raise ValueError("it is no valid YAML, or too complex to read")
-    found = json.loads(output)
-    if "problem" in found:
-        raise ValueError(f"it is no valid YAML: {found['problem']}")
-    return found["value"]
+    answer = json.loads(output)
+    if "problem" in answer:
+        raise ValueError(f"it is no valid YAML: {answer['problem']}")
+    return answer["value"]
 
 
-def _size(value: Any, known: dict[int, int]) -> int:
+def _value_count(value: Any, known: dict[int, int]) -> int:
     """Return the number of values. `known` has those of lists and objects by id, because references repeat them."""
-    if not (parts := inner_values(value)):
+    if not (items := inner_values(value)):
         return 1
-    if (place := id(value)) not in known:
-        known[place] = 1 + sum(_size(each, known) for each in parts)
-    return known[place]
+    if (value_id := id(value)) not in known:
+        known[value_id] = 1 + sum(_value_count(item, known) for item in items)
+    return known[value_id]
 
 
 def main() -> None:
-    """Read YAML from standard input, within limits."""
+    """Read YAML from standard input, within limits, and write `{"value": …}` or `{"problem": …}`."""
     import yaml
 
     library: Any = yaml
     limit_this_process(_MEMORY_BYTES, _WORK_S)
     loader = library.CSafeLoader
     resolvers: dict[str, Any] = loader.yaml_implicit_resolvers
-    for first, known in resolvers.items():
-        resolvers[first] = [each for each in known if each[0] != "tag:yaml.org,2002:timestamp"]
+    for first, patterns in resolvers.items():
+        resolvers[first] = [(tag, pattern) for tag, pattern in patterns if tag != "tag:yaml.org,2002:timestamp"]
     try:
         value = library.load(sys.stdin.buffer.read(), loader)
-        is_small = _size(value, {}) <= _MAX_VALUES
-        found = {"value": value} if is_small else {"problem": f"it has more than {_MAX_VALUES:,} values"}
+        is_small = _value_count(value, {}) <= _MAX_VALUES
+        answer = {"value": value} if is_small else {"problem": f"it has more than {_MAX_VALUES:,} values"}
     except (library.YAMLError, UnicodeDecodeError) as error:
-        found = {"problem": " ".join(str(error).split())[:300]}
-    sys.stdout.write(json.dumps(found))
+        answer = {"problem": " ".join(str(error).split())[:300]}
+    sys.stdout.write(json.dumps(answer))

@@ -171,7 +171,7 @@ async def _answering_servers(config: OrgaConfig) -> dict[str, bool]:
         return {}
     async with servers:
         absent = {name: servers.absent_tool(f"{name}{SEPARATOR}") for name in config.mcp.servers}
-    return {name: not (each and each.for_now) for name, each in absent.items()}
+    return {name: not (each and each.is_temporary) for name, each in absent.items()}
 
 
 @ROUTES.get("/policies", _LIST)

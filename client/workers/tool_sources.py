@@ -160,7 +160,7 @@ async def available_tools(
         found = await servers.specs([f"{name}_*" for name in config.mcp.servers])
         for name in config.mcp.servers:
             missing = servers.absent_tool(f"{name}_*")
-            if missing and missing.for_now:
+            if missing and missing.is_temporary:
                 report(missing.why)
         yield own + [
             WorkerTool(_OfferedTool(spec, tool), f"MCP server {meant_server(name, config.mcp.servers)}")

@@ -172,7 +172,7 @@ def unknown_tool_lines(
     """Yield a line for each key that names no tool of the worker. A tool that is absent for now is accepted."""
     for key, tool in (*config_tools(config), *_option_tools(offered)):
         missing = absent(tool)
-        if tool not in known and not (missing and missing.for_now):
+        if tool not in known and not (missing and missing.is_temporary):
             yield f"{key}: this worker has no tool {tool!r}; {known_names_hint(tool, known)}"
 
 

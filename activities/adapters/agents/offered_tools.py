@@ -305,7 +305,7 @@ def _find_tool(
     missing = absent(tool)
     if missing is None:
         raise InvalidInput(f"tools: this worker has no tool {tool!r}; {known_names_hint(tool, known)}")
-    if not missing.for_now:
+    if not missing.is_temporary:
         raise InvalidInput(f"tools: this worker has no tool {tool!r}: {missing.why}")
     _logger.warning("the run goes on without %s: %s", tool, missing.why)
     return None

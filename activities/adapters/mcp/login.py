@@ -69,7 +69,7 @@ class LoginFile(OwnFile[Login]):
     """The file of one login. Only its owner can read it."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Login.model_validate_json, most=MAX_BYTES)
+        super().__init__(path, Login.model_validate_json, max_bytes=MAX_BYTES)
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:

@@ -218,9 +218,9 @@ class McpServers:
             return None
         connection = self._connections[server]
         if connection.known is None:
-            return AbsentTool(f"the MCP server {server!r} is unavailable ({connection.keeper.why})", for_now=True)
+            return AbsentTool(f"the MCP server {server!r} is unavailable ({connection.keeper.why})", is_temporary=True)
         return AbsentTool(
-            connection.known.left_out.get(name, f"the MCP server {server!r} has no such tool"), for_now=False
+            connection.known.left_out.get(name, f"the MCP server {server!r} has no such tool"), is_temporary=False
         )
 
     def tool(self, name: str, digest: str) -> Tool | None:

@@ -411,7 +411,7 @@ class LessonFile:
     """The lessons in one file. Each has the time until which it counts, by the clock of the machine."""
 
     def __init__(self, path: Path) -> None:
-        self._file = OwnFile(path, lambda text: as_object(json.loads(text)), most=MAX_BYTES, denied=0o022)
+        self._file = OwnFile(path, lambda text: as_object(json.loads(text)), max_bytes=MAX_BYTES, denied=0o022)
 
     def get(self, key: str) -> Dialect | None:
         lesson = as_object(self._read().get(key))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 TIME_LIMIT_S = 5.0
 
+"""Seconds for one folder with its content."""
+
 _log = logging.getLogger(__name__)
 _PATH_FLAG: int | None = getattr(os, "O_PATH", None)
 """Opens a folder that its owner may not read. Only Linux has it. Elsewhere such a folder is not removed."""
@@ -45,19 +47,20 @@ class _FolderCursor:
     """An open folder that moves through a tree of folders. `folder` is its file descriptor."""
 
     def __init__(self, top: Path) -> None:
-        self.folder = open_folder(str(top), None)
+        self.folder = unlock_folder(str(top), None)
         self._above: list[tuple[str, os.stat_result]] = []
+        """For each folder on the way from the top: its name, and the status of its parent."""
 
     def enter(self, name: str) -> None:
-        inner, here = open_folder(name, self.folder), os.fstat(self.folder)
+        inner, parent = unlock_folder(name, self.folder), os.fstat(self.folder)
         self._move_to(inner)
-        self._above.append((name, here))
+        self._above.append((name, parent))
 
     def leave_and_remove(self) -> None:
         """Move to the parent, and remove the folder if it is empty. Raise OSError if the parent is another one now."""
-        name, above = self._above.pop()
+        name, parent = self._above.pop()
         self._move_to(os.open("..", _FOLDER_FLAGS, dir_fd=self.folder))
-        if not os.path.samestat(os.fstat(self.folder), above):
+        if not os.path.samestat(os.fstat(self.folder), parent):
             raise OSError("a folder in it was moved meanwhile")
         with suppress(OSError):
             os.rmdir(name, dir_fd=self.folder)
@@ -81,15 +84,15 @@ def _remove_files(folder: int, ends: float) -> list[str]:
     return folders
 
 
-def open_folder(name: str, parent: int | None) -> int:
-    """Open a folder, never through a link. On Linux, first give its owner all permissions on it."""
+def unlock_folder(name: str, parent: int | None) -> int:
+    """Give a folder's owner all permissions on it (only on Linux), and open it, never through a link."""
     if _PATH_FLAG is None:
         return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)
     located = os.open(name, _PATH_FLAG | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        here = f"/proc/self/fd/{located}"  # such a descriptor permits neither chmod nor listing by itself
-        Path(here).chmod(0o700)
-        return os.open(here, _FOLDER_FLAGS)
+        path = f"/proc/self/fd/{located}"  # such a descriptor permits neither chmod nor listing by itself
+        Path(path).chmod(0o700)
+        return os.open(path, _FOLDER_FLAGS)
     finally:
         os.close(located)
 

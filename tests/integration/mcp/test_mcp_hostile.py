@@ -49,7 +49,7 @@ async def test_a_server_that_never_answers_delays_nobody(tmp_path: Path, monkeyp
         assert "not ready within 0.5 s" in str(error)
         absent = source.absent_tool("s_echo")
         assert absent
-        assert absent.for_now
+        assert absent.is_temporary
 
 
 async def test_a_worker_starts_although_a_server_is_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ async def test_tools_that_cannot_be_offered_are_left_out_with_a_reason(tmp_path:
         absent = source.absent_tool("s_huge")
         assert absent
         assert "over the limit" in absent.why
-        assert not absent.for_now
+        assert not absent.is_temporary
         assert (await refusal(call_tool_of(source, "s_bad"))).kind == CHANGED
 
 

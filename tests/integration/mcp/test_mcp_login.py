@@ -228,7 +228,7 @@ async def test_a_login_that_cannot_be_refreshed_is_needed_again(served: HttpServ
     async with source_of({}, crm=server) as source:
         absent = source.absent_tool("crm_leak")
         assert absent
-        assert (absent.for_now, NEEDED in absent.why) == (True, True)
+        assert (absent.is_temporary, NEEDED in absent.why) == (True, True)
         with pytest.raises(ToolError, match=NEEDED) as raised:
             await call_tool_of(source, "crm_leak")
         assert raised.value.kind == UNAVAILABLE

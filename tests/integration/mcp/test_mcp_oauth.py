@@ -96,5 +96,5 @@ async def test_the_secret_goes_to_its_issuer_only(
             assert tool is not None
             with pytest.raises(ToolError) as raised:
                 await call_tool_of(source, "crm_leak")
-    assert (absent.for_now, raised.value.kind, SECRET in absent.why) == (True, UNAVAILABLE, False)
+    assert (absent.is_temporary, raised.value.kind, SECRET in absent.why) == (True, UNAVAILABLE, False)
     assert bool(token_requests(tmp_path)) == asked

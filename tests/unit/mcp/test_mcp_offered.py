@@ -50,8 +50,8 @@ class FakeSource:
 
     def absent_tool(self, name: str) -> AbsentTool | None:
         if name.startswith("down_"):
-            return AbsentTool("its server is away", for_now=True)
-        return AbsentTool("its server has no such tool", for_now=False) if name.startswith("up_") else None
+            return AbsentTool("its server is away", is_temporary=True)
+        return AbsentTool("its server has no such tool", is_temporary=False) if name.startswith("up_") else None
 
     def tool(self, name: str, digest: str) -> Tool | None:
         self.asked.append((name, digest))
@@ -97,7 +97,9 @@ class FetchSource(FakeSource):
 
     def absent_tool(self, name: str) -> AbsentTool | None:
         server = meant_server(name, ["fetch"])
-        return AbsentTool(f"the MCP server {server!r} has no such tool", for_now=not self.tools) if server else None
+        return (
+            AbsentTool(f"the MCP server {server!r} has no such tool", is_temporary=not self.tools) if server else None
+        )
 
 
 OWN = ("fetch_url", "read_file", "fetch_own")
