@@ -47,7 +47,7 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether somebody holds the lock exclusively. The check shares it, so two checks cannot disturb each other."""
+    """Return whether somebody holds the lock exclusively. The check shares it, so two checks never collide."""
     if not path.exists():
         return False
     descriptor = try_lock(path, shared=True)

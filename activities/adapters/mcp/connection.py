@@ -20,6 +20,7 @@ from mcp_types import (
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    ContentBlock,
     ElicitRequestParams,
     ElicitResult,
     EmbeddedResource,
@@ -50,7 +51,7 @@ from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 
 MAX_TOOLS = 1_000
 MAX_PAGES = 100
-MAX_BYTES = 16_000_000
+MAX_PAGES_BYTES = 16_000_000
 """Bytes of all pages together. A page can be as large as one message."""
 
 
@@ -65,7 +66,7 @@ async def list_server_tools(session: ClientSession) -> tuple[list[Tool], dict[st
         tools += page.tools
         left_out |= omitted_tools(page)
         size, cursor = size + len(page.model_dump_json(exclude_unset=True)), page.next_cursor
-        if not cursor or len(tools) >= MAX_TOOLS or size >= MAX_BYTES:
+        if not cursor or len(tools) >= MAX_TOOLS or size >= MAX_PAGES_BYTES:
             break
     return tools[:MAX_TOOLS], left_out
 
@@ -90,7 +91,7 @@ class McpConnection:
         self._taken = taken
         self._listing = asyncio.Lock()
         self._listed_at = -math.inf
-        self._reading: frozenset[str] = frozenset()
+        self._reading_tools: frozenset[str] = frozenset()
         """The tools of the last list that read resources and prompts."""
         self._changes = 0
         """The number of notifications that the list has changed."""
@@ -111,13 +112,13 @@ class McpConnection:
         `call` collects the requests that the server makes meanwhile, and has the earlier answers.
         """
         session = await self.keeper.ready_session()
-        wanted = CallToolRequest(params=request)
         try:
             with self.keeper.count_call(), self._in_flight(call):
-                if request.name in self._reading:
+                if request.name in self._reading_tools:
                     result = await _read_from_server(session, request.name, request.arguments or {})
                 else:
-                    result = await session.send_request(wanted, _RESULT, progress_callback=on_progress)
+                    message = CallToolRequest(params=request)
+                    result = await session.send_request(message, _RESULT, progress_callback=on_progress)
         except MCPError as error:
             raise self._failure(error) from None
         except ValidationError:
@@ -159,11 +160,11 @@ class McpConnection:
         return InputRequired(f"the MCP server {name!r} needs input from a person", asked)
 
     def _failure(self, error: MCPError) -> ToolError:
-        if error.code != CONNECTION_CLOSED and not was_not_sent(error):
-            return _protocol_error(self.settings.name, error, error.message)
         if was_not_sent(error):
             self.keeper.give_up(connection_error_text(error))
             return unavailable_error(self.settings.name, self.keeper.why)
+        if error.code != CONNECTION_CLOSED:
+            return _protocol_error(self.settings.name, error, error.message)
         if self.settings.server.url:
             self.keeper.request_proof()  # over HTTP one request can fail alone, and others may still be answered
         else:
@@ -182,14 +183,14 @@ class McpConnection:
             raise
 
     async def _list(self, session: ClientSession) -> ToolDefinitions:
-        asked_at, changes = time.monotonic(), self._changes
+        began, changes = time.monotonic(), self._changes
         listed, faulty = await list_server_tools(session)
         reading = _reading_tools(self.settings.server, {*faulty, *(tool.name for tool in listed)})
-        self._reading, listed = frozenset(tool.name for tool in reading), [*listed, *reading]
+        self._reading_tools = frozenset(tool.name for tool in reading)
         before = self.known or ToolDefinitions({}, {})
-        self.known = await asyncio.to_thread(usable_definitions, self.settings, listed, self._taken, faulty)
-        self._listed_at = asked_at if changes == self._changes else -math.inf
-        after = self.known
+        tools = [*listed, *reading]
+        self.known = after = await asyncio.to_thread(usable_definitions, self.settings, tools, self._taken, faulty)
+        self._listed_at = began if changes == self._changes else -math.inf
         if before.offered.keys() != after.offered.keys():
             _logger.info("MCP server %s: %d tools", self.settings.name, len(after.offered))
         for name in after.left_out.keys() - before.left_out.keys():
@@ -207,7 +208,10 @@ SERVER_FAILED = "McpServerError"
 BAD_RESULT = "McpBadResult"
 
 MAX_ERROR_BYTES = 2_000
+
 _FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})
+"""Codes after which the same call would fail again."""
+
 _REFUSING_CODES = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
 """Codes which show that the server did not begin the call. INVALID_REQUEST is missing, because the SDK also uses it for
 a redirect, a 202, and an answer that is neither JSON nor an event stream.
@@ -233,19 +237,19 @@ def _protocol_error(server: str, error: MCPError, why: str) -> ToolError:
 _CURSOR = {"cursor": {"type": "string", "description": "The cursor of the page before. Leave it out at first."}}
 
 
-def _tool(name: str, description: str, properties: dict[str, Any], *required: str) -> Tool:
+def _read_only_tool(name: str, description: str, properties: dict[str, Any], *required: str) -> Tool:
     schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
     hints = ToolAnnotations(read_only_hint=True)
     return Tool(name=name, description=description, input_schema=schema, annotations=hints)
 
 
-_RESOURCES = (
-    _tool("list_resources", "List the documents and data that this server has, each with its URI.", _CURSOR),
-    _tool("read_resource", "Read a resource of this server.", {"uri": {"type": "string"}}, "uri"),
+_RESOURCE_TOOLS = (
+    _read_only_tool("list_resources", "List the documents and data that this server has, each with its URI.", _CURSOR),
+    _read_only_tool("read_resource", "Read a resource of this server.", {"uri": {"type": "string"}}, "uri"),
 )
-_PROMPTS = (
-    _tool("list_prompts", "List the prompts that this server has, each with its arguments.", _CURSOR),
-    _tool(
+_PROMPT_TOOLS = (
+    _read_only_tool("list_prompts", "List the prompts that this server has, each with its arguments.", _CURSOR),
+    _read_only_tool(
         "get_prompt",
         "Read a prompt of this server, filled with arguments.",
         {"name": {"type": "string"}, "arguments": {"type": "object", "additionalProperties": {"type": "string"}}},
@@ -256,7 +260,7 @@ _PROMPTS = (
 
 def _reading_tools(server: McpServer, own: Collection[str]) -> list[Tool]:
     """Return the tools that the settings ask for. A tool of the server with the same name, in `own`, wins."""
-    wanted = (*(_RESOURCES if server.resources else ()), *(_PROMPTS if server.prompts else ()))
+    wanted = (*(_RESOURCE_TOOLS if server.resources else ()), *(_PROMPT_TOOLS if server.prompts else ()))
     return [tool for tool in wanted if tool.name not in own]
 
 
@@ -264,30 +268,33 @@ async def _read_from_server(session: ClientSession, name: str, arguments: dict[s
     """Return the result of one of `_reading_tools`, or None if the server asks for input."""
     page = PaginatedRequestParams(cursor=as_text(arguments["cursor"])) if arguments.get("cursor") else None
     if name == "list_resources":
-        listed = await session.list_resources(params=page)
-        all_of_page = listed.resources
-        lines = [_line(each.uri, each.title or each.name, each.mime_type, each.description) for each in all_of_page]
-        return _page(lines, listed.next_cursor)
+        resources = await session.list_resources(params=page)
+        lines = [
+            _line(item.uri, item.title or item.name, item.mime_type, item.description) for item in resources.resources
+        ]
+        return _page(lines, resources.next_cursor)
     if name == "list_prompts":
         prompts = await session.list_prompts(params=page)
-        lines = [_line(f"{each.name}({_parameters(each)})", each.title, each.description) for each in prompts.prompts]
+        lines = [_line(f"{item.name}({_parameters(item)})", item.title, item.description) for item in prompts.prompts]
         return _page(lines, prompts.next_cursor)
-    found: ReadResourceResult | GetPromptResult | InputRequiredResult
+    result: ReadResourceResult | GetPromptResult | InputRequiredResult
     if name == "read_resource":
-        found = await session.read_resource(as_text(arguments.get("uri")), allow_input_required=True)
+        result = await session.read_resource(as_text(arguments.get("uri")), allow_input_required=True)
     else:
-        given = {key: as_text(value) for key, value in as_object(arguments.get("arguments")).items()}
-        found = await session.get_prompt(as_text(arguments.get("name")), given, allow_input_required=True)
-    if isinstance(found, InputRequiredResult):
+        prompt_arguments = {key: as_text(value) for key, value in as_object(arguments.get("arguments")).items()}
+        result = await session.get_prompt(as_text(arguments.get("name")), prompt_arguments, allow_input_required=True)
+    if isinstance(result, InputRequiredResult):
         return None
-    if isinstance(found, ReadResourceResult):
-        return CallToolResult(content=[EmbeddedResource(resource=each) for each in found.contents])
-    blocks = [each for message in found.messages for each in (TextContent(text=f"{message.role}:"), message.content)]
+    if isinstance(result, ReadResourceResult):
+        return CallToolResult(content=[EmbeddedResource(resource=content) for content in result.contents])
+    blocks = list[ContentBlock]()
+    for message in result.messages:
+        blocks += [TextContent(text=f"{message.role}:"), message.content]
     return CallToolResult(content=blocks)
 
 
 def _parameters(prompt: Prompt) -> str:
-    return ", ".join(f"{each.name}{'' if each.required else '?'}" for each in prompt.arguments or ())
+    return ", ".join(f"{argument.name}{'' if argument.required else '?'}" for argument in prompt.arguments or ())
 
 
 def _line(*parts: str | None) -> str:

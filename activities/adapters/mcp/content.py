@@ -38,15 +38,15 @@ def result_output(result: CallToolResult) -> ToolOutput:
     """
     blocks = result.content[:MAX_BLOCKS]
     media = [_block_media(block) for block in blocks]
-    parts = [_block_text(block) for block, found in zip(blocks, media, strict=True) if found is None]
+    parts = [_block_text(block) for block, part in zip(blocks, media, strict=True) if part is None]
     if len(result.content) > MAX_BLOCKS:
         parts.append(f"[{len(result.content) - MAX_BLOCKS} more blocks left out]")
     structured: Any = result.structured_content
     if structured is not None and not _repeats_structured(structured, blocks):
         parts.append(to_json(structured).decode())
-    found = tuple(part for part in media if part is not None)
-    output = ToolOutput(content="\n".join(parts) or ("" if found else EMPTY_RESULT))
-    return output.with_media(found) if found else output
+    shown = tuple(part for part in media if part is not None)
+    output = ToolOutput(content="\n".join(parts) or ("" if shown else EMPTY_RESULT))
+    return output.with_media(shown) if shown else output
 
 
 def _block_media(block: ContentBlock) -> LoadedMedia | None:
@@ -72,8 +72,8 @@ def value_output(result: CallToolResult) -> ToolOutput:
     if structured is None:
         return result_output(result)
     line, blocks = to_json(structured).decode(), result.content
-    is_all = all(isinstance(each, TextContent) for each in blocks) and _repeats_structured(structured, blocks)
-    if is_all or not blocks:
+    are_texts = all(isinstance(block, TextContent) for block in blocks)
+    if not blocks or (are_texts and _repeats_structured(structured, blocks)):
         return ToolOutput(content=line)
     rest = result_output(CallToolResult(content=blocks))
     return rest.with_content("\n".join(filter(None, (rest.content, line))))
@@ -86,14 +86,14 @@ def _block_text(block: ContentBlock) -> str:
         case ImageContent() | AudioContent():
             return f"[{block.type} {block.mime_type}, {_decoded_size(block.data)} bytes; it cannot be shown here]"
         case ResourceLink():
-            about = f": {block.description}" if block.description else ""
-            return f"[link to {block.uri} ({block.title or block.name}){about}]"
+            description = f": {block.description}" if block.description else ""
+            return f"[link to {block.uri} ({block.title or block.name}){description}]"
         case EmbeddedResource():
             resource = block.resource
-            what = f"{resource.uri}, {resource.mime_type or 'unknown type'}"
+            title = f"{resource.uri}, {resource.mime_type or 'unknown type'}"
             if isinstance(resource, BlobResourceContents):
-                return f"[{what}, {_decoded_size(resource.blob)} bytes; it cannot be shown here]"
-            return f"[{what}]\n{resource.text}"
+                return f"[{title}, {_decoded_size(resource.blob)} bytes; it cannot be shown here]"
+            return f"[{title}]\n{resource.text}"
 
 
 def _decoded_size(base64: str) -> int:
@@ -117,10 +117,10 @@ def _parsed_json(text: str) -> Any:
 
 
 _INVISIBLE_CATEGORIES = frozenset({"Co", "Cn", "Zl", "Zp"})
-"""Private and unassigned characters, and line separators, which must not end a line of ours."""
+"""Private and unassigned characters, and separators of lines, because a server's text must not end a line of ours."""
 
 _EXAMINED_FACTOR = 4
-"""Characters that are read for each kept byte, so that millions of them delay nobody."""
+"""Characters that are read for each byte of the limit, so that millions of them delay nobody."""
 
 
 def is_plain_text(text: str) -> bool:

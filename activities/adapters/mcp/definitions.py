@@ -19,13 +19,15 @@ from orga.workflows.types.text import clean_json, clean_text, clip
 from orga.workflows.types.tool_calls.mcp import SEPARATOR
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
-MAX_BYTES = 32_000
+MAX_SCHEMA_BYTES = 32_000
 """Bytes of a sanitized schema."""
 
 MAX_SCHEMA_CHARS = 1_000_000
 """Characters of a schema as the server sends it, with its whole prose."""
 
 MAX_DEPTH = 24
+"""Nesting levels of a schema."""
+
 MAX_TEXT_BYTES = 1_000
 """Bytes of a description or a title inside a schema."""
 
@@ -39,15 +41,15 @@ class UnusableTool(Exception):
     """A tool cannot be offered to a model. The text states the reason."""
 
 
-def usable_schema(given: dict[str, Any]) -> dict[str, Any]:
+def usable_schema(listed: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with sanitized prose. Raise UnusableTool if a model must not get it."""
-    if _nesting_depth(given) > MAX_DEPTH:
+    if _nesting_depth(listed) > MAX_DEPTH:
         raise UnusableTool(f"its schema is nested deeper than {MAX_DEPTH} levels")
-    if (size := len(json.dumps(given, ensure_ascii=False))) > MAX_SCHEMA_CHARS:
-        raise UnusableTool(f"its schema has {size} characters, far over the limit of {MAX_BYTES} bytes")
-    schema = {"type": "object", **_with_plain_prose(clean_json(given))}
-    if (size := len(to_json(schema))) > MAX_BYTES:
-        raise UnusableTool(f"its schema has {size} bytes, over the limit of {MAX_BYTES}")
+    if (size := len(json.dumps(listed, ensure_ascii=False))) > MAX_SCHEMA_CHARS:
+        raise UnusableTool(f"its schema has {size} characters, far over the limit of {MAX_SCHEMA_BYTES} bytes")
+    schema = {"type": "object", **_with_plain_prose(clean_json(listed))}
+    if (size := len(to_json(schema))) > MAX_SCHEMA_BYTES:
+        raise UnusableTool(f"its schema has {size} bytes, over the limit of {MAX_SCHEMA_BYTES}")
     if schema["type"] != "object":
         raise UnusableTool("its schema does not describe an object")
     if not all(map(is_plain_text, _strings(schema))):
@@ -71,7 +73,9 @@ def _with_plain_prose(value: Any, key: str = "") -> Any:
         return {name: _with_plain_prose(item, name) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
         return [_with_plain_prose(item) for item in cast("list[Any]", value)]
-    return sanitized_prose(value, MAX_TEXT_BYTES) if key in _PROSE_KEYWORDS and isinstance(value, str) else value
+    if isinstance(value, str) and key in _PROSE_KEYWORDS:
+        return sanitized_prose(value, MAX_TEXT_BYTES)
+    return value
 
 
 def schema_remark(schema: dict[str, Any]) -> str:
@@ -86,7 +90,9 @@ def _without_prose(value: Any) -> Any:
         return {
             key: _without_prose(item) for key, item in items if key not in _PROSE_KEYWORDS or not isinstance(item, str)
         }
-    return [_without_prose(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_without_prose(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def sanitized_prose(text: str, max_bytes: int) -> str:
@@ -113,9 +119,10 @@ DIGEST_CHARS = 32
 
 @dataclass(frozen=True)
 class McpOfferedTool:
-    """A tool with its legal name, and its name at the server."""
+    """A tool under a name that models and policies accept."""
 
     own_name: str
+    """The name at the server."""
     spec: ToolSpec
 
 
@@ -146,10 +153,10 @@ def usable_definitions(
             offered[name] = McpOfferedTool(own_name, _tool_spec(settings, name, tools[own_name]))
         except UnusableTool as unusable:
             left_out[name] = str(unusable)
-    specs = [each.spec for each in offered.values()]
+    specs = [tool.spec for tool in offered.values()]
     visible = {spec.name for spec in settings.server.tool_profile.offered_tools(specs)}
     left_out |= dict.fromkeys(offered.keys() - visible, "the tool profile of its server leaves it out")
-    return ToolDefinitions({name: each for name, each in offered.items() if name in visible}, left_out)
+    return ToolDefinitions({name: tool for name, tool in offered.items() if name in visible}, left_out)
 
 
 def _tool_spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
@@ -178,15 +185,15 @@ _WRAPPED_PLAIN_VALUES = [[("result", kind)] for kind in ("integer", "number", "b
 
 
 def _output_schema(listed: Listed) -> dict[str, Any] | None:
-    """Return the schema of the tool's values. None for one that cannot be used, or for a plain value in an object."""
-    given = listed.output_schema
-    if given is None:
+    """Return the schema of the tool's values. None if it has none that can be used, or only wraps a plain value."""
+    schema = listed.output_schema
+    if schema is None:
         return None
-    fields = [(name, as_object(each).get("type")) for name, each in as_object(given.get("properties")).items()]
+    fields = [(name, as_object(field).get("type")) for name, field in as_object(schema.get("properties")).items()]
     if fields in _WRAPPED_PLAIN_VALUES or [kind for _, kind in fields] == ["string"]:
         return None
     try:
-        return usable_schema(given)
+        return usable_schema(schema)
     except UnusableTool:
         return None
 

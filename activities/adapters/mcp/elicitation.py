@@ -39,7 +39,7 @@ _ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(?:[/?#]\S*)?", re.ASCII)
 """An address whose host is plain: no user name before it, and no letters that look like others."""
 
 _MAX_LIMIT = 1e15
-"""The largest limit that people are shown. JSON can hold numbers that no field can."""
+"""The largest limit of a field that people are shown. JSON can hold numbers that no field can."""
 
 
 class UnusableRequest(Exception):
@@ -56,6 +56,7 @@ class CallInFlight:
 
     given: GivenInputs
     may_repeat: bool
+    """True if the tool's effect allows that the call is made once more."""
     asked: dict[str, ElicitRequest] = field(default_factory=dict[str, ElicitRequest])
     """The requests to people, by digest."""
     unanswered: str = ""
@@ -65,14 +66,14 @@ class CallInFlight:
         """Return the answer to the same request of an earlier attempt. Otherwise collect the request and cancel it."""
         content = params.model_dump_json(exclude={"meta", "task", "elicitation_id"}, by_alias=True)
         key = sha256(content.encode(errors="replace")).hexdigest()[:DIGEST_CHARS]
-        known = input_responses(self.given).get(key)
-        if isinstance(known, ElicitResult):
-            return known
+        response = input_responses(self.given).get(key)
+        if isinstance(response, ElicitResult):
+            return response
         if not self.may_repeat:
             self.unanswered = 'The call would be made once more, so the tool\'s options need effect = "idempotent".'
         elif len(content) > MAX_BYTES:
             self.unanswered = f"A request has more than {MAX_BYTES:,} bytes."
-        elif len(self.asked) <= MAX_FIELDS:  # one too many, so that the call fails
+        elif len(self.asked) <= MAX_FIELDS:  # one more than allowed, so that the call fails
             self.asked[key] = ElicitRequest(params=params)
         return ElicitResult(action="cancel")
 
@@ -81,8 +82,9 @@ def asked_inputs(
     server: str, result: InputRequiredResult, secrets: KnownSecrets, given: GivenInputs | None = None
 ) -> AskedInputs:
     """Return the requests to people, with the earlier answers that the call needs again. Raise UnusableRequest."""
-    inputs = tuple(_asked(key, request, secrets) for key, request in (result.input_requests or {}).items())
-    if sum(max(len(each.fields), 1) for each in inputs) > MAX_FIELDS:
+    requests = result.input_requests or {}
+    inputs = tuple(_asked_input(key, request, secrets) for key, request in requests.items())
+    if sum(max(len(item.fields), 1) for item in inputs) > MAX_FIELDS:
         raise UnusableRequest(f"it asks more than {MAX_FIELDS} things at once")
     asked = AskedInputs(
         server=server, inputs=inputs, state=result.request_state, answers=given.answers if given else {}
@@ -103,52 +105,55 @@ def input_responses(given: GivenInputs) -> InputResponses:
     }
 
 
-def _asked(key: str, request: object, secrets: KnownSecrets) -> AskedInput:
+def _asked_input(key: str, request: object, secrets: KnownSecrets) -> AskedInput:
     if not isinstance(request, ElicitRequest):
         raise UnusableRequest("it asks for more than input from a person")
-    asked = request.params
-    message = _line(asked.message, secrets)
-    if not isinstance(asked, ElicitRequestFormParams):
-        if not _ADDRESS.fullmatch(asked.url) or _line(asked.url, secrets) != asked.url:
+    params = request.params
+    message = _line(params.message, secrets)
+    if not isinstance(params, ElicitRequestFormParams):
+        if not _ADDRESS.fullmatch(params.url) or _line(params.url, secrets) != params.url:
             raise UnusableRequest("it asks to open something that is no web address, or hides what it is")
-        return AskedInput(key=key, message=message, url=asked.url)
-    schema = asked.requested_schema
+        return AskedInput(key=key, message=message, url=params.url)
+    schema = params.requested_schema
     required = inner_values(schema.get("required"))
     properties = as_object(schema.get("properties"))
     fields = tuple(
-        _field(name, as_object(each), secrets, is_required=name in required) for name, each in properties.items()
+        _form_field(name, as_object(field), secrets, is_required=name in required) for name, field in properties.items()
     )
     return AskedInput(key=key, message=message, fields=fields)
 
 
-def _field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, is_required: bool) -> FormField:
-    about = filter(None, (as_text(schema.get("title")) or name, as_text(schema.get("description"))))
-    title = _line(": ".join(about), secrets)
+def _form_field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, is_required: bool) -> FormField:
+    texts = filter(None, (as_text(schema.get("title")) or name, as_text(schema.get("description"))))
+    title = _line(": ".join(texts), secrets)
     if _SECRET.search(_WARNING.sub("", f"{name} {title}")):
         raise UnusableRequest(f"it asks for a secret in a form ({_line(name, secrets)}), which the protocol forbids")
     kind = "list" if schema.get("type") == "array" else schema.get("type")
     if kind not in ("string", "number", "integer", "boolean", "list"):
         raise UnusableRequest(f"its form has a field that is no text, number or truth ({_line(name, secrets)})")
-    offers = as_object(schema.get("items")) if kind == "list" else schema
-    titled = as_objects(offers.get("oneOf")) or as_objects(offers.get("anyOf"))
-    listed: Any = offers.get("enum") or [each.get("const") for each in titled]
-    options = tuple(_line(each, secrets) for each in listed if isinstance(each, str))
+    choices = as_object(schema.get("items")) if kind == "list" else schema
+    titled = as_objects(choices.get("oneOf")) or as_objects(choices.get("anyOf"))
+    values: Any = choices.get("enum") or [choice.get("const") for choice in titled]
+    options = tuple(_line(value, secrets) for value in values if isinstance(value, str))
     can_be_typed = kind != "list" or (options and "," not in "".join(options))  # commas separate the choices
-    if len(options) != len(listed) or options != tuple(dict.fromkeys(each for each in listed)) or not can_be_typed:
+    if len(options) != len(values) or options != tuple(dict.fromkeys(values)) or not can_be_typed:
         raise UnusableRequest(f"the choices of {_line(name, secrets)} cannot be shown")
-    names = inner_values(offers.get("enumNames")) or [each.get("title") for each in titled]
-    meanings = [f"{each}: {it}" for each, it in zip(options, map(as_text, names), strict=False) if it not in ("", each)]
+    titles = map(as_text, inner_values(choices.get("enumNames")) or [choice.get("title") for choice in titled])
+    meanings = [f"{option}: {text}" for option, text in zip(options, titles, strict=False) if text not in ("", option)]
     if meanings:
         title = _line(f"{title} ({', '.join(meanings)})", secrets)
-    low, high = _LIMITS.get(kind, ("minimum", "maximum"))
+    least, most = _LIMITS.get(kind, ("minimum", "maximum"))
     if kind == "string" and (form := as_text(schema.get("format"))) in _FORMATS and not options:
         kind = form
-    limits = {"least": schema.get(low), "most": schema.get(high)}
-    found = {key: each for key, each in limits.items() if isinstance(each, int | float) and abs(each) <= _MAX_LIMIT}
-    return FormField(name=name, kind=kind, title=title, options=options, is_required=is_required, **found)
+    limits = {"least": schema.get(least), "most": schema.get(most)}
+    usable = {
+        key: limit for key, limit in limits.items() if isinstance(limit, int | float) and abs(limit) <= _MAX_LIMIT
+    }
+    return FormField(name=name, kind=kind, title=title, options=options, is_required=is_required, **usable)
 
 
 _FORMATS = ("email", "uri", "date", "date-time")
+"""Formats of a text that replace its kind."""
 
 _LIMITS = {"string": ("minLength", "maxLength"), "list": ("minItems", "maxItems")}
 """The limits of a text and of a list. Those of numbers have other names."""

@@ -40,6 +40,8 @@ from orga.workflows.types.json_text import as_object, has_more_parts
 MAX_BODY_BYTES = 16_000_000
 
 CONNECT_S = 10.0
+"""Seconds until a connection has to stand."""
+
 SILENCE_S = 600.0
 """Seconds between two pieces of an answer. Calls have their own limits."""
 
@@ -61,6 +63,7 @@ _REFUSED_MARK = f"{_OWN_MARK} refused"
 _SESSION_HEADER = "mcp-session-id"
 
 _WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Headers that describe a body before it was read. The new body does not have that form."""
 
 
 @asynccontextmanager
@@ -97,7 +100,7 @@ class _MemoryTokens:
 
 
 def _oauth_provider(settings: ServerSettings) -> OAuthClientProvider:
-    """Return what adds tokens to requests. The client's credential is only sent to the configured issuer."""
+    """Return the provider that adds tokens to requests. Only the configured issuer gets the client's credential."""
     oauth, tokens = settings.server.oauth, _MemoryTokens(settings)
     assert oauth is not None
     if oauth.login:
@@ -115,12 +118,13 @@ class _BoundedClient(httpx2.AsyncClient):
     """Answers a failed request with an error for only this request, and limits what is read."""
 
     _opened_at = -math.inf
+    """The time at which the server's own stream was last opened."""
 
     def __init__(self, on_end: Callable[[str], None], **options: Any) -> None:
         super().__init__(**options)
         self.on_end = on_end
-        self.unasked = ByteBudget()
-        """The budget of all its streams."""
+        self.unsolicited = ByteBudget()
+        """The budget of unsolicited messages in all its streams."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method == "GET":
@@ -166,8 +170,10 @@ def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> htt
         return response
     code, message = error.get("code"), error.get("message")
     why = _status_text(response) + (f": {message}" if isinstance(message, str) else "")
-    final = next((each for each in (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND) if each == code), None)
-    return _error_response(request, final if final and status in REFUSAL_STATUSES else INTERNAL_ERROR, why, status)
+    known = next(
+        (final for final in (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND) if final == code), INTERNAL_ERROR
+    )
+    return _error_response(request, known if status in REFUSAL_STATUSES else INTERNAL_ERROR, why, status)
 
 
 def _status_text(response: httpx2.Response) -> str:
@@ -224,12 +230,13 @@ def _split_events(held: bytes, piece: bytes) -> list[bytes]:
     """Return the events that a piece completes, and last the rest. Raise ByteBudgetExceeded if one is too large."""
     if len(held) > MAX_BODY_BYTES:
         raise ByteBudgetExceeded(f"it sent an event of more than {MAX_BODY_BYTES} bytes")
-    data, begins, looked = held + piece, 0, max(len(held) - 3, 0)
+    data, start = held + piece, 0
+    searched = max(len(held) - 3, 0)  # an end has at most four bytes, so at most three of them are in `held`
     events: list[bytes] = []
-    while end := _END_OF_EVENT.search(data, max(begins, looked)):
-        events.append(data[begins : end.end()])
-        begins = end.end()
-    return [*events, data[begins:]]
+    while end := _END_OF_EVENT.search(data, max(start, searched)):
+        events.append(data[start : end.end()])
+        start = end.end()
+    return [*events, data[start:]]
 
 
 async def _event_stream(request: httpx2.Request, response: httpx2.Response, client: _BoundedClient) -> httpx2.Response:
@@ -273,12 +280,13 @@ class _BudgetedStream(httpx2.AsyncByteStream):
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         if not data:
             return event
-        message, read = await read_message(data)
+        message, readable = await read_message(data)
         if not is_answer(message):
-            self._client.unasked.spend_unsolicited(len(data))
-        if read == data:
+            self._client.unsolicited.spend_unsolicited(len(data))
+        if readable == data:
             return event
-        return b"\n".join([*(line for line in lines if line[:5] != b"data:" and line), b"data: " + read, b"", b""])
+        others = [line for line in lines if line and not line.startswith(b"data:")]
+        return b"\n".join([*others, b"data: " + readable, b"", b""])
 
     async def aclose(self) -> None:
         await self._inner.aclose()

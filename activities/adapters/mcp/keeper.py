@@ -36,13 +36,17 @@ MAX_DELAY_S = 60.0
 
 def reconnect_delay_s(failures: int) -> float:
     """Return the delay after so many consecutive failures. After a useful connection there is none."""
-    return min(FIRST_DELAY_S * 2 ** (min(failures, 20) - 1), MAX_DELAY_S) if failures else 0.0
+    if not failures:
+        return 0.0
+    doublings = min(failures, 20) - 1  # more would only make a huge number
+    return min(FIRST_DELAY_S * 2**doublings, MAX_DELAY_S)
 
 
 CLOSE_S = 5.0
 """Seconds for the end of a connection."""
 
 STOP_S = CLOSE_S + 2.0
+"""Seconds for a stop: the end of the connection, and a moment for its task."""
 
 WAIT_S = 8.0
 """Seconds that a call waits for a new connection."""
@@ -84,33 +88,37 @@ class SessionKeeper:
         self,
         settings: ServerSettings,
         check: Callable[[ClientSession], Awaitable[object]],
-        hear: MessageHandlerFnT,
+        handle_message: MessageHandlerFnT,
         answer: ElicitationFnT,
     ) -> None:
         """Prepare the keeper.
 
         Args:
             check: Called with a new session before anybody gets it, and with a doubtful one. Raises if it is useless.
-            hear: Called with the server's notifications.
+            handle_message: Called with the server's notifications.
             answer: Called with requests to people in the middle of a call.
         """
         self.why = "it was not started"
+        """The reason if there is no session."""
         self.has_served = False
         """True after a call was answered."""
         self.asks_during_calls = False
         """True if the protocol of the session is one in which servers ask people in the middle of a call."""
         self._settings = settings
         self._check = check
-        self._hear = hear
+        self._handle_message = handle_message
         self._answer = answer
         self._session: ClientSession | None = None
         self._scope: anyio.CancelScope | None = None
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
+        """Set while no call needs to wait for a new connection: there is one, or there is none for a while."""
         self._wake = asyncio.Event()
+        """Set if the task that keeps the session has to look at it."""
         self._stopping = asyncio.Event()
-        self.is_lost = self._is_in_doubt = False
-        """`is_lost` is True if the session has become useless. `why` is the reason."""
+        self.is_lost = False
+        """True if the session has become useless. `why` is the reason."""
+        self._is_in_doubt = False
         self._in_flight = 0
 
     def start(self) -> None:
@@ -202,7 +210,7 @@ class SessionKeeper:
                     self._transport(),
                     cache=None,
                     client_info=_CLIENT_INFO,
-                    message_handler=self._hear,
+                    message_handler=self._handle_message,
                     elicitation_callback=self._answer,
                 ) as client:
                     make_lenient(client.session)

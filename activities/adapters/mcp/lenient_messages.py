@@ -44,7 +44,7 @@ UNSOLICITED_OVERHEAD_BYTES = 1_000
 
 UNSOLICITED_BYTES_PER_S = 50_000
 
-MAX_BYTES = 2 * ANSWER_BYTES
+MAX_BUDGET_BYTES = 2 * ANSWER_BYTES
 """The most bytes that many small answers can save up."""
 
 SMALL_MESSAGE_BYTES = 100_000
@@ -63,17 +63,18 @@ class ByteBudget:
 
     def __init__(self) -> None:
         self._left = float(UNSOLICITED_BYTES)
-        self._at = time.monotonic()
+        self._spent_at = time.monotonic()
 
     def grant(self) -> None:
-        self._left = min(self._left + ANSWER_BYTES, MAX_BYTES)
+        """Add the bytes for one request of ours."""
+        self._left = min(self._left + ANSWER_BYTES, MAX_BUDGET_BYTES)
 
     def spend(self, size: int) -> None:
         """Subtract received bytes. Raise ByteBudgetExceeded if the server sent too much."""
         now = time.monotonic()
         if self._left < UNSOLICITED_BYTES:
-            self._left = min(self._left + (now - self._at) * UNSOLICITED_BYTES_PER_S, UNSOLICITED_BYTES)
-        self._at = now
+            self._left = min(self._left + (now - self._spent_at) * UNSOLICITED_BYTES_PER_S, UNSOLICITED_BYTES)
+        self._spent_at = now
         self._left -= size
         if self._left < 0:
             raise ByteBudgetExceeded("it sends far more than it is asked for")
@@ -130,7 +131,7 @@ def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
 
 
 def _first_problem(method: str, version: str, result: Json) -> tuple[tuple[int | str, ...], str] | None:
-    """Return the first place that the SDK refuses, and the reason, or None if it accepts the result."""
+    """Return the location of the first value that the SDK refuses, and the reason, or None if it accepts the result."""
     try:
         protocol.validate_server_result(method, version, result)
         _RESULT_MODELS[method].model_validate(result, by_name=False)
@@ -153,12 +154,12 @@ def _with_usable_tools(version: str, result: Json) -> Json:
     kept: list[Json] = []
     left_out: dict[str, str] = {}
     for tool in tools[:MAX_TOOLS]:
-        found = _usable_tool(version, result, tool)
-        if isinstance(found, str):
+        usable = _usable_tool(version, result, tool)
+        if isinstance(usable, str):
             name = tool.get("name") if is_object(tool) else None
-            left_out[plain_line(str(name or "a tool without a name"), MAX_NAME_BYTES)] = found
+            left_out[plain_line(str(name or "a tool without a name"), MAX_NAME_BYTES)] = usable
         else:
-            kept.append(found)
+            kept.append(usable)
     return result | {"tools": kept, "_meta": meta | {OMITTED_META: left_out}}
 
 
@@ -171,41 +172,49 @@ def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
         problem = _first_problem("tools/list", version, listed | {"tools": [tool]})
         if problem is None:
             return tool
-        place, why = problem
-        field = str(place[2]) if len(place) > 2 else ""
-        if place[:2] != ("tools", 0) or field in ("", "name", "inputSchema") or field not in tool:
+        location, why = problem
+        field = str(location[2]) if len(location) > 2 else ""
+        if location[:2] != ("tools", 0) or field in ("", "name", "inputSchema") or field not in tool:
             break
         tool = {name: value for name, value in tool.items() if name != field}
     else:
         return "its definition cannot be read"
-    return plain_line(f"its definition breaks the protocol: {'.'.join(map(str, place[2:]))}: {why}", MAX_REASON_BYTES)
+    return plain_line(
+        f"its definition breaks the protocol: {'.'.join(map(str, location[2:]))}: {why}", MAX_REASON_BYTES
+    )
 
 
-def _arguments_schema(given: Any) -> Any:
+def _arguments_schema(schema: Any) -> Any:
     """Return the schema of arguments. A missing one, or `null` as servers in Go send, becomes an empty object."""
-    if given is None:
+    if schema is None:
         return {"type": "object"}
-    if not is_object(given):
-        return given
-    known = {key: value for key, value in given.items() if value is not None or key not in ("properties", "required")}
+    if not is_object(schema):
+        return schema
+    known = {key: value for key, value in schema.items() if value is not None or key not in ("properties", "required")}
     return known if known.get("type") is not None else {**known, "type": "object"}
 
 
 def _with_usable_blocks(version: str, result: Json) -> Json:
-    content = result.get("content")
-    blocks: list[Any] = content if is_list(content) else [content] if content and not isinstance(content, int) else []
-    if not blocks and result.get("structuredContent") is None:
+    blocks = _content_blocks(result.get("content"))
+    structured = result.get("structuredContent")
+    if not blocks and structured is None:
         return result
-    empty: Json = {key: value for key, value in result.items() if key not in ("structuredContent", "isError", "_meta")}
-    failed = result.get("isError") not in (None, False, 0, "", "false")
-    fixed: Json = {**empty, "isError": failed, "content": []}
-    shown = [_usable_block(version, fixed, block) for block in blocks[:MAX_BLOCKS]]
-    fixed["content"] = shown + [_text_block("")] * (len(blocks) - len(shown))
-    if (structured := result.get("structuredContent")) is not None:
-        taken: Json = fixed | {"structuredContent": structured}
-        is_taken = _first_problem("tools/call", version, taken) is None
-        fixed = taken if is_taken else fixed | {"structuredContent": {"result": structured}}
+    others: Json = {key: value for key, value in result.items() if key not in ("structuredContent", "isError", "_meta")}
+    is_error = result.get("isError") not in (None, False, 0, "", "false")
+    fixed: Json = {**others, "isError": is_error, "content": []}
+    usable = [_usable_block(version, fixed, block) for block in blocks[:MAX_BLOCKS]]
+    fixed["content"] = usable + [_text_block("")] * (len(blocks) - len(usable))  # only their number matters
+    if structured is not None:
+        unchanged: Json = fixed | {"structuredContent": structured}
+        is_valid = _first_problem("tools/call", version, unchanged) is None
+        fixed = unchanged if is_valid else fixed | {"structuredContent": {"result": structured}}
     return fixed if _first_problem("tools/call", version, fixed) is None else result
+
+
+def _content_blocks(content: Any) -> list[Any]:
+    if is_list(content):
+        return content
+    return [content] if content and not isinstance(content, int) else []
 
 
 def _usable_block(version: str, result: Json, block: Any) -> Json:
@@ -217,8 +226,8 @@ def _usable_block(version: str, result: Json, block: Any) -> Json:
     inner = block.get("resource")
     texts = [block.get("text"), inner.get("text") if is_object(inner) else None]
     kind = plain_line(str(block.get("type") or "unnamed"), MAX_NAME_BYTES)
-    named = f"[a block of type {kind}; it cannot be shown here]"
-    return _text_block(next((each for each in texts if isinstance(each, str)), named))
+    note = f"[a block of type {kind}; it cannot be shown here]"
+    return _text_block(next((text for text in texts if isinstance(text, str)), note))
 
 
 def _text_block(text: str) -> Json:
@@ -265,17 +274,17 @@ def _repaired_message(line: bytes) -> JSONRPCMessage | None:
     try:
         given: Any = json.loads(line.decode(errors="replace"), strict=False)
     except ValueError:
-        return _error_for(json.loads(found[1])) if (found := _ANSWER_START.match(line)) else None
+        start = _ANSWER_START.match(line)
+        return _unreadable_answer(json.loads(start[1])) if start else None
     if len(line) <= MAX_REPAIRED_BYTES:
         try:
             return jsonrpc_message_adapter.validate_json(json.dumps(clean_json(given)), by_name=False)
         except ValidationError:
             pass
-    is_answer = "result" in given or "error" in given
-    return _error_for(given.get("id")) if is_answer else None
+    return _unreadable_answer(given.get("id")) if "result" in given or "error" in given else None
 
 
-def _error_for(request: Any) -> JSONRPCError | None:
+def _unreadable_answer(request: Any) -> JSONRPCError | None:
     """Return the error message for an unreadable answer, if its id is valid."""
     if isinstance(request, bool) or not isinstance(request, (int, str)):
         return None

@@ -43,11 +43,12 @@ MAX_VALID_S = 1e9
 """Seconds. Some servers mean "for ever" by a number that no date can hold."""
 
 LOCK_PAUSE_S = 0.05
+
 MAX_BYTES = 1_000_000
 """Bytes of a login, and of each answer on the way to it."""
 
-_VISIBLE = re.compile(r"[!-~]+")
-"""Characters of an access token (RFC 6749, A.12), without the space, which no header could show."""
+_ACCESS_TOKEN = re.compile(r"[!-~]+")
+"""An access token (RFC 6749, A.12) without spaces, which no header can have."""
 
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
@@ -171,15 +172,16 @@ async def check_address(address: str, settings: ServerSettings) -> None:
     A proxy may know names that this machine does not know. They are not checked.
     """
     try:
-        host, _ = urlsplit(address).hostname or "", urlsplit(address).port
+        parts = urlsplit(address)
+        host, _ = parts.hostname or "", parts.port  # reading the port raises ValueError if it is none
     except ValueError:
         raise OAuthFlowError(f"the server names an unusable address ({address[:200]!r})") from None
     oauth = settings.server.oauth
     known = (settings.server.url or "", (oauth and oauth.issuer) or "")
     if not address.startswith("https://") and not (is_loopback(address) and any(map(is_loopback, known))):
         raise OAuthFlowError(f"the server names an address without https:// ({address[:200]!r})")
-    hosts = [urlsplit(each).hostname or "" for each in known if each]
-    if host not in hosts and await _is_private(host) and not any([await _is_private(each) for each in hosts]):
+    hosts = [urlsplit(url).hostname or "" for url in known if url]
+    if host not in hosts and await _is_private(host) and not any([await _is_private(name) for name in hosts]):
         raise OAuthFlowError(f"the server names an address in a private network ({host}). Set issuer if it is right")
 
 
@@ -219,7 +221,7 @@ class _LoginProvider(OAuthClientProvider):
     async def set_tokens(self, tokens: OAuthToken) -> None:
         context, client = self.context, self.context.client_info
         assert client
-        if not _VISIBLE.fullmatch(tokens.access_token):
+        if not _ACCESS_TOKEN.fullmatch(tokens.access_token):
             raise OAuthFlowError("the authorization server gave a token that no header can have")
         self.mark_secret(tokens)
         expires_at = context.token_expiry_time
@@ -236,19 +238,19 @@ class _LoginProvider(OAuthClientProvider):
         """Return the configured client, or None if a login registers one. No file has the configured secret."""
         if (client_id := self.oauth.client_id) is None:
             return None
-        secret, metadata = self.settings.client_credential if with_secret else "", self.context.oauth_metadata
+        secret = self.settings.client_credential if with_secret else ""
+        if not secret:
+            return OAuthClientInformationFull(client_id=client_id, token_endpoint_auth_method="none")
+        metadata = self.context.oauth_metadata
         accepted = (metadata and metadata.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
-        by_secret = "client_secret_basic" if "client_secret_basic" in accepted else "client_secret_post"
-        method = by_secret if secret else "none"
-        return OAuthClientInformationFull(
-            client_id=client_id, client_secret=secret or None, token_endpoint_auth_method=method
-        )
+        method = "client_secret_basic" if "client_secret_basic" in accepted else "client_secret_post"
+        return OAuthClientInformationFull(client_id=client_id, client_secret=secret, token_endpoint_auth_method=method)
 
     def mark_secret(self, tokens: OAuthToken) -> None:
         marked = self.settings.tokens
-        marked.extend(each for each in (tokens.access_token, tokens.refresh_token) if each and each not in marked)
+        marked.extend(token for token in (tokens.access_token, tokens.refresh_token) if token and token not in marked)
 
-    def login_needed(self, why: str) -> OAuthFlowError:
+    def login_needed_error(self, why: str) -> OAuthFlowError:
         return OAuthFlowError(f"{why}. Run: orga tools login {self.settings.name}")
 
 
@@ -267,7 +269,7 @@ class StoredLogin(_LoginProvider):
             await self._authorize(request, refused=request.headers["Authorization"].removeprefix("Bearer "))
             response = yield request
         if response.status_code == 401:
-            raise self.login_needed("the server refuses the token of the stored login")
+            raise self.login_needed_error("the server refuses the token of the stored login")
 
     async def _authorize(self, request: httpx2.Request, refused: str = "") -> None:
         if not self._is_usable(refused):
@@ -284,12 +286,12 @@ class StoredLogin(_LoginProvider):
         """Take the login from the file, and return whether its access token can be used."""
         login, context = self.file.read(), self.context
         if login is None:
-            raise self.login_needed("there is no login at this server")
+            raise self.login_needed_error("there is no login at this server")
         if login is not self.login:
             issuer = login.server and str(login.server.issuer)
             fits_issuer = self.oauth.issuer is None or issuers_match(issuer or "", self.oauth.issuer)
             if not fits_issuer or self.oauth.client_id not in (None, login.client.client_id):
-                raise self.login_needed("the login was made with another client_id or issuer")
+                raise self.login_needed_error("the login was made with another client_id or issuer")
             self.login = login
             context.current_tokens, context.token_expiry_time = login.tokens, login.expires_at
             context.oauth_metadata = login.server
@@ -303,7 +305,7 @@ class StoredLogin(_LoginProvider):
             if self._is_usable(refused):
                 return  # another worker has refreshed it
             if not self.context.can_refresh_token():
-                raise self.login_needed("the login has ended")
+                raise self.login_needed_error("the login has ended")
             request = await self._refresh_token()
             request.headers["accept-encoding"] = "identity"
             trust_env = not is_loopback(str(request.url))
@@ -321,7 +323,7 @@ class StoredLogin(_LoginProvider):
             self.login.tokens.refresh_token = None  # nobody sends it again
             self.login.expires_at = time.time()
             await self.file.write(self.login)
-            raise self.login_needed("the login has ended")
+            raise self.login_needed_error("the login has ended")
         try:
             OAuthToken.model_validate_json(response.content if status == 200 else b"")
         except ValidationError:
@@ -349,10 +351,10 @@ class _NewLogin(_LoginProvider):
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
         issuer = self.oauth.issuer
-        found = [each for each in advertised if issuer is None or issuers_match(each, issuer)]
-        if not found:
+        server = next((url for url in advertised if issuer is None or issuers_match(url, issuer)), None)
+        if server is None:
             raise OAuthFlowError(f"the server names another authorization server than issuer: {advertised[0]}")
-        return found[0]
+        return server
 
     async def _perform_authorization(self) -> httpx2.Request:
         issuer, metadata = self.oauth.issuer, self.context.oauth_metadata
@@ -380,8 +382,8 @@ async def log_in(
         answer: Waits for what the authorization server sends to `redirect_uri`.
     """
     url, scope = settings.server.url or "", settings.server.oauth and settings.server.oauth.scope
-    kind = _FixedScope if scope else OAuthClientMetadata
-    client = kind(redirect_uris=[AnyUrl(redirect_uri)], client_name="orga", scope=scope)
+    metadata = _FixedScope if scope else OAuthClientMetadata
+    client = metadata(redirect_uris=[AnyUrl(redirect_uri)], client_name="orga", scope=scope)
     provider = _NewLogin(settings, client, show, answer)
     headers = {**settings.headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}
     headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION

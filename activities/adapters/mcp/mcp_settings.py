@@ -22,7 +22,6 @@ from orga.workflows.types.tool_calls.tools import ToolOptions
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """Variables that every server process gets."""
 
-
 MAX_TOKENS = 6
 """Tokens that are hidden in texts: an access token and a refresh token of the last three requests."""
 
@@ -70,14 +69,15 @@ class ServerSettings:
 
     def caller_secrets(self, context: ToolContext) -> CallerSecrets:
         """Return the caller's name and secret for each header. Raise ToolError (NoCredentials) if it lacks one."""
-        each = [header.secret for header in self.by_caller.values()]
-        return tuple((secret.caller_name(context), secret.for_call(context)) for secret in each)
+        secrets = [header.secret for header in self.by_caller.values()]
+        return tuple((secret.caller_name(context), secret.for_call(context)) for secret in secrets)
 
-    def for_caller(self, found: CallerSecrets) -> Self:
+    def for_caller(self, caller_secrets: CallerSecrets) -> Self:
         """Return the settings with these secrets in place of the worker's own."""
-        secrets = [secret for _, secret in found]
-        own = {name: by.prefix + secret for (name, by), secret in zip(self.by_caller.items(), secrets, strict=True)}
-        return replace(self, headers={**self.headers, **own}, known_secrets=self.known_secrets.with_values(secrets))
+        values = [value for _, value in caller_secrets]
+        by_caller = zip(self.by_caller.items(), values, strict=True)
+        headers = {**self.headers, **{name: header.prefix + value for (name, header), value in by_caller}}
+        return replace(self, headers=headers, known_secrets=self.known_secrets.with_values(values))
 
 
 @lru_cache(maxsize=100)
@@ -88,6 +88,7 @@ def _with_tokens(known: KnownSecrets, tokens: tuple[str, ...]) -> KnownSecrets:
 class CallerHeader(NamedTuple):
     secret: CallerSecret
     prefix: str = ""
+    """The text before the secret, such as `Bearer `."""
 
 
 def server_settings(
@@ -99,7 +100,7 @@ def server_settings(
     """
     return [
         replace(
-            _one_server_settings(name, server, options, env),
+            _server_settings(name, server, options, env),
             login_file=logins / f"{name}-{sha256((server.url or '').encode()).hexdigest()[:16]}.json",
         )
         for name, server in servers.items()
@@ -108,22 +109,23 @@ def server_settings(
 
 def unready_servers(servers: Iterable[ServerSettings]) -> Iterator[FileProblem]:
     """Yield why servers cannot work as things are here, without connecting to them: no program, or no login."""
-    for each in servers:
-        section, server = f"mcp.servers.{each.name}", each.server
+    for settings in servers:
+        section, server = f"mcp.servers.{settings.name}", settings.server
         command = server.command or ""
         program = str((server.cwd or Path()) / command) if "/" in command else command
-        if command and which(program, path=each.environment.get("PATH")) is None:
+        if command and which(program, path=settings.environment.get("PATH")) is None:
             remedy = f"install it, or correct {section}.command"
             yield FileProblem(section, f"there is no program {command!r}", remedy)
-        if server.oauth and server.oauth.login and not each.login_file.exists():
-            yield FileProblem(section, "nobody is logged in, so its tools are missing", f"orga tools login {each.name}")
+        if server.oauth and server.oauth.login and not settings.login_file.exists():
+            remedy = f"orga tools login {settings.name}"
+            yield FileProblem(section, "nobody is logged in, so its tools are missing", remedy)
 
 
-def _one_server_settings(
+def _server_settings(
     name: str, server: McpServer, options_by_tool: Mapping[str, ToolOptions], env: Mapping[str, str]
 ) -> ServerSettings:
     section = f"mcp.servers.{name}"
-    tool_options = {tool: each for tool, each in options_by_tool.items() if meant_server(tool, (name,))}
+    tool_options = {tool: options for tool, options in options_by_tool.items() if meant_server(tool, (name,))}
     _check_options(f"{section}.options", server.options)
     for tool, options in tool_options.items():
         _check_options(f"tools.options.{tool}", options)
@@ -131,17 +133,19 @@ def _one_server_settings(
     headers, by_caller = dict[str, str](), dict[str, CallerHeader]()
     secrets = [*own_variables.values()]
     for header, reference, key, prefix in _secret_headers(server):
-        by_call = _caller_secret(f"{section}.{key}", reference, env)
-        if by_call is not None:
-            by_caller[header] = CallerHeader(by_call, prefix)
-        value = _required_value(f"{section}.{key}", reference, env) if by_call is None else by_call.for_worker()
+        caller_secret = _caller_secret(f"{section}.{key}", reference, env)
+        if caller_secret is None:
+            value = _required_value(f"{section}.{key}", reference, env)
+        else:
+            by_caller[header] = CallerHeader(caller_secret, prefix)
+            value = caller_secret.for_worker()
         if value is not None:
             headers[header] = prefix + value
             secrets.append(value)
     credential = _client_credential(f"{section}.oauth", server.oauth, env) if server.oauth else ""
-    secrets += [credential] if credential else []
-    is_open = urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or "")
-    if is_open and (headers or by_caller or server.oauth):
+    if credential:
+        secrets.append(credential)
+    if _is_unencrypted(server.url or "") and (headers or by_caller or server.oauth):
         raise ValueError(f"{section}.url: has to begin with https://, because secrets are sent there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
     base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
@@ -149,8 +153,12 @@ def _one_server_settings(
     return ServerSettings(name, server, tool_options, base | own_variables, headers, known, by_caller, credential)
 
 
+def _is_unencrypted(url: str) -> bool:
+    return urlsplit(url).scheme != "https" and not is_loopback(url)
+
+
 def _client_credential(section: str, oauth: McpOAuth, env: Mapping[str, str]) -> str:
-    if oauth.issuer and urlsplit(oauth.issuer).scheme != "https" and not is_loopback(oauth.issuer):
+    if oauth.issuer and _is_unencrypted(oauth.issuer):
         raise ValueError(f"{section}.issuer: has to begin with https://, because secrets are sent there")
     if oauth.secret_from:
         return _required_value(f"{section}.secret_from", oauth.secret_from, env)
@@ -214,15 +222,21 @@ def _check_options(section: str, options: ToolOptions) -> None:
 
 def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
     """Return the variables that go into headers, so they hold credentials. `env_from` can name any variable."""
-    headers = {reference for server in servers.values() for _, reference, *_ in _secret_headers(server)}
-    clients = [server.oauth for server in servers.values() if server.oauth]
-    credentials = {variable for each in clients for variable in (each.secret_from, each.key_from) if variable}
-    return {reference for reference in headers if not is_by_caller(reference)} | credentials
+    variables = set[str]()
+    for server in servers.values():
+        variables |= {reference for _, reference, *_ in _secret_headers(server) if not is_by_caller(reference)}
+        if server.oauth:
+            variables |= {variable for variable in (server.oauth.secret_from, server.oauth.key_from) if variable}
+    return variables
 
 
 def own_options(
     options: Mapping[str, ToolOptions], servers: Iterable[str], static: Iterable[str]
 ) -> dict[str, ToolOptions]:
     """Return the options that apply to no server's tool. Names in `static` belong to the worker's own tools."""
-    own, names = set(static), set(servers)
-    return {tool: each for tool, each in options.items() if tool in own or not meant_server(tool, names)}
+    static_names, server_names = set(static), set(servers)
+    return {
+        tool: tool_options
+        for tool, tool_options in options.items()
+        if tool in static_names or not meant_server(tool, server_names)
+    }

@@ -45,6 +45,7 @@ class _CallerConnection:
     connection: McpConnection
     calls: int = 0
     closing: asyncio.TimerHandle | None = None
+    """The timer that closes it once it was idle for long."""
 
 
 class McpServerConnections:
@@ -81,23 +82,23 @@ class McpServerConnections:
         finally:
             used.calls -= 1
             if not used.calls and self._by_caller.get(key) is used:
-                self._keep_idle(key, used)
+                self._keep_or_close(key, used)
 
     async def stop(self) -> None:
         for key in [*self._by_caller]:
             self._close(key)
         await asyncio.gather(self.own.keeper.stop(), *self._ending)
 
-    def _keep_idle(self, key: CallerSecrets, used: _CallerConnection) -> None:
-        """Keep a connection for the caller's next call, if it works."""
-        if not used.connection.keeper.is_open:
-            return self._close(key)
+    def _keep_or_close(self, key: CallerSecrets, idle: _CallerConnection) -> None:
+        """Keep a connection that works for the caller's next call. If too many are idle, close the oldest ones."""
+        if not idle.connection.keeper.is_open:
+            self._close(key)
+            return
         self._by_caller[key] = self._by_caller.pop(key)  # last, so that the first idle one is idle longest
-        used.closing = asyncio.get_running_loop().call_later(IDLE_S, self._close, key)
-        idle = [each for each, other in self._by_caller.items() if not other.calls]
-        for each in idle[:-MAX_IDLE]:
-            self._close(each)
-        return None
+        idle.closing = asyncio.get_running_loop().call_later(IDLE_S, self._close, key)
+        idle_keys = [other for other, connection in self._by_caller.items() if not connection.calls]
+        for oldest in idle_keys[:-MAX_IDLE]:
+            self._close(oldest)
 
     def _close(self, key: CallerSecrets) -> None:
         closed = self._by_caller.pop(key)
@@ -143,18 +144,18 @@ class McpTool:
         self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext
     ) -> ToolOutput:
         async def note(progress: float, total: float | None, message: str | None) -> None:
-            of = f"/{total:g}" if total else ""
-            text = connection.settings.secrets.redact(f"{message or ''} {progress:g}{of}")
+            share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
+            text = connection.settings.secrets.redact(f"{message or ''} {share}")
             context.heartbeat(plain_line(text, _MAX_NOTE_BYTES))
 
         offered = await self._current_definition(connection)
         self.spec, own_name = offered.spec, offered.own_name
         given = context.given or GivenInputs()
-        is_sent = bool(given.answers) and not connection.keeper.asks_during_calls
+        sends_answers = bool(given.answers) and not connection.keeper.asks_during_calls
         request = CallToolRequestParams(
             name=own_name,
             arguments=arguments,
-            input_responses=input_responses(given) if is_sent else None,
+            input_responses=input_responses(given) if sends_answers else None,
             request_state=given.state,
             _meta={KEY_META: context.idempotency_key},
         )
@@ -170,10 +171,10 @@ class McpTool:
         return output.with_content(text)
 
     async def _current_definition(self, connection: McpConnection) -> McpOfferedTool:
-        known = await connection.current()
-        offered = known.offered.get(self._name)
+        definitions = await connection.current()
+        offered = definitions.offered.get(self._name)
         if offered is None:
-            why = known.left_out.get(self._name, "its server does not offer it any more")
+            why = definitions.left_out.get(self._name, "its server does not offer it any more")
             raise ToolError(f"{self._name} cannot be called: {why}", kind=CHANGED)
         if self._digest and offered.spec.digest != self._digest:
             why = "changed since this run began: start a new run or `orga rewind`"
@@ -190,27 +191,32 @@ class McpServers:
 
     def __init__(self, settings: Sequence[ServerSettings], taken: Collection[str]) -> None:
         """Prepare the servers. `taken` are the names of the worker's own tools and activities."""
-        self._servers = {each.name: McpServerConnections(each, taken) for each in settings}
-        self._connections = {name: each.own for name, each in self._servers.items()}
+        self._servers = {server.name: McpServerConnections(server, taken) for server in settings}
+        self._connections = {name: server.own for name, server in self._servers.items()}
 
     async def __aenter__(self) -> "McpServers":
         """Connect to all servers, and wait a short time for them."""
         for connection in self._connections.values():
             connection.keeper.start()
-        await asyncio.gather(*(each.keeper.wait_until_settled(START_S) for each in self._connections.values()))
+        keepers = [connection.keeper for connection in self._connections.values()]
+        await asyncio.gather(*(keeper.wait_until_settled(START_S) for keeper in keepers))
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(each.stop() for each in self._servers.values()))
+        await asyncio.gather(*(server.stop() for server in self._servers.values()))
 
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:
         """Return the tools of all servers. The lists of servers that `wanted` means are up to date."""
-        meant = {meant_server(name, self._connections) for name in wanted}
-        await asyncio.gather(*(_refresh_connection(each) for name, each in self._connections.items() if name in meant))
-        known = [each.known for each in self._connections.values() if each.known]
-        return {name: offered.spec for each in known for name, offered in each.offered.items()}
+        servers = {meant_server(name, self._connections) for name in wanted}
+        meant = [connection for name, connection in self._connections.items() if name in servers]
+        await asyncio.gather(*map(_refresh_connection, meant))
+        specs = dict[str, ToolSpec]()
+        for connection in self._connections.values():
+            if connection.known:
+                specs |= {name: offered.spec for name, offered in connection.known.offered.items()}
+        return specs
 
     def absent_tool(self, name: str) -> AbsentTool | None:
         server = meant_server(name, self._connections)

@@ -31,6 +31,7 @@ CLOSE_S = 1.0
 """Seconds from closing the server's input to SIGTERM, and from SIGTERM to SIGKILL."""
 
 _STDERR_LINES = 5
+
 _STDERR_WAIT_S = 0.2
 """Seconds to read the last output of an ended server. Its own child may keep the stream open."""
 
@@ -51,6 +52,7 @@ class StdioServer:
         self._stderr_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._is_closing = False
         self._open_requests = 0
+        """The server's requests that were not answered yet."""
         self._budget, self._unsolicited = ByteBudget(), ByteBudget()
 
     @asynccontextmanager
@@ -60,19 +62,17 @@ class StdioServer:
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
         errors = asyncio.create_task(self._read_stderr(process))
-        transfers = [
-            errors,
-            *map(asyncio.create_task, (self._read(process, received, errors), self._write(process, sent))),
-        ]
+        reader = asyncio.create_task(self._read(process, received, errors))
+        writer = asyncio.create_task(self._write(process, sent))
         try:
             yield incoming, outgoing
         finally:
             self._is_closing = True
             with anyio.CancelScope(shield=True):
                 await _end_process(process)
-                for task in transfers:
+                for task in (errors, reader, writer):
                     task.cancel()
-                await asyncio.gather(*transfers, return_exceptions=True)
+                await asyncio.gather(errors, reader, writer, return_exceptions=True)
                 for stream in (received, incoming, outgoing, sent):
                     stream.close()
 

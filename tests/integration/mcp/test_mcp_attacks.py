@@ -176,7 +176,7 @@ async def test_an_endless_tool_list_is_cut(tmp_path: Path) -> None:
 
 
 async def test_a_tool_list_with_too_many_bytes_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(connection, "MAX_PAGES_BYTES", 1_000_000)
     async with source_of(s=hostile(tmp_path, "pages", "heavy")) as source:
         descriptions = [spec.description for spec in (await source.specs(["s_*"])).values()]
     assert len(descriptions) == 5

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from orga.activities.adapters.mcp.content import is_plain_text, plain_line
 from orga.activities.adapters.mcp.definitions import (
-    MAX_BYTES,
     MAX_DEPTH,
+    MAX_SCHEMA_BYTES,
     UnusableTool,
     sanitized_prose,
     schema_remark,
@@ -52,7 +52,7 @@ def test_a_schema_without_a_type_gets_the_type_object() -> None:
         pytest.param({"properties": []}, "schema is invalid", id="no schema at all"),
         pytest.param({"properties": {"a": {"pattern": "(?=a)"}}}, "schema is invalid", id="an expensive pattern"),
         pytest.param(nested(MAX_DEPTH + 1), "nested deeper", id="too deep"),
-        pytest.param({"enum": ["x" * MAX_BYTES]}, "over the limit", id="too large"),
+        pytest.param({"enum": ["x" * MAX_SCHEMA_BYTES]}, "over the limit", id="too large"),
         pytest.param({"description": "x" * 2_000_000}, "far over the limit", id="much too large"),
         pytest.param({"enum": list(range(2_000_000))}, "far over the limit", id="with millions of values"),
         pytest.param({"properties": {"a\u200bb": {}}}, "hides characters", id="a hidden character in a name"),
