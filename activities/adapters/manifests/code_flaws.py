@@ -13,7 +13,7 @@ ALL_OPERANDS = 99
 
 @dataclass(frozen=True)
 class CodeInputs:
-    """The places, other than files, from which a program reads code."""
+    """The flags, operands and input, but not the files, from which a program reads code."""
 
     flags: str = ""
     """Letters of flags whose value is code, attached or in the next element: `-c`, `-Ic`."""
@@ -182,33 +182,38 @@ CODE_INPUTS: dict[str, CodeInputs] = {
 }
 """Code inputs by the program's name without a version."""
 
-RUNS_ANOTHER: dict[str, tuple[int, str]] = {
-    "env": (0, "uC"),
-    **dict.fromkeys(("sudo", "doas"), (0, "ugpCDRTUh")),
-    **dict.fromkeys(("nice", "ionice", "chrt"), (0, "ncpP")),
-    "xargs": (0, "nLPIsdEa"),
-    **dict.fromkeys(("nohup", "setsid", "command", "exec", "busybox", "toybox", "fakeroot", "unshare"), (0, "")),
-    **dict.fromkeys(("stdbuf", "time", "strace", "ltrace"), (0, "ioefp")),
-    **dict.fromkeys(("timeout", "chroot", "taskset", "flock"), (1, "skwE")),
-    **dict.fromkeys(
-        ("find", "fd", "docker", "podman", "kubectl", "nsenter", "setpriv", "systemd-run"), (ALL_OPERANDS, "")
-    ),
-    **dict.fromkeys(
-        ("uv", "uvx", "npx", "pipx", "poetry", "nix", "nix-shell", "watch", "entr", "proot", "parallel", "fdfind"),
-        (ALL_OPERANDS, ""),
-    ),
-}
-"""Programs that run another one: the number of their own operands before it, and the letters of flags with a value.
 
-`ALL_OPERANDS` means that the other program comes only after a flag such as `-exec`.
-"""
+@dataclass(frozen=True)
+class ProgramRunner:
+    """A program that runs another one."""
+
+    own_operands: int = 0
+    """Its own operands before the other program. `ALL_OPERANDS`: that comes only after a flag such as `-exec`."""
+    valued: str = ""
+    """Letters of flags with a value."""
+
+
+_AFTER_FLAG = ProgramRunner(ALL_OPERANDS)
+
+RUNNERS: dict[str, ProgramRunner] = {
+    "env": ProgramRunner(valued="uC"),
+    **dict.fromkeys(("sudo", "doas"), ProgramRunner(valued="ugpCDRTUh")),
+    **dict.fromkeys(("nice", "ionice", "chrt"), ProgramRunner(valued="ncpP")),
+    "xargs": ProgramRunner(valued="nLPIsdEa"),
+    **dict.fromkeys(("nohup", "setsid", "command", "exec", "busybox"), ProgramRunner()),
+    **dict.fromkeys(("toybox", "fakeroot", "unshare"), ProgramRunner()),
+    **dict.fromkeys(("stdbuf", "time", "strace", "ltrace"), ProgramRunner(valued="ioefp")),
+    **dict.fromkeys(("timeout", "chroot", "taskset", "flock"), ProgramRunner(1, "skwE")),
+    **dict.fromkeys(("find", "fd", "docker", "podman", "kubectl", "nsenter", "setpriv", "systemd-run"), _AFTER_FLAG),
+    **dict.fromkeys(("uv", "uvx", "npx", "pipx", "poetry", "nix", "nix-shell"), _AFTER_FLAG),
+    **dict.fromkeys(("watch", "entr", "proot", "parallel", "fdfind"), _AFTER_FLAG),
+}
 
 RUNNERS_FROM_INPUT = frozenset({"xargs", "parallel"})
 """Programs that turn their input into arguments of the program that they run."""
 
 VARIABLES_ARE_CODE = frozenset({"make", "gmake"})
 """Programs that expand `NAME=value` like code."""
-
 
 _VERSION = re.compile(r"[-.\d]+$")
 _EXEC_FLAGS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
@@ -218,37 +223,40 @@ _STDIN_NAMES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 def code_flaws(command: CommandSection) -> Iterator[Flaw]:
     """Yield a flaw for each placeholder within code, in a program's arguments or its input."""
     argv = [element for part in command.argv for element in part.argv]
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
+    """What the program would read each of these placeholders as."""
     is_input_code = False
-    for at in _program_positions(argv):
-        name, rest = _program_name(argv[at]), argv[at + 1 :]
+    for position in _program_positions(argv):
+        name, rest = _program_name(argv[position]), argv[position + 1 :]
         if (code := CODE_INPUTS.get(name)) is not None:
             arguments = _ProgramArguments(rest, code)
             texts = arguments.code_texts() + (arguments.variables() if name in VARIABLES_ARE_CODE else [])
-            found |= {slot: "code" for text in texts for slot in _placeholder_names(text)}
+            meanings |= {placeholder: "code" for text in texts for placeholder in _placeholder_names(text)}
             is_input_code = is_input_code or arguments.is_input_code()
-        if name in RUNS_ANOTHER:
-            slots = _placeholder_names(_nested_program(rest, *RUNS_ANOTHER[name]))
-            found = dict.fromkeys(slots, "the name of a program") | found
-            runs_interpreter = any(_program_name(each) in CODE_INPUTS for each in rest)
+        if (runner := RUNNERS.get(name)) is not None:
+            programs = _placeholder_names(_nested_program(rest, runner))
+            meanings = dict.fromkeys(programs, "the name of a program") | meanings
+            runs_interpreter = any(_program_name(element) in CODE_INPUTS for element in rest)
             is_input_code = is_input_code or (name in RUNNERS_FROM_INPUT and runs_interpreter)
-    for slot, what in found.items():
-        remedy = f'pass it as an argument after the code: argv = ["sh", "-c", "... \\"$1\\"", "sh", "{{{slot}}}"]'
-        yield Flaw(("command", "argv"), f"{{{slot}}} would be read as {what}", remedy)
-    for slot in _placeholder_names(command.stdin) if is_input_code else ():
+    for placeholder, meaning in meanings.items():
+        remedy = (
+            f'pass it as an argument after the code: argv = ["sh", "-c", "... \\"$1\\"", "sh", "{{{placeholder}}}"]'
+        )
+        yield Flaw(("command", "argv"), f"{{{placeholder}}} would be read as {meaning}", remedy)
+    for placeholder in _placeholder_names(command.stdin) if is_input_code else ():
         remedy = 'name the code in argv, as in ["sh", "-c", "..."], so that its input is data'
-        yield Flaw(("command", "stdin"), f"{{{slot}}} would be read as code", remedy)
+        yield Flaw(("command", "stdin"), f"{{{placeholder}}} would be read as code", remedy)
 
 
 def _program_positions(argv: Sequence[str]) -> list[int]:
     """Return the indexes of programs: the first element, and known ones that another runs or that a flag follows."""
-    runs_another = bool(argv) and _program_name(argv[0]) in RUNS_ANOTHER
+    begins_with_runner = bool(argv) and _program_name(argv[0]) in RUNNERS
 
-    def is_later_program(at: int) -> bool:
-        is_run = runs_another or "".join(argv[at + 1 : at + 2]).startswith("-")
-        return is_run and _program_name(argv[at]) in CODE_INPUTS | RUNS_ANOTHER
+    def is_later_program(index: int) -> bool:
+        has_flag = "".join(argv[index + 1 : index + 2]).startswith("-")
+        return (begins_with_runner or has_flag) and _program_name(argv[index]) in CODE_INPUTS | RUNNERS
 
-    return [at for at in range(len(argv)) if at == 0 or is_later_program(at)]
+    return [index for index in range(len(argv)) if index == 0 or is_later_program(index)]
 
 
 def _program_name(element: str) -> str:
@@ -257,7 +265,7 @@ def _program_name(element: str) -> str:
 
 
 def _placeholder_names(template: str) -> list[str]:
-    return [slot.name for slot in template_placeholders(parse_template(template))]
+    return [placeholder.name for placeholder in template_placeholders(parse_template(template))]
 
 
 class _ProgramArguments:
@@ -286,13 +294,13 @@ class _ProgramArguments:
     def is_input_code(self) -> bool:
         """Return whether the program reads code from its input."""
         names_file = bool(self._operands) and self._operands[0] not in _STDIN_NAMES
-        is_given = (
+        has_other_code = (
             self._has_code_flag
             or self._has_file_flag
             or bool(self._code_operands())
             or (names_file and not self._code.input_with_operands)
         )
-        return self._has_input_flag or (self._code.stdin and not is_given)
+        return self._has_input_flag or (self._code.stdin and not has_other_code)
 
     def _code_operands(self) -> list[str]:
         lacks_flag = bool(self._code.operand_flags) and not self._has_operand_flag
@@ -304,7 +312,7 @@ class _ProgramArguments:
         return [self._operands[index] for index in indexes if index < len(self._operands)]
 
     def _divide(self) -> None:
-        are_flags_over = False
+        are_flags_over = False  # True after `--`
         long_valued = dict(self._code.long_valued)
         while self._next < len(self._arguments):
             element = self._following()
@@ -331,7 +339,8 @@ class _ProgramArguments:
         """Read flags such as `-xc` or `-cCODE`. The first letter that has a value takes the rest as its value."""
         code = self._code
         with_value = code.flags + code.files + code.valued
-        end = next((at for at, letter in enumerate(element[1:], 2) if letter in with_value), len(element))
+        first_with_value = (index for index, letter in enumerate(element) if index and letter in with_value)
+        end = next(first_with_value, len(element) - 1) + 1
         letters, value = element[1:end], element[end:]
         self._has_input_flag = self._has_input_flag or not set(letters).isdisjoint(code.input_flags)
         self._has_operand_flag = self._has_operand_flag or not set(letters).isdisjoint(code.operand_flags)
@@ -357,15 +366,15 @@ class _ProgramArguments:
         return following
 
 
-def _nested_program(rest: Sequence[str], own: int, valued: str) -> str:
-    """Return the program that is run, or "". It comes after `own` operands, or as with `find` after `-exec`."""
+def _nested_program(rest: Sequence[str], runner: ProgramRunner) -> str:
+    """Return the program that is run, or ""."""
     operands: list[str] = []
     before = ""
     for element in rest:
         if before in _EXEC_FLAGS:
             return element
-        is_value = len(before) == 2 and before[0] == "-" and before[1] in valued
+        is_value = len(before) == 2 and before[0] == "-" and before[1] in runner.valued
         if not is_value and not element.startswith("-") and "=" not in element:
             operands.append(element)
         before = element
-    return "".join(operands[own : own + 1])
+    return operands[runner.own_operands] if len(operands) > runner.own_operands else ""

@@ -38,23 +38,24 @@ from orga.activities.ports import ToolError
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.text import LinearPattern, known_names_hint
 
-TemplatePlace = Literal["argv", "stdin", "url", "query", "header", "json", "form", "text"]
+TemplateTarget = Literal["argv", "stdin", "url", "query", "header", "json", "form", "text"]
+"""The part of a command or a request that a text becomes."""
 
-LIST_PLACES: frozenset[TemplatePlace] = frozenset({"argv", "query", "json", "form"})
-"""Places where a text can be a list, if the placeholder is the whole text."""
+LIST_TARGETS: frozenset[TemplateTarget] = frozenset({"argv", "query", "json", "form"})
+"""Targets for which a text can become a list, if the placeholder is the whole text."""
 
-OPTIONAL_PLACES: frozenset[TemplatePlace] = frozenset({"query", "header", "json", "form"})
-"""Places where a text is left out if its argument has no value."""
+OPTIONAL_TARGETS: frozenset[TemplateTarget] = frozenset({"query", "header", "json", "form"})
+"""Targets for which a text is left out if its argument has no value."""
 
 
 @dataclass(frozen=True)
 class TemplateUse:
     key: tuple[str, ...]
-    """The text's key in the file."""
-    where: TemplatePlace
+    """The path of keys to the text in the file."""
+    target: TemplateTarget
     source: str
     when: str = ""
-    """The argument that the text depends on. Without it the text is left out."""
+    """The argument without which the text is left out. Empty: it is always used."""
 
 
 def template_uses(manifest: Manifest) -> Iterator[TemplateUse]:
@@ -71,8 +72,8 @@ def template_uses(manifest: Manifest) -> Iterator[TemplateUse]:
         yield TemplateUse(("http", "text"), "text", manifest.http.text or "")
 
 
-def _table_uses(table: str, where: TemplatePlace, texts: dict[str, str]) -> Iterator[TemplateUse]:
-    return (TemplateUse(("http", table, name), where, source) for name, source in texts.items())
+def _table_uses(table: str, target: TemplateTarget, texts: dict[str, str]) -> Iterator[TemplateUse]:
+    return (TemplateUse(("http", table, name), target, source) for name, source in texts.items())
 
 
 def _body_texts(part: Any) -> Iterator[str]:
@@ -96,39 +97,43 @@ def use_flaws(manifest: Manifest) -> Iterator[Flaw]:
         except ValueError as error:
             yield Flaw(use.key, str(error), "correct the placeholder")
             continue
-        used |= {slot.name for slot in template_placeholders(template) if not slot.is_secret}
+        used |= {placeholder.name for placeholder in template_placeholders(template) if not placeholder.is_secret}
         yield from _template_flaws(use, template, manifest.arguments)
-    for name in [name for name in manifest.arguments if name not in used]:
-        yield Flaw(("arguments", name), f"nothing uses the argument {name!r}", f"write {{{name}}} somewhere")
+    for name in manifest.arguments:
+        if name not in used:
+            yield Flaw(("arguments", name), f"nothing uses the argument {name!r}", f"write {{{name}}} somewhere")
 
 
 def _template_flaws(use: TemplateUse, template: Template, declared: dict[str, Argument]) -> Iterator[Flaw]:
-    for slot in template_placeholders(template):
-        if slot.is_secret:
-            if use.where != "header":
+    for placeholder in template_placeholders(template):
+        name = placeholder.name
+        if placeholder.is_secret:
+            if use.target != "header":
                 remedy = "name it in [command] env_from, or put it into a header of [http]"
-                yield Flaw(use.key, f"a secret, {slot.name}, is in a place where it would be seen", remedy)
-        elif slot.name not in declared:
-            remedy = f"add [arguments.{slot.name}]; {known_names_hint(slot.name, declared)}"
-            yield Flaw(use.key, f"{{{slot.name}}} is no argument", remedy)
+                yield Flaw(use.key, f"a secret, {name}, is in a place where it would be seen", remedy)
+        elif name not in declared:
+            remedy = f"add [arguments.{name}]; {known_names_hint(name, declared)}"
+            yield Flaw(use.key, f"{{{name}}} is no argument", remedy)
         else:
-            yield from _placeholder_flaws(use, template, slot.name, declared[slot.name])
+            yield from _placeholder_flaws(use, template, name, declared[name])
 
 
 def _placeholder_flaws(use: TemplateUse, template: Template, name: str, argument: Argument) -> Iterator[Flaw]:
     is_alone = only_placeholder(template) is not None
-    if argument.type == "array" and not (is_alone and use.where in LIST_PLACES):
+    if argument.type == "array" and not (is_alone and use.target in LIST_TARGETS):
         yield Flaw(use.key, f"{{{name}}} is an array, and is used within a text", f'write "{{{name}}}" alone')
-    can_be_left_out = use.when == name or (use.where in OPTIONAL_PLACES and (is_alone or use.where != "json"))
+    can_be_left_out = use.when == name or (use.target in OPTIONAL_TARGETS and (is_alone or use.target != "json"))
     if argument.may_be_missing and not can_be_left_out:
-        part = f', or write {{ when = "{name}", argv = [...] }}' if use.where == "argv" else ""
+        part = f', or write {{ when = "{name}", argv = [...] }}' if use.target == "argv" else ""
         yield Flaw(use.key, f"{{{name}}} may have no value", f"give it a default, or make it required{part}")
     kinds = {argument.type, argument.items.type if argument.items else ""}
-    if use.where not in ("argv", "stdin") and "path" in kinds:
+    if use.target not in ("argv", "stdin") and "path" in kinds:
         yield Flaw(use.key, f"{{{name}}} is a path of this machine", 'use type = "string" for a path of a URL')
 
 
 _OWN_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
+"""Headers that the client sets."""
+
 _AUTHORITY = re.compile(r"https?://[^/?#\\]+")
 
 
@@ -160,7 +165,7 @@ def _url_flaws(http: Http) -> Iterator[Flaw]:
     if authority is None or (authority.end() == len(first) and len(template) > 1):
         yield Flaw(key, "a value could change scheme or host", "write both out, and a slash before the first {...}")
         return
-    shape = fill_template(template, lambda slot: "x")
+    shape = fill_template(template, lambda placeholder: "x")
     try:
         normalised_url(shape)
     except ValueError as error:
@@ -182,17 +187,18 @@ def _header_flaws(http: Http) -> Iterator[Flaw]:
 
 
 COMMON_KEYS = frozenset({"type", "description", "required", "default"})
+"""Keys of arguments of every type."""
 
 
 def argument_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
-    found = [*_key_flaws(key, argument), *_contradiction_flaws(key, argument), *_pattern_flaws(key, argument)]
-    yield from found or _value_flaws(key, argument)
+    flaws = [*_key_flaws(key, argument), *_contradiction_flaws(key, argument), *_pattern_flaws(key, argument)]
+    yield from flaws or _value_flaws(key, argument)  # only a valid declaration can check values
 
 
 def _key_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
-    kind = RULES_OF_TYPE[argument.type]
-    for name in sorted(argument.model_fields_set - COMMON_KEYS - kind.keys):
-        remedy = f"remove it; {argument.type} knows: {', '.join(sorted(kind.keys)) or 'no further key'}"
+    keys = RULES_OF_TYPE[argument.type].keys
+    for name in sorted(argument.model_fields_set - COMMON_KEYS - keys):
+        remedy = f"remove it; {argument.type} knows: {', '.join(sorted(keys)) or 'no further key'}"
         yield Flaw((*key, name), f"{name} means nothing for type {argument.type!r}", remedy)
     if argument.type == "enum" and not argument.allowed:
         yield Flaw(key, "an enum needs its values", 'add allowed = ["...", "..."]')
@@ -236,9 +242,9 @@ def _pattern_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
 
 
 def _value_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
-    bare = argument.without("default", "allowed")
+    unlisted = argument.without("default", "allowed")
     for value in argument.allowed or ():
-        if problem := _value_problem(bare, value):
+        if problem := _value_problem(unlisted, value):
             yield Flaw((*key, "allowed"), f"{value!r} is no {argument.type}: {problem}", "correct the value")
     if argument.default is not None and (problem := _value_problem(argument, argument.default)):
         yield Flaw((*key, "default"), f"{argument.default!r} does not fit: {problem}", "correct the default")
@@ -256,6 +262,7 @@ def _value_problem(argument: Argument, value: object) -> str:
 
 
 TOP_LEVEL_OPTIONS = ("effect", "timeout_s", "approval", "verified", "tags")
+"""Options of tools that a manifest has at its top, and not under `[options]`."""
 
 
 def manifest_flaws(manifest: Manifest) -> Iterator[Flaw]:
@@ -282,11 +289,11 @@ def _command_flaws(command: CommandSection) -> Iterator[Flaw]:
     first = command.argv[0]
     program = first.argv[0]
     try:
-        has_slot = any(template_placeholders(parse_template(program)))
+        has_placeholder = any(template_placeholders(parse_template(program)))
         yield from code_flaws(command)
     except ValueError:
         return  # the check of placeholders reports it
-    if first.when or has_slot:
+    if first.when or has_placeholder:
         yield Flaw(key, "the program depends on an argument", "name one program, the first element")
     if not program or program.startswith("-") or ("/" in program and not program.startswith("/")):
         yield Flaw(key, f"{program!r} is no program", "write a bare name, as in git, or an absolute path")

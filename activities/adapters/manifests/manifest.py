@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt
@@ -41,7 +42,9 @@ class Argument(CheckedInput):
     min: Number | None = None
     """The least number, characters of a text, items of an array, or seconds of a duration."""
     max: Number | None = None
+    """The largest, in the unit of `min`."""
     schemes: tuple[str, ...] = ()
+    """Schemes that a URL may have. Empty: http and https."""
     scope: tuple[str, ...] = ()
     """Networks and hosts that a target has to be within: `10.0.0.0/8`, `example.org`, `*.example.org`."""
     must_exist: StrictBool = False
@@ -66,7 +69,7 @@ class Argument(CheckedInput):
 
 @dataclass(frozen=True)
 class Flaw:
-    """An error in a manifest. `key` is its place in the file."""
+    """An error in a manifest. `key` is the path of keys to it in the file."""
 
     key: tuple[str, ...]
     problem: str
@@ -87,12 +90,12 @@ class ArgvPart(CheckedInput):
     argv: tuple[str, ...] = Field(min_length=1)
 
 
-def _argv_part(given: Any) -> Any:
-    if isinstance(given, str):
-        return {"argv": (given,)}
-    if not isinstance(given, dict) or set(cast("dict[str, Any]", given)) != {"when", "argv"}:
+def _argv_part(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"argv": (value,)}
+    if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != {"when", "argv"}:
         raise ValueError('an element is a text, or { when = "argument", argv = ["--flag", "{argument}"] }')
-    return cast("dict[str, Any]", given)
+    return cast("dict[str, Any]", value)
 
 
 class CommandSection(CheckedInput):
@@ -207,12 +210,8 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _parse_matches(text: str, output: Output) -> list[Any]:
-    found: list[Any] = []
-    for match in output_pattern(output.pattern or "").finditer(text):
-        if len(found) == MAX_MATCHES:
-            break
-        found.append(match.groupdict() or match.group())
-    return found
+    matches = islice(output_pattern(output.pattern or "").finditer(text), MAX_MATCHES)
+    return [match.groupdict() or match.group() for match in matches]
 
 
 _PARSERS: dict[str, Callable[[str, Output], Any]] = {
@@ -225,7 +224,9 @@ _PARSERS: dict[str, Callable[[str, Output], Any]] = {
 
 # Texts of a manifest with placeholders: `{name}`, `{secret:VARIABLE}`; `{{` is a brace.
 
-_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_BRACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+"""An escaped brace, a placeholder with the text in it, or a brace that stands alone."""
+
 _NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)(?(1)(\[(?:tenant|trusted_context(?:\.[^.\s\[\]{}]+)+)\])?|)")
 
 
@@ -243,19 +244,19 @@ Template = tuple[str | TemplatePlaceholder, ...]
 def parse_template(source: str) -> Template:
     """Return literal texts and placeholders in order. Raise ValueError for a broken brace or an invalid name."""
     parts: list[str | TemplatePlaceholder] = []
-    text, at = "", 0
-    for found in _PART.finditer(source):
-        text += source[at : found.start()]
-        at = found.end()
-        if found[0] in ("{{", "}}"):
-            text += found[0][0]
+    text, end = "", 0
+    for brace in _BRACE.finditer(source):
+        text += source[end : brace.start()]
+        end = brace.end()
+        if brace[0] in ("{{", "}}"):
+            text += brace[0][0]
             continue
-        name = None if found[1] is None else _NAME.fullmatch(found[1])
+        name = None if brace[1] is None else _NAME.fullmatch(brace[1])
         if name is None:
-            raise ValueError(f"{found[0]!r} is no placeholder; write {{name}}, or {{{{ for a brace")
+            raise ValueError(f"{brace[0]!r} is no placeholder; write {{name}}, or {{{{ for a brace")
         parts += [text, TemplatePlaceholder(name[2] + (name[3] or ""), bool(name[1]))]
         text = ""
-    return tuple(part for part in (*parts, text + source[at:]) if part)
+    return tuple(part for part in (*parts, text + source[end:]) if part)
 
 
 def template_placeholders(template: Template) -> Iterator[TemplatePlaceholder]:
@@ -275,12 +276,10 @@ def fill_template(template: Template, fill: Callable[[TemplatePlaceholder], str]
 
 def header_secrets(http: Http | None) -> set[str]:
     """Return the secrets that a request's headers name. Raise ValueError if a placeholder is broken."""
-    return {
-        slot.name
-        for source in (http.headers.values() if http else ())
-        for slot in template_placeholders(parse_template(source))
-        if slot.is_secret
-    }
+    names = set[str]()
+    for source in http.headers.values() if http else ():
+        names |= {part.name for part in template_placeholders(parse_template(source)) if part.is_secret}
+    return names
 
 
 @dataclass(frozen=True)
@@ -295,7 +294,7 @@ class ManifestSecrets:
     def from_environment(cls, names: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
         """Read the variables. Raise ValueError if one is not set."""
         wanted = list(names)
-        by_caller = {name: found for name in wanted if (found := CallerSecret.from_reference(name, env))}
+        by_caller = {name: secret for name in wanted if (secret := CallerSecret.from_reference(name, env))}
         plain = [name for name in wanted if name not in by_caller]
         if missing := [name for name in plain if not env.get(name)]:
             raise ValueError(f"the environment has no {' and no '.join(missing)}; set it where the worker starts")
@@ -303,7 +302,7 @@ class ManifestSecrets:
 
     def for_call(self, context: ToolContext) -> "ManifestSecrets":
         """Return the secrets with the caller's own. Raise ToolError (NoCredentials) if it lacks one."""
-        own = {name: each.for_call(context) for name, each in self.by_caller.items()}
+        own = {name: secret.for_call(context) for name, secret in self.by_caller.items()}
         return ManifestSecrets({**self.values, **own}) if own else self
 
     @cached_property
