@@ -42,7 +42,7 @@ def is_fork(raw: object) -> bool:
 
 
 def carried_state_in_input(given: object) -> AgentState | None:
-    """Return the carried state in a run's arguments, or None for any other value. No run begins with one."""
+    """Return the carried state in a run's arguments, or None for any other value. Only later segments have one."""
     try:
         return AgentState.model_validate(given)
     except ValidationError:
@@ -52,15 +52,12 @@ def carried_state_in_input(given: object) -> AgentState | None:
 def initial_state(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     """Return the state of a new run. The task is the first message, or follows the messages that the starter gave."""
     given, conversation, taint = run_input.messages, Conversation(), run_input.lineage.taint
-    for each in given:
-        conversation = with_message(conversation, each.message())
-    task = (
-        Message.of("user", run_input.task, begins_turn=True)
-        if given
-        else Message.of("user", run_input.task, pinned=True)
-    ).with_media(tuple(attachment.part() for attachment in run_input.attachments))
+    for message in given:
+        conversation = with_message(conversation, message.message())
     if not all(message.trusted for message in given):
         taint = tuple(dict.fromkeys((*taint, GIVEN_MESSAGES)))
+    task = Message.of("user", run_input.task, pinned=not given, begins_turn=bool(given))
+    task = task.with_media(tuple(attachment.part() for attachment in run_input.attachments))
     return AgentState(
         input=run_input.without_messages(),
         origin=origin,
@@ -76,17 +73,18 @@ def effects_origin(lineage: Lineage, origin: str) -> str:
 
 
 def first_state(
-    raw: object, given: object, before: str | None, origin: str, now: datetime, *, parent: str = ""
+    raw: object, carried: object, before: str | None, origin: str, now: datetime, *, parent: str = ""
 ) -> AgentState:
     """Return the state to start from. Raise InvalidInput with every problem.
 
-    A `given` state counts only if the run `before` carried it over, whose id no starter can know. The run `before`
-    alone proves nothing: runs of a cron schedule and retried runs also have one, with whatever arguments their starter
-    chose. Otherwise the state is ignored, except one that names a shared past: that was once a fork, and is refused. A
-    lineage counts only if the server says that this `parent` started the run.
+    A `carried` state counts only if the run `before` carried it over, because no starter can know that run's id. The
+    run `before` alone proves nothing: runs of a cron schedule and retried runs also have one, with any arguments of
+    their starter. Without it the state is ignored, but one of a fork is refused.
+
+    A lineage counts only if the server reports that `parent` started the run.
     """
-    if given is not None and (before or as_object(given).get("forked_from")):
-        return carried_state(AgentState, given, before)
+    if carried is not None and (before or as_object(carried).get("forked_from")):
+        return carried_state(AgentState, carried, before)
     if is_fork(raw):
         return state_before_past(parse_fork(raw), origin, now)
     run_input = parse_input(raw)
@@ -95,7 +93,7 @@ def first_state(
     return initial_state(run_input, effects_origin(run_input.lineage, origin), now)
 
 
-def carried_state(kind: type[S], given: object, before: str | None) -> S:
+def carried_state(kind: type[S], carried: object, before: str | None) -> S:
     """Return the state that the run `before` carried over.
 
     Raises:
@@ -105,13 +103,13 @@ def carried_state(kind: type[S], given: object, before: str | None) -> S:
     if not before:
         raise InvalidInput("carried state: a starter cannot pass a state; for a fork, set `fork` in the input")
     try:
-        state = kind.model_validate(given)
+        state = kind.model_validate(carried)
     except ValidationError as error:
         raise InvalidInput("carried state: " + "; ".join(validation_problems(error))) from None
     if state.carried_by != before:
         raise InvalidInput("carried state: the previous segment did not make it; start with the input alone")
     try:
-        return kind.model_validate(given, extra="forbid")
+        return kind.model_validate(carried, extra="forbid")
     except ValidationError as error:
         raise NewerState("; ".join(validation_problems(error))) from None
 
@@ -153,9 +151,8 @@ def size_problem(state: AgentState, setup: Setup) -> str:
     total = sum(sizes.values())
     if total <= BEGIN_BYTES:
         return ""
-    largest = [
-        f"{name} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:_MAX_SHOWN_PARTS] if size
-    ]
+    by_size = sorted(sizes.items(), key=lambda item: -item[1])
+    largest = [f"{name} {size}" for name, size in by_size[:_MAX_SHOWN_PARTS] if size]
     parts = f"tools {len(to_json(setup.tools))}, instructions {len(to_json(setup.instructions))}"
     return (
         f"input and setup have {total} bytes of JSON together, over the limit of {BEGIN_BYTES} that a run can carry on "
@@ -167,18 +164,21 @@ def size_problem(state: AgentState, setup: Setup) -> str:
 def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
     """Return the bytes of JSON that a run begins with or may gain later, by name."""
     given, first = state.input, state.conversation.messages[:1]
-    apart = {"task", "trusted_context", "instructions", "output_schema"}
+    counted_elsewhere = {"task", "trusted_context", "instructions", "output_schema"}
+    decisions = setup.decisions.items()
     return {
         "setup": len(setup.model_dump_json(exclude_unset=True).encode()),
         "task": len(to_json(given.task)),
         "the task before": sum(message_json_bytes(message) for message in first if message.text != given.task),
         "room for messages": state.task_bytes,
         "trusted_context": len(to_json(given.trusted_context)),
-        "rest of the input": len(given.model_dump_json(exclude_unset=True, exclude=apart).encode()),
-        "room for what becomes known of the tools": sum(4 * len(to_json(t.name)) + TOOL_BYTES for t in setup.tools),
-        "room for decisions": sum(len(to_json(name)) + _decision_bytes(each) for name, each in setup.decisions.items()),
+        "rest of the input": len(given.model_dump_json(exclude_unset=True, exclude=counted_elsewhere).encode()),
+        "room for what becomes known of the tools": sum(
+            4 * len(to_json(tool.name)) + TOOL_BYTES for tool in setup.tools
+        ),
+        "room for decisions": sum(len(to_json(name)) + _decision_bytes(decision) for name, decision in decisions),
         **{
-            f"room for {part}": sum(NAMED_BYTES + len(each.name) for each in getattr(setup, part))
+            f"room for {part}": sum(NAMED_BYTES + len(item.name) for item in getattr(setup, part))
             for part in STAGE_NEEDS
         },
         "taint": len(to_json(state.taint)),
@@ -187,12 +187,12 @@ def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
 
 
 def _decision_bytes(decision: GroundedDecision) -> int:
-    given = sum(len(name) + _max_value_bytes(kind) for name, kind in decision.fields.items())
+    fields = sum(len(name) + _max_value_bytes(kind) for name, kind in decision.fields.items())
     facts = sum(len(name) + _max_value_bytes(fact) + len(to_json(fact.source)) for name, fact in decision.facts.items())
     outcomes = [decision.default, *(rule.then for rule in decision.rules)]
     return (
         DECIDED_BYTES
-        + given
+        + fields
         + facts
         + max(len(to_json(outcome)) for outcome in outcomes)
         + max((len(to_json(rule.name)) for rule in decision.rules), default=0)

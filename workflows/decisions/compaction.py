@@ -61,9 +61,9 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
         if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= target:
             break
         if start >= seen_last and size <= MAX_CONVERSATION_BYTES and tokens <= token_budget - reserve:
-            break
+            break  # dropping what the model saw last only saves room for later
         sizes = [message_size(message) for message in conversation.messages[start:stop]]
-        tokens -= sum(estimated_tokens(part) for part in sizes)
+        tokens -= sum(map(estimated_tokens, sizes))
         size -= sum(sizes)
         dropped |= set(range(start, stop))
     return ranges_of(dropped | _pinned_to_drop(conversation, token_budget, size))
@@ -71,23 +71,23 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
 
 def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) -> set[int]:
     """Return the pinned messages to drop, the oldest first. `size` is the bytes of all that is left so far."""
-    asked = latest_turn(conversation.messages).start
-    groups = [group for group in _groups(conversation, pinned=True) if group[0] != asked]
-    sizes = {start: message_size(conversation.messages[start]) for start, _ in groups}
+    turn_start = latest_turn(conversation.messages).start
+    starts = [start for start, _ in _groups(conversation, pinned=True) if start != turn_start]
+    sizes = {start: message_size(conversation.messages[start]) for start in starts}
     tokens = sum(map(estimated_tokens, sizes.values()))
     if size <= MAX_CONVERSATION_BYTES and tokens <= token_budget:
         return set()
     dropped: set[int] = set()
-    for start, part in sizes.items():
+    for start, message_bytes in sizes.items():
         if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= token_budget:
             break
-        size, tokens = size - part, tokens - estimated_tokens(part)
+        size, tokens = size - message_bytes, tokens - estimated_tokens(message_bytes)
         dropped.add(start)
     return dropped
 
 
 def latest_group(messages: tuple[Message, ...]) -> int:
-    """Return where the last group starts: at the model's last message.
+    """Return the index at which the last group starts: that of the model's last message.
 
     The messages after it stay with it: after continue-as-new the model may not have seen them yet.
     """
@@ -103,14 +103,17 @@ def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
     has_replied = any(message.role == "assistant" for message in conversation.messages[sent:])
     latest = sent if has_replied else latest_group(messages)
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
-    bounds = list(pairwise([*starts, len(messages)]))[1 if messages and must_keep_first(messages) else 0 :]
-    may_go = [group for group in (bounds if has_replied else bounds[:-1]) if group[0] < latest]
+    groups = list(pairwise([*starts, len(messages)]))
+    if messages and must_keep_first(messages):
+        groups = groups[1:]
+    if not has_replied:
+        groups = groups[:-1]
     turn = latest_turn(conversation.messages)
-    return [group for group in may_go if is_dropped_last(messages, group[0], turn) == pinned]
+    return [group for group in groups if group[0] < latest and is_dropped_last(messages, group[0], turn) == pinned]
 
 
 MIN_UNMASKED_MESSAGES = 6
-"""The latest messages keep their text."""
+"""The number of latest messages that keep their text."""
 
 
 def results_to_mask(conversation: Conversation) -> Ranges:
@@ -120,19 +123,19 @@ def results_to_mask(conversation: Conversation) -> Ranges:
     """
     messages, sent = conversation.messages, conversation.sent
     end = min(len(messages) - MIN_UNMASKED_MESSAGES, latest_group(messages[:sent]))
-    return ranges_of(i for i, m in enumerate(messages[: max(end, 0)]) if not m.pinned and masked_message(m) is not m)
+    older = enumerate(messages[: max(end, 0)])
+    return ranges_of(i for i, message in older if not message.pinned and masked_message(message) is not message)
 
 
 MAX_SUMMARY_TOKENS = 1_000
 MIN_SUMMARY_TOKENS = 50
-SUMMARY_SHARE = 5
-"""A summary takes at most a fifth of the budget."""
 
 MAX_SUMMARY_TOOLS = 20
 
 
 def summary_tokens(token_budget: int) -> int:
-    return max(min(token_budget // SUMMARY_SHARE, MAX_SUMMARY_TOKENS), MIN_SUMMARY_TOKENS)
+    """Return the tokens that a summary may take: a fifth of the budget, within bounds."""
+    return max(min(token_budget // 5, MAX_SUMMARY_TOKENS), MIN_SUMMARY_TOKENS)
 
 
 def reserved_tokens(limit: int) -> int:
@@ -143,7 +146,8 @@ def reserved_tokens(limit: int) -> int:
 def can_afford_summary(state: AgentState, limit: int) -> bool:
     """Return True if the run can pay for a summary and the next model call.
 
-    The summary reads what goes, and the model call reads what stays: together they read the conversation once.
+    The summary reads the dropped messages, and the model call reads the others: together the conversation once. The
+    summary itself is written and then read.
     """
     config, usage = state.config, state.usage
     if config.max_model_calls is not None and usage.model_calls + 2 > config.max_model_calls:
@@ -176,9 +180,8 @@ def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
     if calls:
         counted = Counter(calls).most_common()
         more = f", and {len(counted) - MAX_SUMMARY_TOOLS} more" if len(counted) > MAX_SUMMARY_TOOLS else ""
-        lines.append(
-            "Tools called: " + ", ".join(f"{name} x{n}" for name, n in counted[:MAX_SUMMARY_TOOLS]) + more + "."
-        )
+        tools = ", ".join(f"{name} x{count}" for name, count in counted[:MAX_SUMMARY_TOOLS])
+        lines.append(f"Tools called: {tools}{more}.")
     earlier = [message.text.removeprefix(SUMMARY_HEADER) for message in messages if message.summary]
     return clip("\n".join([*lines, *(f"Before that:\n{text}" for text in earlier)]), max_bytes, "the rest is lost")
 

@@ -18,6 +18,7 @@ from orga.workflows.decisions.conversation import fair_shares, message_json_byte
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.review_stages import STAGE_FIELDS
 from orga.workflows.types.context import EMPTY_DIGEST
+from orga.workflows.types.control import Intervention
 from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn, must_keep_first
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import Message, shortened_message
@@ -73,10 +74,11 @@ def _with_light_questions(state: AgentState) -> AgentState:
     An item keeps the digest of its call (`about`), but not the arguments. The next segment judges the calls again and
     asks about the same ones.
     """
-    given = [len(to_json(each.resolution.result)) if each.resolution else 0 for each in state.questions]
-    most = fair_shares(given, RESULTS_BYTES)
+    questions = state.questions
+    sizes = [len(to_json(question.resolution.result)) if question.resolution else 0 for question in questions]
+    rooms = fair_shares(sizes, RESULTS_BYTES)
     return state.with_control(
-        questions=tuple(_light_question(each, room) for each, room in zip(state.questions, most, strict=True))
+        questions=tuple(_light_question(question, room) for question, room in zip(questions, rooms, strict=True))
     )
 
 
@@ -93,10 +95,11 @@ def _light_question(question: Question, room: int) -> Question:
 
 
 def _light_item(item: Item) -> Item:
-    answer = item.answer
-    if answer is not None:
-        answer = answer.with_texts(json_prefix(answer.approver, _LINE_BYTES), json_prefix(answer.reason, _LINE_BYTES))
-    return item.with_answer(answer).with_content(
+    decision = item.answer
+    if decision is not None:
+        approver, reason = json_prefix(decision.approver, _LINE_BYTES), json_prefix(decision.reason, _LINE_BYTES)
+        decision = decision.with_texts(approver, reason)
+    return item.with_decision(decision).with_content(
         call_without_arguments(item.call),
         json_prefix(item.version, _LINE_BYTES),
         json_prefix(item.reason, _LINE_BYTES),
@@ -123,14 +126,15 @@ def _with_light_output(state: AgentState) -> AgentState:
 
 
 def _with_light_inbox(state: AgentState) -> AgentState:
-    most = fair_shares([len(to_json(item.text)) for item in state.inbox], GUIDANCE_BYTES)
-    inbox = tuple(
-        item
-        if len(to_json(item.text)) <= room
-        else item.with_cut(json_prefix(clip_json(item.text, room), room), item.size or len(item.text.encode()))
-        for item, room in zip(state.inbox, most, strict=True)
-    )
+    rooms = fair_shares([len(to_json(item.text)) for item in state.inbox], GUIDANCE_BYTES)
+    inbox = tuple(_light_guidance(item, room) for item, room in zip(state.inbox, rooms, strict=True))
     return state.with_control(inbox=inbox, inbox_bytes=sum(len(item.text.encode()) for item in inbox))
+
+
+def _light_guidance(item: Intervention, room: int) -> Intervention:
+    if len(to_json(item.text)) <= room:
+        return item
+    return item.with_cut(json_prefix(clip_json(item.text, room), room), item.size or len(item.text.encode()))
 
 
 def _with_light_streaks(state: AgentState) -> AgentState:
@@ -245,8 +249,8 @@ def oversized_parts_text(state: AgentState) -> str:
     """Return the parts that cannot be cut and exceed their bounds, with their sizes, or ""."""
     smallest = _with_minimal_conversation(state)
     sizes = [(part, _part_bytes(smallest, part)) for part in CARRIED_PARTS if not part.cut]
-    found = [f"{', '.join(part.fields)}: {size}, {part.most} at most" for part, size in sizes if size > part.most]
-    return "; ".join(found)
+    too_large = [(part, size) for part, size in sizes if size > part.most]
+    return "; ".join(f"{', '.join(part.fields)}: {size}, {part.most} at most" for part, size in too_large)
 
 
 def _with_minimal_conversation(state: AgentState) -> AgentState:
@@ -347,10 +351,11 @@ def _with_shortened_texts(messages: tuple[Message, ...], room: int) -> tuple[Mes
     """Share the room among the texts. The task stays whole."""
     if _messages_bytes(messages) <= room:
         return messages
-    frames = _messages_bytes(messages[:1]) + _messages_bytes(_without_texts(messages[1:]))
-    texts = [message_json_bytes(m) - message_json_bytes(m.with_text("")) for m in messages[1:]]
-    most = fair_shares(texts, max(room - frames, 0))
-    return (*messages[:1], *(_shortened_message(m, share) for m, share in zip(messages[1:], most, strict=True)))
+    task, others = messages[:1], messages[1:]
+    bytes_without_texts = _messages_bytes(task) + _messages_bytes(_without_texts(others))
+    text_bytes = [message_json_bytes(message) - message_json_bytes(message.with_text("")) for message in others]
+    shares = fair_shares(text_bytes, max(room - bytes_without_texts, 0))
+    return (*task, *(_shortened_message(message, share) for message, share in zip(others, shares, strict=True)))
 
 
 def _without_texts(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -16,8 +16,11 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import bytes_in_json
 
 OVERHEAD_PER_CALL = 30
+"""Bytes of a call in a provider's request, in addition to its texts."""
 OVERHEAD_PER_RESULT = 20
+"""Bytes, as for a call."""
 OVERHEAD_PER_MESSAGE = 7
+"""Tokens of a message's frame."""
 
 MAX_CONVERSATION_BYTES = 1_000_000
 """Bytes. A larger conversation would not fit into one payload of 2 MB together with the rest of the state."""
@@ -48,7 +51,7 @@ def message_json_bytes(message: Message) -> int:
 
 
 def estimated_tokens(size: int) -> int:
-    """Return the estimated tokens of a message of `size` bytes: 3.3 bytes a token, 7 tokens for its frame."""
+    """Return the estimated tokens of a message of `size` bytes: 3.3 bytes a token, and its frame."""
     return max(size * 10 // 33, 1) + OVERHEAD_PER_MESSAGE
 
 
@@ -57,6 +60,7 @@ def estimated_message_tokens(messages: tuple[Message, ...]) -> int:
 
 
 def estimated_bytes(tokens: float) -> int:
+    """Return the bytes of text that take so many tokens."""
     return max(int(tokens * 33 / 10), 0)
 
 
@@ -74,6 +78,7 @@ MIN_ESTIMATE = 500
 MIN_CALIBRATION, MAX_CALIBRATION = 0.5, 3.0
 
 CALIBRATION_WEIGHT = 0.5
+"""The weight of the newest measurement."""
 
 
 def with_frame_size(state: AgentState) -> AgentState:
@@ -120,13 +125,13 @@ def with_calibration(state: AgentState, sent: Conversation, input_tokens: int) -
 
 def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
     """Return the share of each size: short ones get all they need, and the long ones share the rest."""
-    found = [0] * len(sizes)
+    shares = [0] * len(sizes)
     left = room
-    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
-    for waiting, index in zip(range(len(sizes), 0, -1), order, strict=True):
-        found[index] = min(sizes[index], left // waiting)
-        left -= found[index]
-    return found
+    shortest_first = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    for waiting, index in zip(range(len(sizes), 0, -1), shortest_first, strict=True):
+        shares[index] = min(sizes[index], left // waiting)
+        left -= shares[index]
+    return shares
 
 
 MAX_NEWS_BYTES = 400_000
@@ -158,28 +163,30 @@ def with_message(
 
 
 def _cut_bytes(conversation: Conversation, message: Message, most: int | None) -> int | None:
+    """Return the bytes to cut the message's text to, or None if all of it fits."""
     size = len(message.text.encode("utf-8", "replace"))
     room = bytes_in_json(message.text, max(MAX_NEWS_BYTES - conversation.unseen, MIN_TEXT_BYTES))
-    cut = min(size if room is None else room, size if most is None else most)
-    return max(cut, MIN_TEXT_BYTES) if cut < size > MIN_TEXT_BYTES else None
+    limits = [limit for limit in (room, most) if limit is not None]
+    cut = max(min(limits, default=size), MIN_TEXT_BYTES)
+    return cut if cut < size else None
 
 
 def without_recall_block(conversation: Conversation) -> Conversation:
     """Return the conversation without recalled knowledge. If the model has seen it, the next call drops it."""
     messages, sent = conversation.messages, conversation.sent
-    place = next((index for index, message in enumerate(messages) if message.knowledge), None)
-    if place is None:
+    block_index = next((index for index, message in enumerate(messages) if message.knowledge), None)
+    if block_index is None:
         return conversation
-    block, kept = messages[place], (*messages[:place], *messages[place + 1 :])
+    block, others = messages[block_index], (*messages[:block_index], *messages[block_index + 1 :])
     size = message_size(block)
     smaller = conversation.with_fields(
-        messages=kept, tokens=conversation.tokens - estimated_tokens(size), size=conversation.size - size
+        messages=others, tokens=conversation.tokens - estimated_tokens(size), size=conversation.size - size
     )
-    if place >= sent:
-        news = tuple(each for each in conversation.news if each.recall is None)
+    if block_index >= sent:
+        news = tuple(reference for reference in conversation.news if reference.recall is None)
         return smaller.with_fields(news=news, unseen=conversation.unseen - message_json_bytes(block))
-    gone = smaller.with_fields(sent=sent - 1, digest=messages_digest(kept[: sent - 1]), forget=True)
-    return gone if gone.ready is None else gone.with_fields(ready=None)  # its ranges count the block
+    smaller = smaller.with_fields(sent=sent - 1, digest=messages_digest(others[: sent - 1]), forget=True)
+    return smaller if smaller.ready is None else smaller.with_fields(ready=None)  # its ranges count the block
 
 
 def is_within_budget(conversation: Conversation, token_budget: int) -> bool:
@@ -204,7 +211,7 @@ def reference_and_seen(
     if drop or mask:
         context = context.with_compaction(drop, mask, _summary_reference(summary, replacement))
         conversation = with_messages(conversation, chain.messages)
-    seen = _with_all_sent(conversation).with_fields(
+    seen = _without_next_changes(conversation).with_fields(
         messages=chain.messages, sent=len(chain.messages), digest=chain.digest, news=(), unseen=0
     )
     return context, seen
@@ -224,12 +231,12 @@ def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> 
 
 def with_all_as_base(conversation: Conversation) -> Conversation:
     """Return the conversation for a run that continues as new: all of it is the base, and there is no news."""
-    digest = messages_digest(conversation.messages[conversation.sent :], conversation.digest)
-    sent = len(conversation.messages)
-    return _with_all_sent(conversation).with_fields(sent=sent, digest=digest, news=(), unseen=0)
+    digest, sent = full_digest(conversation), len(conversation.messages)
+    return _without_next_changes(conversation).with_fields(sent=sent, digest=digest, news=(), unseen=0)
 
 
-def _with_all_sent(conversation: Conversation) -> Conversation:
+def _without_next_changes(conversation: Conversation) -> Conversation:
+    """Return the conversation without changes for the next model call: a block to forget, and a ready summary."""
     conversation = conversation.with_fields(forget=False) if conversation.forget else conversation
     return conversation if conversation.ready is None else conversation.with_fields(ready=None)
 
@@ -251,6 +258,5 @@ def news_bytes_left(state: AgentState) -> int:
     turn = latest_turn(messages)
     pinned = [messages[i] for i in range(1, sent) if is_dropped_last(messages, i, turn)]
     stays = [*messages[:1], *pinned, *messages[max(sent, 1) :]]
-    return min(
-        max(estimated_bytes(message_budget(state)) - sum(map(message_size, stays)), MIN_NEWS_BYTES), MAX_NEWS_BYTES
-    )
+    left = estimated_bytes(message_budget(state)) - sum(map(message_size, stays))
+    return min(max(left, MIN_NEWS_BYTES), MAX_NEWS_BYTES)

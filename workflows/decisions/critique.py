@@ -61,7 +61,7 @@ class Assessment(NamedTuple):
         return self.reviewer.startswith("person")
 
 
-def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
+def parsed_assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
     """Raise ValueError, with a text for the model, if the reply is no verdict."""
     if reply.finish not in {"stop", "tool_calls"}:
         raise ValueError(f"the reply ended early ({reply.finish})")
@@ -109,13 +109,13 @@ MAX_FEEDBACK_BYTES = 4_000
 MAX_DETAIL_CHARS = 300
 
 
-def rejection_text(critic: Critic, found: Assessment, salt: str) -> str:
+def rejection_text(critic: Critic, assessment: Assessment, salt: str) -> str:
     """Return a rejection's text for the model. A model's feedback is data: it may contain anything."""
-    remarks = clip(found.feedback, MAX_FEEDBACK_BYTES)
-    if found.is_by_person:
+    remarks = clip(assessment.feedback, MAX_FEEDBACK_BYTES)
+    if assessment.is_by_person:
         return "A person reviewed it and rejected it" + (f": {remarks}" if remarks else ".")
-    scores = ", ".join(f"{name} {value:.2f}" for name, value in found.dimensions.items())
-    text = f"The critic {critic.name} gives it {_score_text(critic, found)} ({scores})."
+    scores = ", ".join(f"{name} {value:.2f}" for name, value in assessment.dimensions.items())
+    text = f"The critic {critic.name} gives it {_score_text(critic, assessment)} ({scores})."
     return text + (f"\n{delimited_text(remarks, f'remarks of {critic.name}', salt)}" if remarks else "")
 
 
@@ -125,29 +125,38 @@ def rounds_left_text(critic: Critic, rounds_used: int) -> str:
     return "This is the last time." if left <= 1 else f"You have {left} more tries."
 
 
-def escalation_reason(critic: Critic, found: Assessment) -> str:
-    return f"{_score_text(critic, found)} after {critic.max_rounds} revisions{_one_line(found.feedback)}"
+def escalation_reason(critic: Critic, assessment: Assessment) -> str:
+    return f"{_score_text(critic, assessment)} after {critic.max_rounds} revisions{_one_line(assessment.feedback)}"
 
 
-def critic_stop(critic: Critic, found: Assessment) -> tuple[StopReason, str]:
-    if found.failure:
-        reason, detail = found.limit or "error", f"no review: {found.failure}"
-    elif found.is_by_person and found.is_asked:
-        reason, detail = "escalated", f"{found.reviewer.removeprefix('person:')} rejected it{_one_line(found.feedback)}"
+def critic_stop(critic: Critic, assessment: Assessment) -> tuple[StopReason, str]:
+    if assessment.failure:
+        reason, detail = assessment.limit or "error", f"no review: {assessment.failure}"
+    elif assessment.is_by_person and assessment.is_asked:
+        reason, detail = (
+            "escalated",
+            f"{assessment.reviewer.removeprefix('person:')} rejected it{_one_line(assessment.feedback)}",
+        )
     else:
-        reason, detail = "error", escalation_reason(critic, found)
+        reason, detail = "error", escalation_reason(critic, assessment)
     return reason, f"critic {critic.name}: {detail}"[:MAX_DETAIL_CHARS]
 
 
-def unapproved_remark(critic: Critic, found: Assessment) -> str:
+def unapproved_remark(critic: Critic, assessment: Assessment) -> str:
     """Return the remark on an answer that is accepted without a critic's approval, or ""."""
-    if found.failure:
-        return f"not reviewed by critic {critic.name}: {found.failure}"
-    return "" if found.approved else f"accepted although critic {critic.name} gave it {_score_text(critic, found)}"
+    if assessment.failure:
+        return f"not reviewed by critic {critic.name}: {assessment.failure}"
+    return (
+        ""
+        if assessment.approved
+        else f"accepted although critic {critic.name} gave it {_score_text(critic, assessment)}"
+    )
 
 
-def _score_text(critic: Critic, found: Assessment) -> str:
-    return "a no" if found.score is None else f"{found.score:.2f} of the {critic.threshold:.2f} that are needed"
+def _score_text(critic: Critic, assessment: Assessment) -> str:
+    return (
+        "a no" if assessment.score is None else f"{assessment.score:.2f} of the {critic.threshold:.2f} that are needed"
+    )
 
 
 def _one_line(text: str) -> str:
@@ -171,17 +180,17 @@ def rounds_used(state: AgentState, critic: Critic) -> int:
     return state.critiques.get(critic.name, 0)
 
 
-def review_conclusion(state: AgentState, critic: Critic, found: Assessment) -> Conclusion:
+def review_conclusion(state: AgentState, critic: Critic, assessment: Assessment) -> Conclusion:
     """Return the consequence of a verdict. Once the rounds are used up, the config decides."""
-    if found.approved:
+    if assessment.approved:
         return "accepted"
-    if found.failure:
+    if assessment.failure:
         return "ended"
     if rounds_used(state, critic) < critic.max_rounds:
         return "revise"
     if critic.on_exhausted == "accept":
         return "accepted"
-    return "asked" if critic.on_exhausted == "ask" and not found.is_by_person else "ended"
+    return "asked" if critic.on_exhausted == "ask" and not assessment.is_by_person else "ended"
 
 
 def with_round(state: AgentState, critic: Critic, *, is_sent_back: bool) -> AgentState:
@@ -195,7 +204,7 @@ def with_critique_note(
     state: AgentState,
     critic: Critic,
     target: str,
-    found: Assessment,
+    assessment: Assessment,
     then: Conclusion,
     *,
     place: str = "",
@@ -207,29 +216,29 @@ def with_critique_note(
         "critic": critic.name,
         "place": place,
         "target": target,
-        "score": found.score,
-        "approved": found.approved and not found.failure,
-        "dimensions": found.dimensions,
-        "reviewer": found.reviewer,
+        "score": assessment.score,
+        "approved": assessment.approved and not assessment.failure,
+        "dimensions": assessment.dimensions,
+        "reviewer": assessment.reviewer,
         "round": rounds_used(state, critic),
         "then": then,
     }
-    optional = {"says_approved": found.says_approved, "usage": found.usage and found.usage.model_dump()}
-    texts = {"feedback": found.feedback or None, "error": found.failure or None, "call_id": call_id or None}
+    optional = {"says_approved": assessment.says_approved, "usage": assessment.usage and assessment.usage.model_dump()}
+    texts = {"feedback": assessment.feedback or None, "error": assessment.failure or None, "call_id": call_id or None}
     more = {key: value for key, value in (optional | texts).items() if value is not None}
     return state.with_note("CritiqueEvaluated", **data, **more)
 
 
-def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
+def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, assessment: Assessment) -> AgentState:
     """Add an answer that a critic rejected. The model learns why, so that it can do better."""
     hint = f"Revise your answer and give all of it again. {rounds_left_text(critic, rounds_used(state, critic))}"
-    after = _with_unaccepted_answer(state, reply, f"{rejection_text(critic, found, state.origin)}\n{hint}")
+    after = _with_unaccepted_answer(state, reply, f"{rejection_text(critic, assessment, state.origin)}\n{hint}")
     return with_round(with_streaks(after.with_dialogue(repairs=0)), critic, is_sent_back=True)
 
 
-def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
+def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, assessment: Assessment) -> AgentState:
     """Add an answer that a critic did not accept, and end the run. The answer is not the output."""
-    stop = critic_stop(critic, found)
+    stop = critic_stop(critic, assessment)
     return _with_unaccepted_answer(state, reply, stop[1]).with_control(stop=stop)
 
 
@@ -241,9 +250,9 @@ def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ..
     return after.with_control(stop=(after.stop[0], "; ".join(remarks)[:MAX_DETAIL_CHARS]))
 
 
-def rejected_call_outcome(state: AgentState, call: ToolCall, critic: Critic, found: Assessment) -> Outcome:
+def rejected_call_outcome(state: AgentState, call: ToolCall, critic: Critic, assessment: Assessment) -> Outcome:
     hint = f"Call it otherwise, or go on without it. {rounds_left_text(critic, rounds_used(state, critic))}"
-    return answered_unrun_outcome(call, f"[Not run] {rejection_text(critic, found, call.call_id)}\n{hint}")
+    return answered_unrun_outcome(call, f"[Not run] {rejection_text(critic, assessment, call.call_id)}\n{hint}")
 
 
 def _with_unaccepted_answer(state: AgentState, reply: Reply, why: str) -> AgentState:

@@ -51,15 +51,15 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
     conversation, before = past.conversation, state.input.task
     messages = conversation.messages
     tasks = [i for i, m in enumerate(messages) if (m.pinned or m.begins_turn) and m.text == before]
-    at = max(tasks, default=0)
-    asked = messages[at].with_text(task) if tasks else Message.of("user", task, pinned=True)
-    later = messages[at + 1 :]
+    task_index = max(tasks, default=0)
+    new_task = messages[task_index].with_text(task) if tasks else Message.of("user", task, pinned=True)
+    later = messages[task_index + 1 :]
     began_at = state.forked_from.iteration if state.forked_from else 0
     if state.iteration > began_at or any(message.role == "assistant" or message.summary for message in later):
-        return with_all_as_base(with_message(conversation, asked))
+        return with_all_as_base(with_message(conversation, new_task))
     kept = (message for message in later if not (message.pinned and message.text.startswith(CONTEXT_BLOCK)))
     fresh = conversation.with_fields(sent=0, digest=EMPTY_DIGEST)
-    return with_all_as_base(with_messages(fresh, (*messages[:at], asked, *kept)))
+    return with_all_as_base(with_messages(fresh, (*messages[:task_index], new_task, *kept)))
 
 
 def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:

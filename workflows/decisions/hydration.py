@@ -5,6 +5,7 @@ References are URLs, files, issues, pull requests, and the user's own kinds.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any, Literal, NamedTuple, Self
 
 from orga.workflows.decisions.conversation import fair_shares, with_message
@@ -42,6 +43,7 @@ _PR = re.compile(rf"(?<!\w)PR(?:\s*|\s+{_REPOSITORY}){_NUMBER}", re.ASCII | re.I
 _ISSUE = re.compile(rf"(?<![\w/&#])(?:(?<![.-]){_REPOSITORY})?{_NUMBER}", re.ASCII | re.I)
 
 _TRAILING = ".,;:!?'*([…’"
+"""Characters that belong to the sentence if a URL seems to end with them."""
 
 
 class Reference(Record):
@@ -76,16 +78,15 @@ class Resolved(Record):
 def find_references(task: str, config: PreHydration) -> tuple[Reference, ...]:
     """Return the references in the order url, file, issue, pr, custom, then as in the task. Each value occurs once.
 
-    Source: Symbiont's pre-hydration, with two defects fixed: `PR #55` is one reference, and nothing inside a URL is
-    another.
+    `PR #55` is one reference, and nothing inside a URL is another.
     """
-    resolved_references: dict[str, Reference] = {}
+    references: dict[str, Reference] = {}
     for ref_type, value in _iterate_references(task, config):
         if value and len(value) <= MAX_VALUE_CHARS:
-            resolved_references.setdefault(value, Reference(ref_type=ref_type, value=value))
-        if len(resolved_references) >= config.max_references:
+            references.setdefault(value, Reference(ref_type=ref_type, value=value))
+        if len(references) >= config.max_references:
             break
-    return tuple(resolved_references.values())
+    return tuple(references.values())
 
 
 def _iterate_references(task: str, config: PreHydration) -> Iterator[tuple[str, str]]:
@@ -106,6 +107,7 @@ def _iterate_references(task: str, config: PreHydration) -> Iterator[tuple[str, 
 
 
 def _without_spans(text: str, spans: list[tuple[int, int]]) -> str:
+    """Return the text with a placeholder for each span."""
     starts, stops = [0, *(stop for _, stop in spans)], [*(start for start, _ in spans), len(text)]
     return _SPAN_PLACEHOLDER.join(text[start:stop] for start, stop in zip(starts, stops, strict=True))
 
@@ -175,7 +177,7 @@ def _truncated_item(item: Resolved, text: str, share: int) -> Resolved:
 
 def total_tokens(items: Sequence[Resolved]) -> int:
     contents = (item.content.removesuffix(TRUNCATION_MARKER) for item in items if item.status == "resolved")
-    return -(-sum(len(content.encode()) for content in contents) // BYTES_PER_TOKEN)
+    return ceil(sum(len(content.encode()) for content in contents) / BYTES_PER_TOKEN)
 
 
 def context_block(items: Sequence[Resolved], what: str = "the task") -> str:
@@ -235,7 +237,8 @@ def lookups(
         lookup = _lookup(index, reference, names.get(reference.ref_type, ""), offered)
         if lookup.call is not None and room is not None:
             room -= 1
-            lookup = lookup if room >= 0 else Lookup(reference, why="max_tool_calls leaves no call for it")
+            if room < 0:
+                lookup = Lookup(reference, why="max_tool_calls leaves no call for it")
         looked_up.append(lookup)
     return tuple(looked_up)
 

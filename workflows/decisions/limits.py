@@ -50,7 +50,7 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
     for call, times in state.invalid.items():
         if times >= MAX_DENIALS_IN_A_ROW:
             return "error", f"the same invalid call again: {call}, {times} iterations in a row"
-    for limit in sorted(LIMITS, key=lambda each: each.key == "timeout_s"):
+    for limit in sorted(LIMITS, key=lambda limit: limit.key == "timeout_s"):  # time last, the others in their order
         most, spent = getattr(config, limit.key), _SPENT[limit.key](state, now)
         is_reached = most is not None and spent >= most
         if limit.key == "max_tool_calls":  # further calls are answered without being run
@@ -73,12 +73,19 @@ def server_timeout_seconds(state: AgentState, now: datetime) -> int:
     return ceil(remaining_s(state, now)) + SLACK_S
 
 
+_ROOM_FACTORS = (1, 2, 4, 4)
+"""The room of the next reply, as a multiple of `max_output_tokens`, by `thinking_cuts`."""
+
+_EFFORTS: tuple[Effort | None, ...] = (None, None, "low", "none")
+"""The effort of the next reply, by `thinking_cuts`. None is the usual one."""
+
+
 def output_allowance(state: AgentState, config: LoopConfig) -> int:
     """Return the tokens for the next reply: the rest of the total, at most one reply's limit.
 
     After replies that were only thinking, that limit is higher.
     """
-    room = config.max_output_tokens * (1, 2, 4, 4)[state.thinking_cuts]
+    room = config.max_output_tokens * _ROOM_FACTORS[state.thinking_cuts]
     return max(min(config.max_total_tokens - state.usage.total_tokens, room), 1)
 
 
@@ -89,18 +96,21 @@ OWN_LIMIT_SHARE = 0.9
 
 
 def with_thinking_cut(state: S, reply: Reply) -> S:
-    """Return the state before `reply` is counted, with what is done if it is only thinking until the output limit."""
-    steps = 0
-    if reply.is_only_thinking:
-        asked, tokens = output_allowance(state, state.config), reply.usage.output_tokens
-        is_own_limit = not reply.usage.estimated and tokens < asked * OWN_LIMIT_SHARE
-        steps = 1 if not state.thinking_cuts and not is_own_limit else min(max(state.thinking_cuts, 1) + 1, 3)
-    return state if steps == state.thinking_cuts else state.with_dialogue(thinking_cuts=steps)
+    """Return the state with the next step against replies that are only thinking, before `reply` is counted."""
+    if not reply.is_only_thinking:
+        step = 0
+    elif state.thinking_cuts:
+        step = min(state.thinking_cuts + 1, 3)
+    else:
+        allowance, tokens = output_allowance(state, state.config), reply.usage.output_tokens
+        is_own_limit = not reply.usage.estimated and tokens < allowance * OWN_LIMIT_SHARE
+        step = 2 if is_own_limit else 1
+    return state if step == state.thinking_cuts else state.with_dialogue(thinking_cuts=step)
 
 
 def lowered_effort(state: AgentState) -> Effort | None:
     """Return the effort for the next reply, or None for the usual one."""
-    return (None, None, "low", "none")[state.thinking_cuts]
+    return _EFFORTS[state.thinking_cuts]
 
 
 def budgets(state: AgentState, now: datetime) -> Budgets:
@@ -137,9 +147,9 @@ def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
 
     If the previous segment's question is still open, that one is returned.
     """
-    before = next((each for each in state.questions if each.kind == "budget"), None)
-    if before is not None:
-        return before
+    carried = next((question for question in state.questions if question.kind == "budget"), None)
+    if carried is not None:
+        return carried
     text, limit = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run", _used_up_limit(stop)
     return Question(
         question_id=f"budget-{state.iteration}-{state.budget_questions}",
@@ -165,12 +175,12 @@ EXTENSION_FACTOR = 2
 
 def question_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """Return the commands that decide an open question. For a budget, the first one raises it."""
-    found = notifications.decision_commands(run_id, wait)
+    commands = notifications.decision_commands(run_id, wait)
     if wait.kind != "budget" or not can_be_typed(run_id):
-        return found
-    limit, now = str(wait.data.get("limit") or "max_iterations"), wait.data.get("value")
-    value = f"{now * EXTENSION_FACTOR:.12g}" if isinstance(now, int | float) and now else "N"
-    return [f"orga extend {quote(run_id)} --{limit.replace('_', '-')} {value}", *found]
+        return commands
+    limit, current = str(wait.data.get("limit") or "max_iterations"), wait.data.get("value")
+    value = f"{current * EXTENSION_FACTOR:.12g}" if isinstance(current, int | float) and current else "N"
+    return [f"orga extend {quote(run_id)} --{limit.replace('_', '-')} {value}", *commands]
 
 
 def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
@@ -180,11 +190,11 @@ def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
         raise ValueError(f"name a limit to raise: {', '.join(BudgetExtension.model_fields)}")
     config = state.config
     for name, value in given.items():
-        now = getattr(config, name)
-        if now is None:
+        current = getattr(config, name)
+        if current is None:
             raise ValueError(f"{name}: this run has no such limit")
-        if value <= now:
-            raise ValueError(f"{name}: {value:g} does not raise the limit of {now:g}")
+        if value <= current:
+            raise ValueError(f"{name}: {value:g} does not raise the limit of {current:g}")
     return given
 
 
@@ -196,5 +206,6 @@ def with_extension(state: AgentState, limits: dict[str, float]) -> AgentState:
 
 def with_budget_question(state: AgentState, question: Question) -> AgentState:
     """Return the state before this question is asked: the run has no ending any more."""
-    is_asked_on = any(each.question_id == question.question_id for each in state.questions)
-    return state.with_budget(budget_questions=state.budget_questions + (not is_asked_on)).with_control(stop=None)
+    is_carried = any(asked.question_id == question.question_id for asked in state.questions)
+    asked_so_far = state.budget_questions if is_carried else state.budget_questions + 1
+    return state.with_budget(budget_questions=asked_so_far).with_control(stop=None)

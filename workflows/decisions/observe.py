@@ -123,10 +123,10 @@ def with_outcomes(
     conversation = with_message(state.conversation, assistant, MessageRef(reply=state.iteration), room)
     results = [outcome.message() for outcome in outcomes]
     room = max(room - message_size(assistant), MIN_NEWS_BYTES)
-    most = fair_shares([message_size(result) for result in results], room)
-    for outcome, result, size in zip(outcomes, results, most, strict=True):
+    shares = fair_shares([message_size(result) for result in results], room)
+    for outcome, result, share in zip(outcomes, results, shares, strict=True):
         news = MessageRef(result=outcome.result) if outcome.result is not None else None
-        conversation = with_message(conversation, result, news, size)
+        conversation = with_message(conversation, result, news, share)
     if reply.left_out:
         conversation = with_message(conversation, Message.of("user", f"[Not run] {left_out_text(reply)}"))
     taint = taint_with_outcomes(state, outcomes)
@@ -189,7 +189,7 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
 
 
 def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
-    """Add an unusable reply: keep what can be sent back, and tell the model what was wrong. The third one ends the run.
+    """Add the part of an unusable reply that can be sent back, and feedback. The third one in a row ends the run.
 
     A cut answer has already passed the gate. New guidance gives it another chance. It becomes output at once only if no
     review stage has to see all of it first.
@@ -250,7 +250,7 @@ LOST_GUIDANCE_TEXT = "[Guidance lost] {} more messages of the operator arrived w
 
 
 def with_inbox_drained(state: AgentState, phase: str = "") -> AgentState:
-    """Move the inbox into the conversation, in order of arrival. What is too long for one step waits for the next.
+    """Move the inbox into the conversation, in order of arrival. Guidance that is too long for one step waits.
 
     `phase` is the one in which the model gets it, by default the current one.
     """

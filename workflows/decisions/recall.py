@@ -31,6 +31,7 @@ from orga.workflows.types.text import MARK_CHARS, one_line
 from orga.workflows.types.tool_calls.gate import LEARNINGS
 
 MAX_RECENT_MESSAGES = 5
+"""Messages whose words are used."""
 
 MAX_RECENT_CALLS = 20
 """Messages whose calls are used: words change their subject soon, while work on a file continues."""
@@ -51,8 +52,8 @@ _PATH = re.compile(rf"(?=.*/)(?!.*://)[\w@+.:/-]{{1,{MAX_PATH_CHARS}}}", re.ASCI
 _FILE = re.compile(r"[\w@+.-]+\.[A-Za-z]\w{0,7}", re.ASCII)
 """A file in the root folder, by its name alone."""
 
-RECALL_SHARE = 4
-"""The block takes at most a quarter of the budget for messages."""
+RECALL_SHARE = 0.25
+"""The block takes at most this share of the budget for messages."""
 
 MAX_RECALLED_TAINT = 50
 """Names that a run takes over from recalled items."""
@@ -68,16 +69,17 @@ def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
     """Return the words to search for, each once, newest message first.
 
     Only recent messages of people and tools count, with ten words each, and fifteen words are enough. Words of three
-    bytes or less, stop words, and the loop's own texts are left out. Source: Symbiont's knowledge bridge.
+    bytes or less, stop words, and the loop's own texts are left out.
     """
     terms: dict[str, str] = {}
-    looked_at = 0
+    counted = 0
     for message in reversed(messages):
-        talk = spoken_text(message)
-        looked_at += bool(talk) or message.role == "assistant"
-        for term in _terms_in(talk):
+        text = spoken_text(message)
+        if text or message.role == "assistant":
+            counted += 1
+        for term in _terms_in(text):
             terms.setdefault(term.casefold(), term)
-        if len(terms) >= MAX_TERMS or looked_at == MAX_RECENT_MESSAGES:
+        if len(terms) >= MAX_TERMS or counted == MAX_RECENT_MESSAGES:
             break
     return tuple(terms.values())
 
@@ -155,14 +157,8 @@ def _call_paths(call: ToolCall) -> Iterator[str]:
 
 
 def _terms_in(text: str) -> list[str]:
-    found: list[str] = []
-    for word in text.split():
-        term = _trimmed_word(word)
-        if _is_meaningful(term):
-            found.append(term)
-            if len(found) == MAX_TERMS_PER_MESSAGE:
-                break
-    return found
+    terms = filter(_is_meaningful, map(_trimmed_word, text.split()))
+    return list(islice(terms, MAX_TERMS_PER_MESSAGE))
 
 
 def _trimmed_word(word: str) -> str:
@@ -188,7 +184,7 @@ def _is_path(term: str) -> bool:
 
 
 def knowledge_reader(state: AgentState) -> Reader:
-    """Return on whose behalf the run recalls and stores. Only its starter and its setup determine this."""
+    """Return the reader on whose behalf the run recalls and stores. Only its starter and its setup determine it."""
     agent = state.setup.agent if state.setup else state.input.agent
     user = _user_name(state.input.trusted_context.get("user"))
     return Reader(tenant=state.input.tenant or "", user=user, agent=agent)
@@ -223,8 +219,9 @@ def due_recall(state: AgentState) -> RecallRequest | None:
     if settings is None or not state.config.uses_knowledge:
         return None
     request = _recall_request(state, settings)
-    wanted, latest = ({*map(str.casefold, terms)} for terms in (request.search_terms, state.recollection.terms))
-    return request if wanted and wanted != latest else None
+    terms = {term.casefold() for term in request.search_terms}
+    latest_terms = {term.casefold() for term in state.recollection.terms}
+    return request if terms and terms != latest_terms else None
 
 
 def _recall_request(state: AgentState, settings: RunKnowledge) -> RecallRequest:
@@ -237,39 +234,40 @@ def _recall_request(state: AgentState, settings: RunKnowledge) -> RecallRequest:
         reader=knowledge_reader(state),
         limit=settings.max_context_items,
         threshold=settings.relevance_threshold,
-        max_bytes=min(MAX_BLOCK_BYTES, estimated_bytes(message_budget(state) / RECALL_SHARE)),
+        max_bytes=min(MAX_BLOCK_BYTES, estimated_bytes(message_budget(state) * RECALL_SHARE)),
         content=state.recollection.content if is_shown else "",
     )
 
 
-def with_recalled_context(state: AgentState, found: RecalledContext, activity_id: str) -> AgentState:
+def with_recalled_context(state: AgentState, recalled: RecalledContext, activity_id: str) -> AgentState:
     """Return the state with the new block in place of the previous one, or without a block if nothing was found.
 
     A block with the same content stays where it is. The previous one also stays if the recall failed.
     """
     conversation = state.conversation
-    if not found.same:
+    if not recalled.same:
         conversation = without_recall_block(conversation)
-        if found.text:
-            block = knowledge_message(found.text)
+        if recalled.text:
+            block = knowledge_message(recalled.text)
             conversation = with_message(conversation, block, MessageRef(recall=activity_id))
-    recollection = _recollection(found, state.recollection)
-    return with_recalled_taint(state.with_dialogue(conversation=conversation, recollection=recollection), found.taint)
+    recollection = _recollection(recalled, state.recollection)
+    state = state.with_dialogue(conversation=conversation, recollection=recollection)
+    return with_recalled_taint(state, recalled.taint)
 
 
-def _recollection(found: RecalledContext, last: Recollection) -> Recollection:
+def _recollection(recalled: RecalledContext, last: Recollection) -> Recollection:
     """Return the record of the latest recall. A failed one is tried once more even if the words are the same.
 
     After a second failure only other words cause another try.
     """
-    if not found.error:
-        return Recollection(terms=found.terms, content=found.content, items=len(found.items))
-    block = last if found.same else Recollection()
+    if not recalled.error:
+        return Recollection(terms=recalled.terms, content=recalled.content, items=len(recalled.items))
+    block = last if recalled.same else Recollection()
     return Recollection(
-        terms=found.terms if last.error else last.terms,
+        terms=recalled.terms if last.error else last.terms,
         content=block.content,
         items=block.items,
-        error=one_line(found.error, MAX_ERROR_CHARS),
+        error=one_line(recalled.error, MAX_ERROR_CHARS),
     )
 
 

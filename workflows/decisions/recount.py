@@ -73,7 +73,7 @@ class ContextFold:
                 self._adopt_carried_state(AgentState.model_validate(happening.value))
             case "prepare":
                 self.setup = Setup.model_validate(happening.value)
-            case turn if turn in PROMPT_ACTIVITIES:
+            case name if name in PROMPT_ACTIVITIES:
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
             case "summarise":
                 self._summaries[happening.key] = Reply.model_validate(happening.value).text
@@ -142,7 +142,7 @@ class ResultRecount:
             case "finished" if happening.name == READ_PAST:
                 self._adopt_carried_counts(happening.value)
             case "finished" if happening.name in names.MODEL_CALLS:
-                self._count_event(happening)
+                self._count_reply(happening)
             case "finished" if happening.name == "gate":
                 judged = Verdicts.model_validate(happening.value).by_place(happening.key) or {}
                 self._proposals += sum(_LOOKUP_ID.fullmatch(place) is not None for place in judged)
@@ -167,7 +167,7 @@ class ResultRecount:
         self._iterations, self._usage = state.iteration, state.total_usage
         self._proposals = state.total_calls.proposed
 
-    def _count_event(self, happening: Happening) -> None:
+    def _count_reply(self, happening: Happening) -> None:
         reply = Reply.model_validate(happening.value)
         if reply.model != PLANNED_MODEL:
             self._usage = self._usage.plus(reply.usage, reply.cost_usd)

@@ -1,5 +1,4 @@
-"""Leaves out content after a provider's content filter has refused a request, so that no later request is refused for
-it.
+"""Leaves out the content that a provider's content filter refused, so that no later request is refused for it.
 
 The filter does not name the refused content. So the run finds it by further requests, one at a time:
 
@@ -49,10 +48,10 @@ def without_older(conversation: Conversation) -> ReducedConversation:
     turn, sent = latest_turn(conversation.messages), conversation.sent
     drop = ranges_of(set(range(sent)) - set(turn))
 
-    def kept(index: int, message: Message) -> Message | None:
+    def replacement(index: int, message: Message) -> Message | None:
         return _without_data(index, message) if index >= turn.start else None
 
-    return ReducedConversation(_with_changed_news(conversation, kept), drop)
+    return ReducedConversation(_with_changed_news(conversation, replacement), drop)
 
 
 def with_new_replaced(state: AgentState) -> AgentState:
@@ -96,10 +95,13 @@ def _placeholder(message: Message) -> Message:
 def _with_changed_news(conversation: Conversation, change: Callable[[int, Message], Message | None]) -> Conversation:
     """Return the conversation with other news. `change` returns a message's replacement, or None to remove it."""
     sent = conversation.sent
-    seen, new = conversation.messages[:sent], conversation.messages[sent:]
-    changed = [(change(sent + i, message), message, conversation.news[i]) for i, message in enumerate(new)]
-    kept = [(now, ref if now is was else MessageRef(message=now)) for now, was, ref in changed if now is not None]
-    messages = tuple(now for now, _ in kept)
-    return with_messages(conversation, (*seen, *messages)).with_fields(
-        news=tuple(ref for _, ref in kept), unseen=sum(map(message_json_bytes, messages))
+    messages, news = list[Message](), list[MessageRef]()
+    unseen = zip(conversation.messages[sent:], conversation.news, strict=True)
+    for index, (message, reference) in enumerate(unseen, sent):
+        changed = change(index, message)
+        if changed is not None:
+            messages.append(changed)
+            news.append(reference if changed is message else MessageRef(message=changed))
+    return with_messages(conversation, (*conversation.messages[:sent], *messages)).with_fields(
+        news=tuple(news), unseen=sum(map(message_json_bytes, messages))
     )

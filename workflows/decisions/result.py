@@ -62,8 +62,8 @@ def gate_summary(request: GateRequest) -> str | None:
     """
     if request.purpose == "reply" and len(request.calls) == 1:
         return None
-    before = "before the first iteration" if not request.iteration else f"iteration {request.iteration}"
-    return one_line(f"{before}: {_gate_subject(request)}", LINE_CHARS)
+    when = f"iteration {request.iteration}" if request.iteration else "before the first iteration"
+    return one_line(f"{when}: {_gate_subject(request)}", LINE_CHARS)
 
 
 def with_shown_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: Iterable[Verdict]) -> AgentState:
@@ -96,14 +96,10 @@ def _gate_subject(request: GateRequest) -> str:
 
 def call_counts_text(counts: ToolCallCounts) -> str:
     """Return the counts of calls in one line. Rare ones are left out if they are 0."""
-    rare = ((counts.invalid, "invalid"), (counts.not_run, "not run"))
-    parts = [
-        (counts.run, "run"),
-        (counts.denied, "denied"),
-        (counts.failed, "failed"),
-        *(each for each in rare if each[0]),
-    ]
-    return ", ".join(f"{count} {word}" for count, word in parts)
+    shown = {"run": counts.run, "denied": counts.denied, "failed": counts.failed}
+    rare = {"invalid": counts.invalid, "not run": counts.not_run}
+    shown |= {word: count for word, count in rare.items() if count}
+    return ", ".join(f"{count} {word}" for word, count in shown.items())
 
 
 def agent_run_details(state: AgentState, waits: Sequence[str] = ()) -> str:
@@ -133,10 +129,10 @@ def agent_run_details(state: AgentState, waits: Sequence[str] = ()) -> str:
 
 
 def _delegate_line(child: Child) -> str:
-    held = (
-        f", which waits for a person: {markdown_code(f'orga status {quote(child.workflow_id)}')}" if child.held else ""
-    )
-    return f"{_inline_code(child.agent)}{held}"
+    agent = _inline_code(child.agent)
+    if not child.held:
+        return agent
+    return f"{agent}, which waits for a person: {markdown_code(f'orga status {quote(child.workflow_id)}')}"
 
 
 def _inline_code(text: str) -> str:
@@ -159,10 +155,10 @@ def with_gathered_text(state: AgentState, text: str) -> AgentState:
     text = clip(text.strip(), MAX_GATHERED_BYTES, "the conversation has all of it")
     if not text:
         return state
-    kept = (*state.gathered, text)
-    while sum(map(len, map(str.encode, kept))) > MAX_GATHERED_BYTES:
-        kept = kept[1:]
-    return state.with_task(gathered=kept)
+    gathered = (*state.gathered, text)
+    while sum(len(text.encode()) for text in gathered) > MAX_GATHERED_BYTES:
+        gathered = gathered[1:]
+    return state.with_task(gathered=gathered)
 
 
 def fallback_output(state: AgentState, reason: StopReason) -> str:
@@ -203,9 +199,9 @@ def result_data(state: AgentState) -> Any:
     """Return the `data` of a result. Decisions are in it, next to the answer if that has a schema."""
     if not state.declared_decisions:
         return state.data
-    made = {name: each.model_dump(mode="json") for name, each in state.decided.items()}
+    decisions = {name: decided.model_dump(mode="json") for name, decided in state.decided.items()}
     has_schema = state.setup is not None and state.setup.output_schema is not None
-    return {**({"answer": state.data} if has_schema else {}), "decisions": made}
+    return {"answer": state.data, "decisions": decisions} if has_schema else {"decisions": decisions}
 
 
 def agent_status(state: AgentState, now: datetime) -> AgentStatus:

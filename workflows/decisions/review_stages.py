@@ -68,7 +68,7 @@ def _has_budget_question(setup: Setup, _: ToolCall | None) -> bool:
 class ReviewStage(NamedTuple):
     name: StageName
     why: str
-    """The reason for its place in the order."""
+    """The reason for its position in the order."""
     follows: Transitions = {}
     concerns: Callable[[Setup, ToolCall | None], bool] = lambda setup, call: False
     """True if this stage may decide on a call or, for None, an answer that the gate allowed, in a run with this
@@ -91,6 +91,7 @@ CRITICS: Transitions = {"allowed": CRITIC_TRANSITIONS, "asked": CRITIC_TRANSITIO
 CONFIRMATION: Transitions = {"reviewed": CONFIRMATION_TRANSITIONS, "confirmed": CONFIRMATION_TRANSITIONS}
 
 CRITICS_STAGE_FIELDS = "critics", ("critiques",)
+"""`needs` and `keeps` of the critics."""
 
 CALL_STAGES: ReviewStages = (
     ReviewStage(
@@ -114,8 +115,10 @@ ANSWER_STAGES: ReviewStages = (
 )
 
 STAGE_NEEDS = tuple(dict.fromkeys(stage.needs for stage in (*CALL_STAGES, *ANSWER_STAGES) if stage.keeps))
+"""Parts of the setup that stages need."""
+
 STAGE_FIELDS = tuple(dict.fromkeys(field for stage in (*CALL_STAGES, *ANSWER_STAGES) for field in stage.keeps))
-"""Parts of setups and fields of states that belong to stages."""
+"""Fields of the state that stages keep."""
 
 
 def is_in_question(setup: Setup | None, call: ToolCall | None = None) -> bool:
@@ -142,7 +145,7 @@ class ProposalStatuses(Generic[ProposalKey]):
     def __init__(self, stages: ReviewStages, places: Iterable[ProposalKey] = ()) -> None:
         self._stages = stages
         self._statuses: dict[ProposalKey, ProposalStatus] = dict.fromkeys(places, "proposed")
-        self._late: set[ProposalKey] = set()
+        self._unconfirmed: set[ProposalKey] = set()
 
     def status_of(self, place: ProposalKey) -> ProposalStatus:
         """Return its status. Without a verdict it is at most proposed."""
@@ -154,7 +157,7 @@ class ProposalStatuses(Generic[ProposalKey]):
     def begin_judging(self, place: ProposalKey) -> None:
         """Restart its review, for example after continue-as-new. Earlier verdicts do not count any more."""
         self._statuses[place] = "proposed"
-        self._late.discard(place)
+        self._unconfirmed.discard(place)
 
     def apply_verdict(self, place: ProposalKey, verdict: StageVerdict) -> bool:
         """Apply a verdict. Return False, and change nothing, if it may not follow the earlier ones."""
@@ -163,17 +166,17 @@ class ProposalStatuses(Generic[ProposalKey]):
             return False
         self._statuses[place] = then
         if verdict in GATE_TRANSITIONS:
-            self._late.discard(place)
+            self._unconfirmed.discard(place)
         return True
 
     def record_pause(self) -> None:
         """Record that people hold up the run. Calls that were allowed until now have to be confirmed."""
         if any(stage.name == "confirmation" for stage in self._stages):
-            self._late.update(self.places_with_status(LET_THROUGH_STATUSES - REJECTED_STATUSES))
+            self._unconfirmed.update(self.places_with_status(LET_THROUGH_STATUSES - REJECTED_STATUSES))
 
     def needs_confirmation(self, place: ProposalKey) -> bool:
         """True if the run was paused or waited since the gate's last verdict on it."""
-        return place in self._late
+        return place in self._unconfirmed
 
     def missing_verdict_text(self, place: ProposalKey) -> str:
         """Return the verdict that is still missing before the effect, or ""."""
@@ -185,7 +188,7 @@ class ProposalStatuses(Generic[ProposalKey]):
     def record_start(self, place: ProposalKey) -> None:
         """Record that it is being carried out: the history shows it, whatever the verdicts were."""
         self._statuses[place] = "allowed"
-        self._late.discard(place)
+        self._unconfirmed.discard(place)
 
 
 def next_status(stages: ReviewStages, status: ProposalStatus, verdict: StageVerdict) -> ProposalStatus | None:

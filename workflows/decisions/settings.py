@@ -93,6 +93,6 @@ def _kept_versions(versions: tuple[SettingsVersion, ...]) -> tuple[SettingsVersi
 
 def problems_text(problems: Iterable[SettingProblem]) -> str:
     """Return a short text: the answer to an update goes into one message of the server."""
-    lines = [f"{each.where}: {each.detail}"[:MAX_PROBLEM_CHARS] for each in problems]
+    lines = [f"{problem.where}: {problem.detail}"[:MAX_PROBLEM_CHARS] for problem in problems]
     more = [f"and {len(lines) - MAX_SHOWN_PROBLEMS} more"] if len(lines) > MAX_SHOWN_PROBLEMS else []
     return "; ".join([*lines[:MAX_SHOWN_PROBLEMS], *more])

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from orga.workflows.decisions import critique, observe
 from orga.workflows.decisions.critique import (
     Assessment,
-    assessment,
     critic_stop,
     escalation_reason,
+    parsed_assessment,
     review_subject,
     summed_usage,
     unapproved_remark,
@@ -134,7 +134,7 @@ async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
         if reply.failed_over:
             reviewer = f"model:{reply.model}"
         try:
-            return assessment(reply, critic, reviewer)._replace(usage=usage)
+            return parsed_assessment(reply, critic, reviewer)._replace(usage=usage)
         except ValueError as error:
             problem = str(error)
     return Assessment(False, reviewer, failure=f"its verdict cannot be read: {problem}", usage=usage)

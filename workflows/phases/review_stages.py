@@ -16,7 +16,7 @@ from orga.workflows.phases.control.visibility import ask_people, pause_checkpoin
 from orga.workflows.phases.critics import call_objection, review_answer, review_calls
 from orga.workflows.phases.gate import AllowedCall, AnswerConclusion, GatedReply, GateResult, answer_conclusion
 from orga.workflows.types.control import Stop
-from orga.workflows.types.questions import Answer, Item
+from orga.workflows.types.questions import Item, ItemDecision
 from orga.workflows.types.tool_calls.gate import Purpose
 from orga.workflows.types.tool_calls.recovery import Outcome
 
@@ -99,15 +99,15 @@ async def _judge_decided(
     return tuple(found.values())
 
 
-async def _judge_approved(run: Run, result: GateResult, answer: Answer, purpose: Purpose) -> GateResult:
+async def _judge_approved(run: Run, result: GateResult, decision: ItemDecision, purpose: Purpose) -> GateResult:
     """Judge a call as a person approved it. If it is invalid, the person's mistake is no denial: it is held again."""
     held = result.verdict
-    if answer.arguments is not None:
-        result = result._replace(verdict=held.with_person_arguments(answer.arguments, answer.approver))
-    judged = await gate.judge_approved(run, result, answer.approver, purpose)
+    if decision.arguments is not None:
+        result = result._replace(verdict=held.with_person_arguments(decision.arguments, decision.approver))
+    judged = await gate.judge_approved(run, result, decision.approver, purpose)
     if judged.verdict.decision != "invalid":
         return judged
-    return judged._replace(verdict=held.with_reason(f"as {answer.approver} approved it: {judged.verdict.reason}"))
+    return judged._replace(verdict=held.with_reason(f"as {decision.approver} approved it: {judged.verdict.reason}"))
 
 
 async def _judge_allowed_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:

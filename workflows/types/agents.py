@@ -52,7 +52,7 @@ class CriticReply(BaseModel):
 
 
 class ModelAsker(NamedTuple):
-    """Asks a model during a run, in addition to the run itself."""
+    """A part of an agent that asks a model during a run, in addition to the run itself."""
 
     key: str
     """Key of its table in the agent's config."""
@@ -112,11 +112,13 @@ class Critic(ModelSettings):
 
         A critic of answers also reviews calls that end the run.
         """
-        if call is None or not self.tools:
-            return not self.tools and (call is None or loop_tool(call.name).is_answer)
-        return any(
-            matches_any_glob(name, self.tools) for name in (call.name, *loop_tool(call.name).calls(call.arguments))
-        )
+        reviews_answers = not self.tools
+        if call is None:
+            return reviews_answers
+        tool = loop_tool(call.name)
+        if reviews_answers:
+            return tool.is_answer
+        return any(matches_any_glob(name, self.tools) for name in (call.name, *tool.calls(call.arguments)))
 
 
 MAX_SUBJECT_BYTES = 200_000
@@ -166,7 +168,7 @@ DEFAULT_INSTRUCTIONS = (
 )
 
 
-def _with_unique_names(critics: tuple[Critic, ...]) -> tuple[Critic, ...]:
+def _checked_names(critics: tuple[Critic, ...]) -> tuple[Critic, ...]:
     names = [critic.name for critic in critics]
     if len(set(names)) < len(names):
         raise ValueError("two critics have the same name; rename one")
@@ -186,7 +188,7 @@ class AgentConfig(CheckedInput):
     """Agents that it may delegate to, through the tool `delegate`."""
     decisions: dict[DecisionName, CheckedDecision] = Field(default={}, max_length=20)
     """Decisions that it makes by rules over typed fields and facts, through the tool `decide`."""
-    critics: Annotated[tuple[Critic, ...], Field(max_length=20), AfterValidator(_with_unique_names)] = ()
+    critics: Annotated[tuple[Critic, ...], Field(max_length=20), AfterValidator(_checked_names)] = ()
     """Critics that review its answers or its calls of some tools, in order."""
     config: LoopConfig = Field(default=LoopConfig())
     """Settings of its runs. A run's own input overrides them."""
@@ -197,8 +199,11 @@ class AgentConfig(CheckedInput):
 
     @property
     def askers(self) -> tuple[ModelAsker, ...]:
-        found = (critic for critic in self.critics if critic.rubric)
-        return tuple(ModelAsker(f"critics.{critic.name}", critic.tier_key, critic.model) for critic in found)
+        return tuple(
+            ModelAsker(f"critics.{critic.name}", critic.tier_key, critic.model)
+            for critic in self.critics
+            if critic.rubric
+        )
 
     @property
     def reviewed_tools(self) -> tuple[tuple[str, str], ...]:

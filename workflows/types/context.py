@@ -77,10 +77,12 @@ class MessageRef(Record):
     @model_serializer
     def _serialized_reference(self) -> Any:
         if self.recall is not None:
-            return {"recall": self.recall, **({} if self.cut is None else {"cut": self.cut})}
+            return {"recall": self.recall} if self.cut is None else {"recall": self.recall, "cut": self.cut}
         if self.cut is not None:
-            return {"cut": self.cut, **({"result": self.result} if self.result else {"reply": self.reply})}
-        return self.message or self.result or ({"summary": self.summary} if self.summary else self.reply)
+            return {"cut": self.cut, "result": self.result} if self.result else {"cut": self.cut, "reply": self.reply}
+        if self.summary:
+            return {"summary": self.summary}
+        return self.message or self.result or self.reply
 
     def shown(self, message: Message) -> Message:
         return message if self.cut is None else shortened_message(message, self.cut)
@@ -114,13 +116,13 @@ class HashedMessages:
         return self if len(kept) == len(self.messages) else HashedMessages().plus(kept)
 
     def with_compaction(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "HashedMessages":
-        """Return the chain without `drop` but the summary there, and with the results in `mask` masked."""
+        """Return the chain with the summary instead of `drop`, and with the results in `mask` masked."""
         if not drop and not mask:
             return self
         messages = messages_without(with_masks(self.messages, mask), drop)
         if summary is not None:
-            place = drop[0][0]
-            messages = (*messages[:place], summary, *messages[place:])
+            start = drop[0][0]
+            messages = (*messages[:start], summary, *messages[start:])
         return HashedMessages().plus(messages)
 
 
@@ -178,6 +180,6 @@ class ReasonRequest(Record):
     """Set if the model has to think less, because its replies were only thinking."""
 
     def with_settings(self, setup: str, max_output_tokens: int | None, effort: Effort | None) -> Self:
-        """Return the request with these. Empty values are not written."""
+        """Return the request with these settings. Empty values are not written."""
         given = {"setup": setup, "max_output_tokens": max_output_tokens, "effort": effort}
         return replace_fields(self, {name: value for name, value in given.items() if value})

@@ -80,7 +80,9 @@ class Clock(Record):
 
     started_at: datetime
     stopped_at: datetime | None = None
+    """None while the clock runs."""
     stopped_s: float = 0.0
+    """Seconds of all earlier stops."""
 
     def elapsed_seconds(self, now: datetime) -> float:
         end = self.stopped_at or now
@@ -98,7 +100,7 @@ class Clock(Record):
     def with_resumed_at(self, now: datetime) -> Self:
         return replace_fields(self, {"stopped_at": None, "stopped_s": self.paused_seconds(now)})
 
-    def with_left_out(self, seconds: float) -> Self:
+    def without_seconds(self, seconds: float) -> Self:
         return replace_fields(self, {"stopped_s": self.stopped_s + seconds})
 
 
@@ -119,8 +121,9 @@ class Note(Record):
 REWOUND = "rewound"
 """The signal that the first workflow task after a reset handles, after all signals that the server delivers again."""
 
-MAX_LINE_CHARS = 500
 MAX_LINES = 50
+"""Lines of `Rewind.left`."""
+MAX_LINE_CHARS = 500
 
 MAX_SENDER_CHARS = 100
 

@@ -70,7 +70,7 @@ class Conversation(Record):
     size: int = 0
     """UTF-8 bytes of all messages, accurate enough for the payload limit."""
     unseen: int = 0
-    """Bytes that the messages the model has not seen take in a history."""
+    """Bytes in a history of the messages that the model has not seen."""
     frame: int = 0
     """Estimated tokens that each call adds: instructions and tools. 0 until the first call measures it."""
     ready: Summary | None = None
@@ -88,9 +88,9 @@ SOURCE_CHARS = 120
 def messages_as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: int = 0) -> tuple[Message, ...]:
     """Return the messages as a model gets them, without the first `ready` ones, which the caller has already.
 
-    All of a tool message that the loop did not write is delimited. So are summaries, because a model wrote them from
-    what tools returned, recalled knowledge, and earlier messages of the user that nobody vouches for. This form is
-    never recorded: the history holds the text itself.
+    The text of a tool is delimited, except for what the loop wrote. So are recalled knowledge, earlier messages of the
+    user that nobody vouches for, and summaries, because a model wrote them from what tools returned. This form is never
+    recorded: the history holds the text itself.
     """
     calls = {call.call_id: call for message in messages for call in message.calls}
     specs = {spec.name: spec for spec in tools}
@@ -141,7 +141,7 @@ def latest_turn(messages: tuple[Message, ...]) -> range:
 
 
 def must_keep_first(messages: tuple[Message, ...]) -> bool:
-    """Return True if the first message never goes: it is the task or the begin of a session, not an earlier message."""
+    """Return True if the first message is never dropped: it is the task or begins a session. Given messages can go."""
     first = messages[0]
     return first.pinned or first.begins_turn or not any(message.begins_turn for message in messages)
 

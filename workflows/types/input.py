@@ -68,7 +68,7 @@ class GivenMessage(CheckedInput):
         """Return the message that the model gets."""
         if self.role == "tool":
             return Message.of_result(self.text, self.call_id, self.tool, is_error=self.is_error)
-        calls = (ToolCall(call_id=each.call_id, name=each.name, arguments=each.arguments) for each in self.calls)
+        calls = (ToolCall(call_id=call.call_id, name=call.name, arguments=call.arguments) for call in self.calls)
         return Message.of(self.role, self.text, calls, untrusted=self.role == "user" and not self.trusted)
 
 
@@ -76,7 +76,8 @@ def _from_shown_messages(given: Any) -> Any:
     """Also accept the messages of another run, as `conversation` returns them."""
     if not isinstance(given, (list, tuple)):
         return given
-    return [e.model_dump() if isinstance(e, BaseModel) else e for e in cast("list[Any]", given)]
+    messages = cast("list[Any]", given)
+    return [message.model_dump() if isinstance(message, BaseModel) else message for message in messages]
 
 
 def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
@@ -85,9 +86,8 @@ def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage,
         raise ValueError(f"must not be more than {MAX_GIVEN_MESSAGES}, there are {len(messages)}; sum up the oldest")
     if any(is_deeper(call.arguments, MAX_DEPTH) for message in messages for call in message.calls):
         raise ValueError(f"arguments must not be nested more than {MAX_DEPTH} deep")
-    if (
-        size := len(to_json([each.model_dump(exclude_unset=True) for each in messages], inf_nan_mode="null"))
-    ) > MAX_GIVEN_BYTES:
+    size = len(to_json([message.model_dump(exclude_unset=True) for message in messages], inf_nan_mode="null"))
+    if size > MAX_GIVEN_BYTES:
         raise ValueError(
             f"must not be larger than {MAX_GIVEN_BYTES} bytes of JSON, they have {size}; "
             "sum up the oldest, or put them into a file that the agent reads"
@@ -180,7 +180,7 @@ class Workplace(Record):
     """The environment variables that set them."""
 
     def with_models(self, digest: str, variables: tuple[str, ...]) -> Self:
-        """Return the place for a shell whose environment chooses models."""
+        """Return the workplace for a shell whose environment chooses models."""
         return replace_fields(self, {"models": digest, "variables": variables})
 
 
@@ -208,19 +208,19 @@ def inherited_memo(memo: Callable[[str, Any], Any]) -> dict[str, Any] | None:
     return run_memo(workplace_in_memo(memo), policy_in_memo(memo)) or None
 
 
-def run_memo(place: Workplace | None, policy: str) -> dict[str, Any]:
-    """Return the memo of a run for a place and a policy. "" is any policy."""
-    home = {} if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}
-    return {**home, POLICY_MEMO: policy} if policy else home
+def run_memo(workplace: Workplace | None, policy: str) -> dict[str, Any]:
+    """Return the memo of a run for a workplace and a policy. "" is any policy."""
+    memo = {} if workplace is None else {WORKPLACE_MEMO: workplace.model_dump(mode="json")}
+    return {**memo, POLICY_MEMO: policy} if policy else memo
 
 
 def policy_in_memo(memo: Callable[[str, Any], Any]) -> str:
     """Return the policy in the run's memo, or "" if none is readable. `memo` is `workflow.memo_value`."""
     try:
-        named = memo(POLICY_MEMO, "")
+        policy = memo(POLICY_MEMO, "")
     except Exception:  # as in `workplace_in_memo`
         return ""
-    return named if isinstance(named, str) and len(named) <= MAX_POLICY_CHARS else ""
+    return policy if isinstance(policy, str) and len(policy) <= MAX_POLICY_CHARS else ""
 
 
 class Lineage(CheckedInput):
@@ -547,8 +547,8 @@ class AgentInput(CheckedInput):
 
     @model_validator(mode="after")
     def _rest_is_small(self) -> "AgentInput":
-        apart = {"task", "instructions", "trusted_context", "output_schema", "messages"}
-        size = len(self.model_dump_json(exclude=apart).encode())
+        fields_with_own_limit = {"task", "instructions", "trusted_context", "output_schema", "messages"}
+        size = len(self.model_dump_json(exclude=fields_with_own_limit).encode())
         if size > MAX_REST_BYTES:
             raise ValueError(
                 f"the lists of tools (of a goal: skills), globs and patterns have, with the other settings, {size} "

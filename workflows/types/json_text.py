@@ -15,13 +15,13 @@ _SHOWN_CHARS = 40
 
 
 def unique_keys_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object, as an `object_pairs_hook` of `json.loads`. Raise ValueError if a key is there twice."""
-    found: dict[str, Any] = {}
+    """Build an object, as an `object_pairs_hook` of `json.loads`. Raise ValueError if a key is repeated."""
+    built: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in built:
             raise ValueError(f"the key {key[:_SHOWN_CHARS]!r} is used twice")
-        found[key] = value
-    return found
+        built[key] = value
+    return built
 
 
 def has_unique_keys(text: str) -> bool:
@@ -37,10 +37,11 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def has_more_parts(data: bytes | bytearray, most: int) -> bool:
-    """Return True if there are more than `most` lists, objects and commas outside of strings."""
+    """Return True if there are more than `most` lists, objects and commas outside of strings, or so many strings."""
     if _mark_count(data) <= most:
         return False
-    return data.count(b'"') - data.count(b'\\"') > 2 * most or _mark_count(without_strings(data)) > most
+    quotes = data.count(b'"') - data.count(b'\\"')
+    return quotes > 2 * most or _mark_count(without_strings(data)) > most
 
 
 def without_strings(data: bytes | bytearray) -> bytes:
@@ -71,7 +72,7 @@ def is_deeper(value: object, levels: int) -> bool:
     """Return True if lists and objects are nested deeper than `levels`. It looks level by level, without recursion."""
     level: Iterable[object] = (value,)
     for _ in range(levels + 1):
-        inner: list[Any] = [each for each in level if isinstance(each, _CONTAINER_TYPES)]
+        inner: list[Any] = [value for value in level if isinstance(value, _CONTAINER_TYPES)]
         if not inner:
             return False
         level = list(chain.from_iterable(map(_contained_values, inner)))
@@ -120,7 +121,7 @@ MAX_READ_CHARS = 100_000
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 MAX_TRIES = 100
-"""Places of one text where parsing is tried. Each try may read the text to its end."""
+"""Brackets of one text at which parsing is tried. Each try may read the text to its end."""
 
 
 def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> dict[str, Any]:
@@ -133,58 +134,58 @@ def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> d
     if len(text) > MAX_READ_CHARS:
         raise ValueError(f"it has {len(text)} characters, {MAX_READ_CHARS} at most")
     try:
-        found, error = [parsed_answer_json(text)], None
+        values, error = [parsed_answer_json(text)], None
     except ValueError as caught:
-        found, is_whole = _embedded_values(_without_thinking(text.strip()))
-        error = None if is_whole and found else caught
-    objects = [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
-    alone = [item for each in found if _is_of_objects(each) and len(each) == 1 for item in each]
-    inner = [below for each in objects for below in _inner_objects(each, keys[:1])]
-    for candidates in ([*objects, *alone], inner, _lists_as_objects(found, listed)):
+        values, is_whole = _embedded_values(_without_thinking(text.strip()))
+        error = None if is_whole and values else caught
+    objects = [cast("dict[str, Any]", value) for value in values if isinstance(value, dict)]
+    in_lists_of_one = [value[0] for value in values if _is_list_of_objects(value) and len(value) == 1]
+    nested = [inner for outer in objects for inner in _inner_objects(outer, keys[:1])]
+    for candidates in ([*objects, *in_lists_of_one], nested, _lists_as_objects(values, listed)):
         for key in keys:
-            if having := [each for each in candidates if key in each]:
-                return _only_object_with_value(having, key)
+            if with_key := [candidate for candidate in candidates if key in candidate]:
+                return _only_object_with_value(with_key, key)
     if error is not None:
         raise error
     if not objects:
-        raise ValueError(f"it is no object but {type(found[0]).__name__}")
+        raise ValueError(f"it is no object but {type(values[0]).__name__}")
     return objects[0]
 
 
-def _only_object_with_value(having: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:
-    """Return the object, or the one with a value if there are several. Raise ValueError if their values differ."""
-    full = [each for each in having if each[key]] or having
-    if any(each != full[0] for each in full):
+def _only_object_with_value(objects: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:
+    """Return the object whose `key` has a value, or the first if none has. Raise ValueError if such objects differ."""
+    full = [candidate for candidate in objects if candidate[key]] or objects
+    if any(candidate != full[0] for candidate in full):
         raise ValueError(f"it holds {len(full)} different objects with {key!r}")
     return full[0]
 
 
 def _inner_objects(value: dict[str, Any], keys: Sequence[str], depth: int = 2) -> list[dict[str, Any]]:
     """Return the objects nested in this one that have one of the keys, each merged with its parent's fields."""
-    found = list[dict[str, Any]]()
-    for each in value.values() if depth else ():
-        if isinstance(each, dict):
-            below = cast("dict[str, Any]", each)
-            found += [below] if any(key in below for key in keys) else _inner_objects(below, keys, depth - 1)
-    return [{**value, **each} for each in found]
+    if not depth:
+        return []
+    with_key = list[dict[str, Any]]()
+    for inner in as_objects([*value.values()]):
+        with_key += [inner] if any(key in inner for key in keys) else _inner_objects(inner, keys, depth - 1)
+    return [{**value, **inner} for inner in with_key]
 
 
-def _lists_as_objects(found: Sequence[object], listed: str) -> list[dict[str, Any]]:
+def _lists_as_objects(values: Sequence[object], listed: str) -> list[dict[str, Any]]:
     """Return lists of objects as objects with the key `listed`. A list is alone, or the only one in an object."""
-    made = list[dict[str, Any]]()
-    for value in found if listed else ():
+    objects = list[dict[str, Any]]()
+    for value in values if listed else ():
         if isinstance(value, dict):
             fields = cast("dict[str, Any]", value)
-            lists = [each for each in fields.values() if _is_of_objects(each)]
-            made += [{**fields, listed: lists[0]}] if len(lists) == 1 else []
-        elif _is_of_objects(value):
-            made.append({listed: value})
-    return made
+            lists = [field for field in fields.values() if _is_list_of_objects(field)]
+            objects += [{**fields, listed: lists[0]}] if len(lists) == 1 else []
+        elif _is_list_of_objects(value):
+            objects.append({listed: value})
+    return objects
 
 
-def _is_of_objects(value: object) -> TypeGuard[list[dict[str, Any]]]:
+def _is_list_of_objects(value: object) -> TypeGuard[list[dict[str, Any]]]:
     items = cast("list[object]", value) if isinstance(value, list) else []
-    return bool(items) and all(isinstance(each, dict) for each in items)
+    return bool(items) and all(isinstance(item, dict) for item in items)
 
 
 _OPENING_BRACKET = re.compile(r"[{\[]")
@@ -197,24 +198,24 @@ def _embedded_values(text: str) -> tuple[list[Any], bool]:
 
     Nothing inside broken JSON is used: an object there may be an argument of the one that was meant.
     """
-    found, at, is_whole = list[Any](), 0, True
+    values, at, is_whole = list[Any](), 0, True
     for _ in range(MAX_TRIES):
         opened = _OPENING_BRACKET.search(text, at)
         if opened is None:
-            return found, is_whole
+            return values, is_whole
         at = opened.start()
         decoded = _json_at(text, at)
         region = decoded or _bracketed_text(text, at)
         try:
-            found.append(parsed_answer_json(decoded or _TRAILING_COMMA.sub("", region)))
+            values.append(parsed_answer_json(decoded or _TRAILING_COMMA.sub("", region)))
         except ValueError:
             if text[at] == "[" and not _LIST.match(text, at):
                 region = "["  # a word in brackets
             elif not region or ('"' in region and ":" in region):
-                return found, False
+                return values, False
             is_whole = is_whole and ":" not in region
         at += len(region)
-    return found, False
+    return values, False
 
 
 def _json_at(text: str, at: int) -> str:

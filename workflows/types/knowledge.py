@@ -11,8 +11,11 @@ from orga.workflows.types.record import Record, replace_fields
 DEFAULT_CONFIDENCE = 0.8
 """The confidence of an item if nobody states it."""
 
-DEFAULT_RECALLED, DEFAULT_THRESHOLD = 5, 0.3
-"""The maximum number of items of one recall, and the lowest score of an item that is recalled."""
+DEFAULT_RECALLED = 5
+"""The maximum number of items of one recall."""
+
+DEFAULT_THRESHOLD = 0.3
+"""The lowest score of an item that is recalled."""
 
 KnowledgeKind = Literal["fact", "document", "memory", "convention", "output"]
 """A statement, a part of a document, a finding of a run, a convention of a folder, or a goal step's output."""
@@ -21,7 +24,7 @@ RECALLED_KINDS: tuple[KnowledgeKind, ...] = ("fact", "document", "memory", "conv
 """The kinds that a recall finds by default. An output is evidence, not knowledge."""
 
 ScopeLevel = Literal["user", "agent", "tenant", "global"]
-"""The owner of an item. Users and agents belong to their tenant. No tenant is a tenant of its own."""
+"""The owner of an item. Users and agents belong to their tenant. All without a tenant form one."""
 
 
 class Reader(Record):
@@ -70,7 +73,7 @@ class Provenance(Record):
 
 
 class Behalf(Record):
-    """On whose behalf a run's call stores or recalls. The run sets it, never the model."""
+    """The reader, model and taint on whose behalf a call stores or recalls. The run sets them, never the model."""
 
     reader: Reader = Reader()
     iteration: int = 0
@@ -81,7 +84,6 @@ class Behalf(Record):
     """The lowest score that is recalled."""
     is_learning: bool = False
     """True if the run stores this at its end."""
-
     outputs: tuple[StepOutput, ...] = ()
     """Step outputs of a goal, stored as evidence with its learnings. No run recalls them by itself."""
 

@@ -30,6 +30,7 @@ class Limit(NamedTuple):
     reason: StopReason = "max_iterations"
     """The ending. The reasons of a result are a contract, so limits of calls end a run as `max_iterations`, too."""
     detail: str = "limit of {max} {noun}"
+    """Format of the result's line for people."""
 
 
 LIMITS = (

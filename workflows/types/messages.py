@@ -249,10 +249,10 @@ _MASKED = re.compile(r"\[Result of .* left out: [\d,]+ bytes\]")
 
 
 def masked_message(message: Message) -> Message:
-    """Return the message with a placeholder for a tool's result. A text that is no longer than that stays as it is.
-    Pictures and documents are left out in any case.
+    """Return the message with a placeholder for a tool's result, and without pictures and documents.
 
-    A masked message stays as it is too, so that it keeps the size of the original.
+    A text that is not longer than the placeholder stays. A masked message stays too, so that its placeholder keeps the
+    size of the original.
     """
     if message.role != "tool" or _MASKED.fullmatch(message.text):
         return message
@@ -298,10 +298,10 @@ def range_indexes(ranges: Ranges) -> frozenset[int]:
     return frozenset(index for start, stop in ranges for index in range(start, stop))
 
 
-def ranges_of(found: Iterable[int]) -> Ranges:
+def ranges_of(indexes: Iterable[int]) -> Ranges:
     """Return the fewest ranges that hold exactly these indexes."""
     ranges: list[tuple[int, int]] = []
-    for index in sorted(found):
+    for index in sorted(indexes):
         if ranges and ranges[-1][1] == index:
             ranges[-1] = (ranges[-1][0], index + 1)
         else:

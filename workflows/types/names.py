@@ -44,10 +44,10 @@ RECALL_CONTEXT = "recall_context"
 GoalPromptName = Literal["goal_plan", "goal_input", "goal_evaluate", "goal_decide", "goal_compress", "goal_summary"]
 
 GOAL_PROMPTS = frozenset[str](get_args(GoalPromptName))
-"""The prompts of a goal, each an activity: turns of one conversation."""
+"""The prompts of a goal, each an activity. Together they are one conversation."""
 
 PROMPT_ACTIVITIES = GOAL_PROMPTS | {"reason"}
-"""Activities whose reply is the next turn of the conversation."""
+"""Activities whose reply continues the conversation."""
 
 PLANNED_MODEL = "(plan)"
 """The text that is recorded instead of a model if the plan had all arguments of a reply's calls."""

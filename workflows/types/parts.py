@@ -125,6 +125,7 @@ BYTES_PER_PAGE = 100_000
 MAX_COUNTED_PAGES = 100
 
 MEDIA_BYTES_PER_TOKEN = 3.3
+"""The same as for text in `estimated_tokens`."""
 
 
 class MediaPart(Record):
@@ -187,6 +188,7 @@ def size_text(size: int) -> str:
     """Return a size for people: `120 kB`, `3.4 MB`."""
     if size < 1_000:
         return f"{size} bytes"
+    # 999,500 bytes would be rounded to 1000 kB
     return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
 
 
@@ -226,20 +228,20 @@ def text_of(parts: Parts) -> str:
 
 
 def with_text(parts: Parts, text: str) -> Parts:
-    """Return the parts with another text. It takes the place of the first text, else it comes before the calls."""
-    changed: list[Part] = []
-    place: int | None = None
-    for part in parts:
-        if not isinstance(part, (TextPart, ResultPart)):
-            changed.append(part)
-        elif place is None:
-            place = len(changed)
-            changed += [part.with_text(text)] if isinstance(part, ResultPart) else [text_part(text)] if text else []
-    if place is None and text:
-        changed.insert(
-            next((i for i, part in enumerate(changed) if isinstance(part, ToolCall)), len(changed)), text_part(text)
-        )
-    return tuple(changed)
+    """Return the parts with another text. It replaces all texts, at the first of them, else it comes before the calls.
+
+    An empty text is left out, but a result keeps its part.
+    """
+    texts = [index for index, part in enumerate(parts) if isinstance(part, (TextPart, ResultPart))]
+    calls = [index for index, part in enumerate(parts) if isinstance(part, ToolCall)]
+    index = (*texts, *calls, len(parts))[0]
+    first = parts[index] if texts else None
+    if isinstance(first, ResultPart):
+        changed: Parts = (first.with_text(text),)
+    else:
+        changed = (text_part(text),) if text else ()
+    others = tuple(part for part in parts if not isinstance(part, (TextPart, ResultPart)))
+    return (*others[:index], *changed, *others[index:])
 
 
 def without_calls(parts: Parts, names: Collection[str] | None = None) -> Parts:

@@ -1,4 +1,4 @@
-"""Questions to people and their answers: one kind of question for everything that a workflow asks."""
+"""Questions to people and their decisions: one kind of question for everything that a workflow asks."""
 
 from datetime import datetime
 from typing import Any, Literal, Self
@@ -17,7 +17,7 @@ Choice = Literal["retry", "skip", "result", "abort"]
 """A person's decision: try again, continue without, use this result, or end the run."""
 
 ANSWER = "(answer)"
-"""Takes the place of a call's tool for the final answer. No tool can have such a name."""
+"""The tool of a final answer, which is approved as a call is. No tool can have such a name."""
 
 
 class Resolution(Record):
@@ -78,8 +78,8 @@ class Completion(Record):
         return not self.result and not self.error
 
 
-class Answer(Record):
-    """A person's decision on one item."""
+class ItemDecision(Record):
+    """A person's decision on one item of a question."""
 
     approved: bool
     approver: str
@@ -94,7 +94,7 @@ class Answer(Record):
         return replace_fields(self, {"arguments": arguments})
 
 
-EXPIRED_ANSWER = Answer(approved=False, approver="", reason="nobody approved it in time")
+EXPIRED_DECISION = ItemDecision(approved=False, approver="", reason="nobody approved it in time")
 
 
 class Item(Record):
@@ -111,21 +111,21 @@ class Item(Record):
     approvers: tuple[str, ...] = ()
     """People who may decide. Empty: anyone who may send updates to the run."""
     expires_at: datetime
-    answer: Answer | None = None
+    answer: ItemDecision | None = None
     critic: str = ""
     """Name of the critic that asks. Empty: the policy asks."""
     place: str = ""
     """The call's place, or the answer's iteration. The journal names it."""
 
-    def with_answer(self, answer: Answer | None) -> Self:
-        return replace_fields(self, {"answer": answer})
+    def with_decision(self, decision: ItemDecision | None) -> Self:
+        return replace_fields(self, {"answer": decision})
 
     def with_content(self, call: dict[str, Any], version: str, reason: str, approvers: tuple[str, ...]) -> Self:
         return replace_fields(self, {"call": call, "version": version, "reason": reason, "approvers": approvers})
 
     @property
     def asker_data(self) -> dict[str, str]:
-        """The name, shown to people, of the part that asks, if it is not the policy."""
+        """The critic's name for people, if a critic asks and not the policy."""
         return {"critic": self.critic} if self.critic else {}
 
     def with_critic(self, critic: str) -> Self:
@@ -250,6 +250,7 @@ INPUT_REQUIRED = "InputRequired"
 """Failure type of a call that needs input from a person. It is made once more with the input."""
 
 MAX_INPUT_ROUNDS = 5
+"""Requests for input that one call may make, one after the other."""
 
 
 class FormField(Record):

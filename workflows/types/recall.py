@@ -47,6 +47,7 @@ class RecallRequest(Record):
     threshold: float
     max_bytes: int = MAX_BLOCK_BYTES
     content: str = ""
+    """Digest of the items in the conversation's block. Empty if it has none."""
 
     @property
     def search_terms(self) -> tuple[str, ...]:
@@ -98,6 +99,7 @@ class Recollection(Record):
     terms: tuple[str, ...] = ()
     """Words and paths that are not searched again."""
     content: str = ""
+    """Digest of the items' texts."""
     items: int = 0
     error: str = ""
 
@@ -126,12 +128,13 @@ class KnowledgeOutput(ToolOutput):
     knowledge: KnowledgeReport = KnowledgeReport()
 
     @model_serializer
-    def _bare(self) -> Any:
+    def _written_output(self) -> Any:
         return {"content": self.content, "knowledge": self.knowledge.model_dump(mode="json", exclude_defaults=True)}
 
     @model_validator(mode="before")
     @classmethod
     def _from_any_json(cls, value: Any) -> Any:
+        """Return the value with its `knowledge`, which `ToolOutput` would leave out."""
         return value
 
 

@@ -1,7 +1,7 @@
 """The two kinds of value: records in a history, and input from people, which is checked when it arrives.
 
-The size of an input is checked first, then its keys, each problem with its place: a history has to hold whatever a
-starter sends, under any key, and read it again.
+The size of an input is checked first, then its keys: a history has to hold whatever a starter sends, under any key, and
+read it again. Each problem names the path to its key.
 """
 
 from collections.abc import Iterable, Mapping, Set, Sized
@@ -40,7 +40,7 @@ class CheckedInput(BaseModel):
             try:
                 self.__pydantic_validator__.validate_python(given, self_instance=self, extra="forbid")
             except ValidationError as error:
-                if all(each["type"] != "extra_forbidden" for each in error.errors(include_url=False)):
+                if all(details["type"] != "extra_forbidden" for details in error.errors(include_url=False)):
                     raise
                 raise InvalidInput("; ".join(validation_problems(error, type(self)))) from None
 
@@ -103,26 +103,28 @@ def is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
 def _type_below(kind: Any, key: str) -> Any:
     if is_model(kind):
         return kind.model_fields[key].annotation if key in kind.model_fields else None
-    return get_args(kind)[1] if get_origin(kind) is dict else get_args(kind)[0] if key.isdecimal() else None
+    if get_origin(kind) is dict:
+        return get_args(kind)[1]
+    return get_args(kind)[0] if key.isdecimal() else None
 
 
 def _is_bool_within(value: Any) -> bool:
     if isinstance(value, dict):
         return _is_bool_within([*cast("dict[str, Any]", value).values()])
-    return any(
-        isinstance(item, bool) for item in cast("list[Any]", value if isinstance(value, (list, tuple)) else [value])
-    )
+    items = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(item, bool) for item in items)
 
 
 def _is_numeric(annotation: object) -> bool:
     """Return True if a field, or each of its items, takes only numbers."""
-    return {*map(_is_numeric_kind, kinds_of(annotation))} - {None} == {True}
+    kinds = [kind for kind in kinds_of(annotation) if kind is not NoneType]
+    return bool(kinds) and all(map(_is_numeric_kind, kinds))
 
 
-def _is_numeric_kind(kind: Any) -> bool | None:
+def _is_numeric_kind(kind: Any) -> bool:
     if get_origin(kind) in {tuple, list, dict}:
         return _is_numeric(get_args(kind)[1 if get_origin(kind) is dict else 0])
-    return None if kind is NoneType else kind is int or kind is float
+    return kind is int or kind is float
 
 
 B = TypeVar("B", bound=CheckedInput)
@@ -151,7 +153,7 @@ _Path = tuple[Any, ...]
 
 
 def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYTES) -> str:
-    """Return the first value that no run can hold, as `place: what is wrong`, or "".
+    """Return the first value that no run can hold, as `path: problem`, or "".
 
     The values of top-level keys in `long` may be longer. Their limits are in bytes.
     """
@@ -245,13 +247,13 @@ def check_input(kind: type[B], raw: object) -> B:
 
 
 def validation_problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[str]:
-    """Return a `place: what is wrong` for each problem. If `kind` is given, unknown keys get a hint."""
-    found = error.errors(include_url=False, include_input=False)
+    """Return `path: problem` for each error, and one line for the rest. If `kind` is given, unknown keys get a hint."""
+    errors = error.errors(include_url=False, include_input=False)
     problems = [
-        f"{'.'.join(map(str, e['loc'])) or 'input'}: {_problem_reason(e, kind)}"[:MAX_PROBLEM_CHARS]
-        for e in found[:MAX_PROBLEMS]
+        f"{'.'.join(map(str, details['loc'])) or 'input'}: {_problem_reason(details, kind)}"[:MAX_PROBLEM_CHARS]
+        for details in errors[:MAX_PROBLEMS]
     ]
-    return [*problems, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else problems
+    return [*problems, f"and {len(errors) - MAX_PROBLEMS:,} more"] if len(errors) > MAX_PROBLEMS else problems
 
 
 def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:

@@ -60,18 +60,17 @@ class SettingsVersion(CurrentSettings):
 
 FULL_EVENTS = 500
 FULL_BYTES = 2_000_000
-"""Bytes."""
 
 
 class SettingsState(Record):
-    """The state of the workflow."""
+    """The state of the workflow, which continues as new after `full_events` events or `full_bytes` bytes of history.
+
+    The state records both limits, so that an old history replays after the constants have changed.
+    """
 
     versions: tuple[SettingsVersion, ...] = ()
     full_events: int = Field(default=FULL_EVENTS, ge=20, le=FULL_EVENTS)
     full_bytes: int = Field(default=FULL_BYTES, ge=100_000, le=FULL_BYTES)
-    """The workflow continues as new after so many events or bytes of history. The state records both, so that an old
-    history replays after the constants have changed.
-    """
 
     @property
     def version(self) -> int:

@@ -89,20 +89,22 @@ class Setup(Record):
     settings_version: int = 0
     """Version of the settings at run time that the setup was made from. 0 if there were none."""
 
-    def models_for(self, what: str = RUN_TIER) -> tuple[str, ...]:
-        """Return the models to ask, in fallback order. If `what` has no tier of its own, they are the run's."""
-        tier = self.tiers.get(what) or self.tiers.get(RUN_TIER)
+    def models_for(self, tier_key: str = RUN_TIER) -> tuple[str, ...]:
+        """Return the models to ask, in fallback order. If there is no tier for the key, they are the run's."""
+        tier = self.tiers.get(tier_key) or self.tiers.get(RUN_TIER)
         return tier.models if tier else (self.model,)
 
-    def settings_for(self, what: str = RUN_TIER) -> ModelSettings:
-        """Return the settings of a model call. If `what` has a tier of its own, that tier's settings come first.
+    def settings_for(self, tier_key: str = RUN_TIER) -> ModelSettings:
+        """Return the settings of a model call.
 
-        Otherwise those of the run and its agent come first, and the run's tier has the rest.
+        For another tier than the run's, the tier's settings come first, and those of the run and its agent are the
+        rest. For the run itself it is the other way round.
         """
-        own, tier = self.tiers.get(what), self.tiers.get(RUN_TIER)
-        if own is not None and what != RUN_TIER:
-            return (own.settings or NO_SETTINGS).or_else(self.config)
-        return self.config.or_else((tier and tier.settings) or NO_SETTINGS)
+        tier = self.tiers.get(tier_key)
+        if tier is not None and tier_key != RUN_TIER:
+            return (tier.settings or NO_SETTINGS).or_else(self.config)
+        run_tier = self.tiers.get(RUN_TIER)
+        return self.config.or_else((run_tier.settings if run_tier else None) or NO_SETTINGS)
 
     def with_agent(
         self, agent: str, model: str, instructions: str, tools: tuple[ToolSpec, ...], config: LoopConfig
@@ -111,7 +113,7 @@ class Setup(Record):
             self, {"agent": agent, "model": model, "instructions": instructions, "tools": tools, "config": config}
         )
 
-    def with_more(
+    def with_optional_parts(
         self,
         delegates: tuple[DelegateSpec, ...] | None,
         decisions: dict[str, GroundedDecision] | None,
@@ -119,23 +121,23 @@ class Setup(Record):
         policy_version: str | None,
     ) -> Self:
         """Return the setup with the parts that only some runs have. None is not written."""
-        given = {
+        parts = {
             "delegates": delegates,
             "decisions": decisions,
             "output_schema": output_schema,
             "policy_version": policy_version,
         }
-        return replace_fields(self, {name: value for name, value in given.items() if value is not None})
+        return replace_fields(self, {name: value for name, value in parts.items() if value is not None})
 
     def with_tiers(self, tiers: dict[str, Tier]) -> Self:
         """Return the setup of a run whose models were named by tiers. Nothing is written if there are none."""
         return replace_fields(self, {"tiers": tiers}) if tiers else self
 
-    def with_reviews(self, agent: AgentConfig) -> Self:
+    def with_critics_of(self, agent: AgentConfig) -> Self:
         """Return the setup with the agent's critics, if any, each with the first model of its tier."""
         critics = tuple(
-            each.with_model(self.tiers[each.tier_key].models[0]) if each.tier_key in self.tiers else each
-            for each in agent.critics
+            critic.with_model(self.tiers[critic.tier_key].models[0]) if critic.tier_key in self.tiers else critic
+            for critic in agent.critics
         )
         return replace_fields(self, {"critics": critics}) if critics else self
 

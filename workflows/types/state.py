@@ -53,9 +53,8 @@ class Task(Record):
     @property
     def due_decisions(self) -> tuple[str, ...]:
         """The required decisions that are not made yet."""
-        return tuple(
-            name for name, each in self.declared_decisions.items() if each.required and name not in self.decided
-        )
+        declared = self.declared_decisions.items()
+        return tuple(name for name, decision in declared if decision.required and name not in self.decided)
 
     def with_task(self, **changes: Unpack[TaskChanges]) -> Self:
         return replace_fields(self, changes, Task.model_fields.keys())
@@ -84,6 +83,7 @@ class Dialogue(Record):
     pending: Reply | None = None
     """A reply that waited for people when the run continued as new. The next segment judges it and asks them again."""
     last: str = ""
+    """The calls of the latest reply, for people."""
     refused: str = ""
     """The calls that the gate refused, for people. Empty once the model has replied to that."""
     partial: str = ""
@@ -126,7 +126,7 @@ class Budget(Record):
     extended: dict[str, int | float] = {}
     """Limits that were raised during the run. They override its config."""
     budget_questions: int = 0
-    """Questions so far. The number of the next one."""
+    """Questions about a limit so far, which is also the number of the next one."""
 
     def with_budget(self, **changes: Unpack[BudgetChanges]) -> Self:
         return replace_fields(self, changes, Budget.model_fields.keys())
@@ -261,8 +261,9 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     def unavailable_choice_text(self, kind: QuestionKind) -> str:
         """Return a hint about other choices, for questions about a budget too."""
-        raised = "a budget is raised by extend_budget; or choose skip (end at the limit) or abort"
-        return raised if kind == "budget" else super().unavailable_choice_text(kind)
+        if kind == "budget":
+            return "a budget is raised by extend_budget; or choose skip (end at the limit) or abort"
+        return super().unavailable_choice_text(kind)
 
     @property
     def task_bytes(self) -> int:

@@ -208,15 +208,15 @@ class JournalEntry(Record):
 
     @property
     def cursor(self) -> str:
-        """Its place for `events(after=...)`. Unlike the sequence alone it shows whether the run was rewound since."""
+        """The position for `events(after=...)`. Unlike the sequence it shows whether the run was rewound since."""
         return f"{self.sequence}-{self.hash[:CURSOR_CHARS]}"
 
-    def with_took(self, took_s: dict[str, float]) -> Self:
+    def with_took_s(self, took_s: dict[str, float]) -> Self:
         timed = replace_fields(self, {})
         timed._took_s = took_s
         return timed
 
-    def with_place(self, sequence: int, data: dict[str, Any]) -> Self:
+    def with_sequence(self, sequence: int, data: dict[str, Any]) -> Self:
         return replace_fields(self, {"sequence": sequence, "data": data})
 
     def with_hash(self, digest: str) -> Self:

@@ -72,10 +72,12 @@ def bytes_in_json(text: str, max_bytes: int) -> int | None:
     """Return the bytes to cut `text` to, so that it takes at most `max_bytes` of JSON. None if all of it fits."""
     if len(to_json(text)) <= max_bytes:
         return None
-    data, room = text.encode(), max(max_bytes - MAX_JSON_GROWTH * MARKER_BYTES, max_bytes // 2)
+    data = text.encode()
+    room = max(max_bytes - MAX_JSON_GROWTH * MARKER_BYTES, max_bytes // 2)  # for the text without the marker
     most = len(data)
     while most and (size := len(to_json(data[:most].decode("utf-8", "ignore")))) > room:
         most = most * room // size
+    # `clip` subtracts the marker again, and cuts only if this is less than all
     return min(most + MARKER_BYTES - ESCAPES_BYTES, max_bytes, len(data) - 1)
 
 
@@ -176,12 +178,12 @@ _MAX_MEMORY = 1 << 16
 
 def compiled_pattern(pattern: str | bytes, **options: bool | int) -> Any:
     """Return a pattern of RE2 with the library's `options`. Raise ValueError if it is invalid or too large."""
-    wanted = _RE2.Options()
-    wanted.log_errors = False
+    all_options = _RE2.Options()
+    all_options.log_errors = False
     for name, value in options.items():
-        setattr(wanted, name, value)
+        setattr(all_options, name, value)
     try:
-        return _RE2.compile(pattern, wanted)
+        return _RE2.compile(pattern, all_options)
     except _RE2.error as error:
         why = error.args[0].decode(errors="replace")
         raise ValueError(f"is no pattern: {why} (RE2 syntax: no look-around, no back-references)") from None
@@ -284,15 +286,17 @@ FORMER_KEYS: Mapping[str, tuple[str, str]] = {
     "max_reattempts_per_step": ("max_reattempts", "it is 'step_iteration.max_reattempts' of the config"),
     "reasoning": ("goals", "it is [goals] of orga.toml, or a goal's config"),
 }
-"""Keys of earlier systems: the current name, and the hint if the place allows no such key."""
+"""Keys of earlier systems: the current name, and the hint if the table allows no such key."""
 
 
 def meant_key_hint(key: str, known: Sequence[str]) -> str:
     """Return a hint for an unknown key, like `similar_name_hint`. It also knows former names."""
     word = key.lower().removeprefix("reasoning.")
-    now, elsewhere = FORMER_KEYS.get(word, ("", ""))
-    meant = next((name for name in (now, word) if name in known), "")
-    return f"did you mean {meant!r}? " if meant else f"{elsewhere}; " if elsewhere else similar_name_hint(word, known)
+    current_name, hint = FORMER_KEYS.get(word, ("", ""))
+    for name in (current_name, word):
+        if name in known:
+            return f"did you mean {name!r}? "
+    return f"{hint}; " if hint else similar_name_hint(word, known)
 
 
 def known_names_hint(name: str, known: Iterable[str]) -> str:

@@ -27,6 +27,7 @@ MAX_INBOX_ITEMS = 400
 """The most guidance that may wait. Further guidance is only counted, and the model learns how much was lost."""
 
 MIN_SIGNAL_BYTES = 200
+"""Bytes of guidance that are kept even if the inbox has no room."""
 
 _CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\n\r\t"]
 """Control characters take six times their room in a payload and could command a terminal."""
@@ -43,23 +44,24 @@ _BARE_PAUSE, _BARE_RESUME = Intervention(kind="pause"), Intervention(kind="resum
 _ID = re.compile(r"[!-~]{1,64}")
 
 MAX_KEPT_IDS = 100
-"""A sender repeats an intervention soon or never."""
+"""Ids that are kept. A sender repeats an intervention soon or never."""
 
 MAX_KEPT_PAUSES = 3
+"""Pauses that have not held up the run yet."""
 
 MAX_IDENTIFIED = 20
 """The most guidance with an id or a sender that may wait. It all has to fit into one payload."""
 
 
 def sender_of(given: object) -> dict[str, str]:
-    """Return the valid ones of an intervention's `id`, at most 64 printable ASCII characters, and `by`, a name."""
+    """Return an intervention's `id`, at most 64 printable ASCII characters, and `by`, a name, if they are valid."""
     fields = as_object(given)
-    found: dict[str, str] = {}
+    sender: dict[str, str] = {}
     if isinstance(sent_id := fields.get("id"), str) and _ID.fullmatch(sent_id):
-        found["id"] = sent_id
+        sender["id"] = sent_id
     if isinstance(by := fields.get("by"), str) and (name := one_line(clean_text(by), MAX_SENDER_CHARS)):
-        found["by"] = name
-    return found
+        sender["by"] = name
+    return sender
 
 
 def split_sender(given: object) -> tuple[object, dict[str, str]]:
@@ -67,8 +69,10 @@ def split_sender(given: object) -> tuple[object, dict[str, str]]:
 
     Any other JSON is itself the text, because a handler that refused it would lose it.
     """
-    fields, found = as_object(given), sender_of(given)
-    return (fields.get("text"), found) if found and found.keys() == fields.keys() - {"text"} else (given, {})
+    fields, sender = as_object(given), sender_of(given)
+    if not sender or sender.keys() != fields.keys() - {"text"}:
+        return given, {}
+    return fields.get("text"), sender
 
 
 def split_decision(given: object) -> tuple[object, dict[str, str]]:
@@ -76,19 +80,19 @@ def split_decision(given: object) -> tuple[object, dict[str, str]]:
     fields = as_object(given)
     if not fields:
         return given, {}
-    found = sender_of({"by": fields.get("approver"), **fields})
-    return {key: value for key, value in fields.items() if key != "id"}, found
+    sender = sender_of({"by": fields.get("approver"), **fields})
+    return {key: value for key, value in fields.items() if key != "id"}, sender
 
 
 def intervention(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
     """Return a signal as an intervention, its text cut if it is too long. A pause and a resume have no text."""
-    first, found = split_sender(arguments[0] if arguments else None)
-    sent = Intervention(kind=kind, id=found.get("id", ""), by=found.get("by", ""))
+    first, sender = split_sender(arguments[0] if arguments else None)
+    sent = Intervention(kind=kind, id=sender.get("id", ""), by=sender.get("by", ""))
     if kind not in _KINDS_WITH_TEXT:
         return sent
-    given = _joined_text((first, *arguments[1:]))
-    text = _clipped_text(given, MAX_SIGNAL_BYTES)
-    return sent.with_cut(text, 0 if text == given else len(given.encode()))
+    whole = _joined_text((first, *arguments[1:]))
+    text = _clipped_text(whole, MAX_SIGNAL_BYTES)
+    return sent.with_cut(text, 0 if text == whole else len(whole.encode()))
 
 
 def guidance(kind: InterventionKind, text: str | None) -> Intervention:
@@ -110,8 +114,8 @@ def with_applied(state: S, sent: Intervention, *, phase: str = "", iteration: in
     """
     if not sent.id:
         return state
-    found = {"phase": phase or state.doing, "iteration": state.iteration if iteration is None else iteration}
-    return state.with_note("InterventionApplied", kind=sent.kind, **sent.sender, **found)
+    when = {"phase": phase or state.doing, "iteration": state.iteration if iteration is None else iteration}
+    return state.with_note("InterventionApplied", kind=sent.kind, **sent.sender, **when)
 
 
 def with_refused_signal(state: S, name: str, why: str, **sender: str) -> S:
@@ -126,17 +130,16 @@ def _with_no_effect(state: S, sent: Intervention, why: str) -> S:
 
 def _joined_text(arguments: tuple[object, ...]) -> str:
     """Return the text. Any JSON is accepted, because a handler that refuses it would lose it."""
-    parts = (
-        part
-        if isinstance(part, str)
-        else to_json(part, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
-        for part in arguments
-        if part is not None
-    )
-    text = clean_text("\n".join(parts))
+    text = clean_text("\n".join(_argument_text(argument) for argument in arguments if argument is not None))
     for control in _CONTROLS:  # `translate` takes 50 times as long, for all signals since the last task
         text = text.replace(control, " ")
     return text
+
+
+def _argument_text(argument: object) -> str:
+    if isinstance(argument, str):
+        return argument
+    return to_json(argument, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
 
 
 def _clipped_text(text: str, max_bytes: int) -> str:
@@ -166,12 +169,12 @@ def with_guidance(state: S, guidance: Intervention) -> S:
 
 def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, ...], int]:
     """Return the guidance that fits into one inbox, in order, and the number of lost ones. The journal has them all."""
-    kept, size = list[Intervention](), 0
+    inbox, size = list[Intervention](), 0
     for item in items[:MAX_INBOX_ITEMS]:
         text = _clipped_text(item.text, max(MAX_INBOX_BYTES - size, MIN_SIGNAL_BYTES))
-        kept.append(item if text == item.text else item.with_cut(text, item.size or len(item.text.encode())))
+        inbox.append(item if text == item.text else item.with_cut(text, item.size or len(item.text.encode())))
         size += len(text.encode())
-    return tuple(kept), max(len(items) - MAX_INBOX_ITEMS, 0)
+    return tuple(inbox), max(len(items) - MAX_INBOX_ITEMS, 0)
 
 
 def with_pause(state: S, now: datetime, pause: Intervention = _BARE_PAUSE) -> S:
@@ -276,7 +279,7 @@ def parse_rewind(raw: object) -> Rewind | None:
 def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
     """Return the state after a rewind: time since the boundary does not count, and no ending is decided.
 
-    An abort that was delivered again is removed, since it would end the run at the same place as before.
+    An abort that was delivered again is removed, since it would end the run again.
 
     Args:
         state: State after all signals that the server delivered again.
@@ -287,7 +290,7 @@ def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
     boundary = min(max(rewind.boundary_at, since), now)
     until = state.clock.stopped_at or now
     left_out_s = max((until - boundary).total_seconds(), 0.0)
-    return state.with_control(clock=state.clock.with_left_out(left_out_s), aborted=None, stop=None, is_over=False)
+    return state.with_control(clock=state.clock.without_seconds(left_out_s), aborted=None, stop=None, is_over=False)
 
 
 def with_rewind_guidance(state: S, rewind: Rewind) -> S:

@@ -39,15 +39,14 @@ MAX_APPROVERS = 20
 
 def unannounced_questions(state: Control) -> tuple[Question, ...]:
     """Return the open questions that have to be sent to people outside, and were not."""
-    kinds = state.terms.notify
-    return tuple(
-        each for each in state.open_questions if each.kind in kinds and each.question_id not in state.announced
-    )
+    to_send = [question for question in state.open_questions if question.kind in state.terms.notify]
+    return tuple(question for question in to_send if question.question_id not in state.announced)
 
 
 def with_announced_question(state: S, question_id: str) -> S:
     """Return the state with this question marked as sent. Closed ones are removed."""
-    return state.with_control(announced=tuple(each for each in (*state.announced, question_id) if is_open(state, each)))
+    announced = (*state.announced, question_id)
+    return state.with_control(announced=tuple(sent_id for sent_id in announced if is_open(state, sent_id)))
 
 
 def with_notification_failure(state: S, about: str, error: str) -> S:
@@ -60,6 +59,7 @@ def question_notification(state: Control, question: Question, run_id: str, comma
     wait = shown_question(question)
     held: list[dict[str, Any]] = wait.data.get("calls", [])
     shown = _calls_within_limit(held[:MAX_CALLS] or ([wait.data] if "tool" in wait.data else []))
+    expiries = [str(call["expires_at"]) for call in held if call.get("expires_at")]
     return _notification(
         state,
         message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
@@ -72,10 +72,7 @@ def question_notification(state: Control, question: Question, run_id: str, comma
         calls=tuple(map(_notified_call, shown)),
         calls_left_out=max(len(held) - MAX_CALLS, 0),
         error=_line(str(wait.data.get("error", ""))),
-        expires_at=min(
-            filter(None, (str(call.get("expires_at", "")) for call in held)),
-            default=str(wait.data.get("expires_at", "")),
-        ),
+        expires_at=min(expiries, default=str(wait.data.get("expires_at", ""))),
         commands=tuple(commands(run_id, wait.with_calls(shown) if held else wait)),
     )
 
@@ -94,8 +91,8 @@ _MINUTE = "%Y-%m-%d %H:%M"
 def waiting_text(question: Question) -> str:
     """Return the subject of the wait on one line: `waiting for approval of send_letter`."""
     names = [str(item.call.get("name", "")) for item in question.items if item.answer is None]
-    about = ", ".join("the answer" if name == ANSWER else name for name in names)
-    subject = f" of {about}" if about else f": {question.text}"
+    calls = ", ".join("the answer" if name == ANSWER else name for name in names)
+    subject = f" of {calls}" if calls else f": {question.text}"
     return one_line(f"waiting for {_WAITING_TEXTS[question.kind]}{subject}", SUMMARY_CHARS)
 
 
@@ -146,15 +143,19 @@ def _calls_within_limit(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     shown, room = list[dict[str, Any]](), MAX_ARGUMENTS_BYTES
     for call in calls:
         size = len(full_field_text(str(call.get("arguments", ""))).encode())
-        is_whole = "arguments_digest" not in call and size <= room
-        room -= size if is_whole else 0
-        shown.append(call if is_whole else shown_arguments(str(call["arguments"]), -1) | call)
+        if "arguments_digest" in call:
+            shown.append(call)
+        elif size <= room:
+            room -= size
+            shown.append(call)
+        else:
+            shown.append(shown_arguments(str(call["arguments"]), -1) | call)
     return shown
 
 
 def _notified_call(data: dict[str, Any]) -> NotifiedCall:
     digest = str(data.get("arguments_digest", ""))
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tool": _line(str(data.get("tool", ""))),
         "arguments": "" if digest else full_field_text(str(data.get("arguments", ""))),
         "arguments_bytes": data.get("arguments_bytes", 0),
@@ -163,7 +164,7 @@ def _notified_call(data: dict[str, Any]) -> NotifiedCall:
         "reason": _line(str(data.get("reason", ""))),
         "approvers": tuple(_line(str(name)) for name in data.get("approvers", ()))[:MAX_APPROVERS],
     }
-    return NotifiedCall(**{key: value for key, value in known.items() if value or key == "tool"})
+    return NotifiedCall(**{key: value for key, value in fields.items() if value or key == "tool"})
 
 
 def _line(text: str) -> str:
@@ -196,12 +197,12 @@ def decision_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """
     if not can_be_typed(run_id):
         return []
-    found = [_decision_command(run_id, wait, choice) for choice in wait.choices]
+    commands = [_decision_command(run_id, wait, choice) for choice in wait.choices]
     if calls := wait.data.get("calls"):
         held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
         is_whole = not any(call.get("arguments_digest") for call in calls)
-        found += [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
+        commands += [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
     if wait.kind == "result":
         complete = f"orga complete {quote(run_id)} {quote(wait.wait_id)}"
-        found += [f"{complete} --result JSON", f"{complete} --error TEXT"]
-    return found or [f"orga status {quote(run_id)}"]
+        commands += [f"{complete} --result JSON", f"{complete} --error TEXT"]
+    return commands or [f"orga status {quote(run_id)}"]

@@ -12,13 +12,13 @@ from orga.workflows.types.control import Control
 from orga.workflows.types.json_text import as_text
 from orga.workflows.types.questions import (
     ANSWER,
-    EXPIRED_ANSWER,
+    EXPIRED_DECISION,
     QUESTION_ANSWERED,
     QUESTION_ASKED,
-    Answer,
     ApprovalDecision,
     Choice,
     Item,
+    ItemDecision,
     Question,
     Resolution,
     ShownQuestion,
@@ -34,7 +34,7 @@ _SHOWN_ANSWER_BYTES = 50_000
 
 
 def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
-    """Return the arguments as JSON text. If they exceed `most` bytes, they are cut, and size and digest are added."""
+    """Return the arguments as JSON text. Above `most` bytes they are cut, with size and digest. -1 always cuts."""
     size = len(arguments.encode())
     if size <= most:
         return {"arguments": arguments}
@@ -74,22 +74,20 @@ def _question_asked_event(question: Question) -> _EventData:
 
 def _question_closed_event(question: Question) -> _EventData:
     """Return the journal's note that the question is closed. For the call that asked, any answer is a success."""
-    decision = question.resolution
+    resolution = question.resolution
     if question.kind == "result":
         return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **_completion_data(question)}
-    decided = (
-        {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
-    )
+    choice = {"choice": "none"}
+    if resolution is not None:
+        choice = {"choice": resolution.choice, "by": resolution.by, "reason": resolution.reason}
     if question.kind != "answer":
-        return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **decided}
-    decided_data = decided | ({"answer": decision.result} if decision else {})
-    data = {
-        "id": question.question_id,
-        "question": question.text,
-        **{key: text for key, text in decided_data.items() if text},
-    }
+        return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **choice}
+    if resolution is not None:
+        choice["answer"] = resolution.result
+    data = {"id": question.question_id, "question": question.text}
+    data |= {key: text for key, text in choice.items() if text}
     if question.place:
-        data |= {"place": question.place, "outcome": "ok" if decision else "cancelled"}
+        data |= {"place": question.place, "outcome": "cancelled" if resolution is None else "ok"}
     return QUESTION_ANSWERED, data
 
 
@@ -132,8 +130,8 @@ def call_without_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call with size and digest in place of its arguments, because a part could be read as the whole."""
     if "arguments_digest" in call:
         return dict(call)
-    known = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), -1)
-    return {"call_id": call.get("call_id", ""), "name": call.get("name", ""), **known, "arguments": {}}
+    shown = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), -1)
+    return {"call_id": call.get("call_id", ""), "name": call.get("name", ""), **shown, "arguments": {}}
 
 
 S = TypeVar("S", bound=Control)
@@ -147,43 +145,47 @@ MAX_CHANGED_CHARS = 20_000
 def with_question(state: S, question: Question, now: datetime) -> S:
     """Return the state that waits for an answer to one more question.
 
-    If the previous segment asked it already, it stays open: it keeps its time, and its items keep their answers. The
+    If the previous segment asked it already, it stays open: it keeps its time, and its items keep their decisions. The
     journal of this run gets the items again.
     """
-    before = find_question(state, question.question_id)
-    if before is not None and not question.items:
+    carried = find_question(state, question.question_id)
+    if carried is not None and not question.items:
         return state
-    if before is not None and not _shares_items(before, question):
-        state = without_question(state, before.question_id, now)
-        state = state.with_control(announced=tuple(each for each in state.announced if each != before.question_id))
-        before = None
-    if before is not None:
-        question = _with_kept_answers(question, before)
-    others = tuple(each for each in state.questions if each.question_id != question.question_id)
+    if carried is not None and _shares_items(carried, question):
+        question = _with_kept_decisions(question, carried)
+    elif carried is not None:
+        state = without_question(state, carried.question_id, now)
+        announced = tuple(question_id for question_id in state.announced if question_id != carried.question_id)
+        state = state.with_control(announced=announced)
+    others = _questions_without(state, question.question_id)
     event, data = _question_asked_event(question)
-    held = state.with_control(questions=(*others, question)).with_note(event, **data).with_clock_updated(now)
+    state = state.with_control(questions=(*others, question)).with_note(event, **data).with_clock_updated(now)
     for item in question.items:
-        held = held.with_note("ApprovalRequested", kind="call", place=item.place, **_shown_item(item))
-        held = held if item.answer is None else _with_answer_note(held, item, item.answer)
-    return held
+        state = state.with_note("ApprovalRequested", kind="call", place=item.place, **_shown_item(item))
+        state = state if item.answer is None else _with_decision_note(state, item, item.answer)
+    return state
 
 
-def _shares_items(before: Question, question: Question) -> bool:
+def _shares_items(carried: Question, question: Question) -> bool:
     """Return True if the two have an item in common. After a change of rules all items are different."""
-    return not {item.approval_id for item in before.items}.isdisjoint(item.approval_id for item in question.items)
+    return not {item.approval_id for item in carried.items}.isdisjoint(item.approval_id for item in question.items)
 
 
-def _with_kept_answers(question: Question, before: Question) -> Question:
-    answers = {item.approval_id: item.answer for item in before.items}
-    items = tuple(item.with_answer(answers.get(item.approval_id, item.answer)) for item in question.items)
-    return question.with_since(before.since).with_items(items)
+def _with_kept_decisions(question: Question, carried: Question) -> Question:
+    decisions = {item.approval_id: item.answer for item in carried.items}
+    items = tuple(item.with_decision(decisions.get(item.approval_id, item.answer)) for item in question.items)
+    return question.with_since(carried.since).with_items(items)
 
 
-def _with_answer_note(state: S, item: Item, answer: Answer) -> S:
-    data: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
+def _questions_without(state: Control, question_id: str) -> tuple[Question, ...]:
+    return tuple(question for question in state.questions if question.question_id != question_id)
+
+
+def _with_decision_note(state: S, item: Item, decision: ItemDecision) -> S:
+    data: dict[str, Any] = {"approved": decision.approved, "approver": decision.approver, "reason": decision.reason}
     data |= {"id": item.approval_id, "place": item.place, "tool": item.call.get("name", "")}
-    if answer.arguments is not None:
-        data |= shown_arguments(_json(answer.arguments), SHOWN_BYTES)
+    if decision.arguments is not None:
+        data |= shown_arguments(_json(decision.arguments), SHOWN_BYTES)
     return state.with_note("ApprovalResolved", kind="call", **data)
 
 
@@ -192,9 +194,9 @@ def without_question(state: S, question_id: str, now: datetime) -> S:
     question = find_question(state, question_id)
     if question is None:
         return state
-    rest = state.with_control(questions=tuple(each for each in state.questions if each.question_id != question_id))
     event, data = _question_closed_event(question)
-    return rest.with_note(event, **data).with_clock_updated(now)
+    state = state.with_control(questions=_questions_without(state, question_id))
+    return state.with_note(event, **data).with_clock_updated(now)
 
 
 def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:
@@ -208,12 +210,12 @@ def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:
     return state.with_control(questions=questions).with_clock_updated(now)
 
 
-def with_answer(state: S, decision: ApprovalDecision, approved: bool, now: datetime) -> S:
+def with_item_decision(state: S, given: ApprovalDecision, approved: bool, now: datetime) -> S:
     """Record a person's decision on an item. The first one is kept."""
-    answer = Answer(approved=approved, approver=decision.approver, reason=decision.reason)
-    if decision.arguments is not None:
-        answer = answer.with_arguments(decision.arguments)
-    return _with_answers(state, {decision.approval_id: answer}, now)
+    decision = ItemDecision(approved=approved, approver=given.approver, reason=given.reason)
+    if given.arguments is not None:
+        decision = decision.with_arguments(given.arguments)
+    return _with_item_decisions(state, {given.approval_id: decision}, now)
 
 
 def with_expired_decisions(state: S, expiry: datetime, now: datetime) -> S:
@@ -229,18 +231,18 @@ def with_expired_decisions(state: S, expiry: datetime, now: datetime) -> S:
             )
             state = with_resolution(state, resolution, now)
     late = [item.approval_id for item in _items(state) if item.answer is None and expiry >= item.expires_at]
-    return _with_answers(state, dict.fromkeys(late, EXPIRED_ANSWER), now) if late else state
+    return _with_item_decisions(state, dict.fromkeys(late, EXPIRED_DECISION), now) if late else state
 
 
-def _with_answers(state: S, answers: Mapping[str, Answer], now: datetime) -> S:
+def _with_item_decisions(state: S, decisions: Mapping[str, ItemDecision], now: datetime) -> S:
     questions = list[Question]()
     for question in state.questions:
         items = list[Item]()
         for item in question.items:
-            answer = answers.get(item.approval_id)
-            if answer is not None and item.answer is None:
-                item = item.with_answer(answer)  # noqa: PLW2901
-                state = _with_answer_note(state, item, answer)
+            decision = decisions.get(item.approval_id)
+            if decision is not None and item.answer is None:
+                item = item.with_decision(decision)  # noqa: PLW2901
+                state = _with_decision_note(state, item, decision)
             items.append(item)
         questions.append(question.with_items(tuple(items)) if items else question)
     return state.with_control(questions=tuple(questions)).with_clock_updated(now)
@@ -248,7 +250,7 @@ def _with_answers(state: S, answers: Mapping[str, Answer], now: datetime) -> S:
 
 def find_question(state: Control, question_id: str) -> Question | None:
     """Return the question with this id, decided or not."""
-    return next((each for each in state.questions if each.question_id == question_id), None)
+    return next((question for question in state.questions if question.question_id == question_id), None)
 
 
 def is_open(state: Control, question_id: str) -> bool:
@@ -261,8 +263,10 @@ def next_expiry(state: Control, question_id: str) -> datetime | None:
     question = find_question(state, question_id)
     if question is None:
         return None
-    own = [] if question.expires_at is None else [question.expires_at]
-    return min([*own, *(item.expires_at for item in question.items if item.answer is None)], default=None)
+    expiries = [item.expires_at for item in question.items if item.answer is None]
+    if question.expires_at is not None:
+        expiries.append(question.expires_at)
+    return min(expiries, default=None)
 
 
 def _items(state: Control) -> tuple[Item, ...]:
@@ -285,7 +289,7 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
     resolution = parse_record(Resolution, raw, long=_LONG_KEYS)
     question = find_question(state, resolution.escalation_id)
     if question is None:
-        waiting = ", ".join(each.question_id for each in state.questions) or "nothing"
+        waiting = ", ".join(asked.question_id for asked in state.questions) or "nothing"
         raise ValueError(f"no escalation {resolution.escalation_id!r} waits here; waiting: {waiting}")
     if question.resolution is not None:
         raise ValueError(f"{resolution.escalation_id} is decided already: {question.resolution.choice}")
@@ -305,9 +309,9 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
 def parsed_decision(state: Control, raw: object, now: datetime, *, approved: bool = True) -> ApprovalDecision:
     """Raise ValueError if it fits no held call, comes too late, or if this person may not decide it so."""
     decision = parse_record(ApprovalDecision, raw, long=_LONG_KEYS | {"arguments"})
-    item = next((each for each in _items(state) if each.approval_id == decision.approval_id), None)
+    item = next((item for item in _items(state) if item.approval_id == decision.approval_id), None)
     if item is None:
-        pending = ", ".join(each.approval_id for each in pending_items(state, now)) or "none"
+        pending = ", ".join(item.approval_id for item in pending_items(state, now)) or "none"
         raise ValueError(f"no approval is pending under {decision.approval_id!r}; pending: {pending}")
     if item.answer is not None:
         status = "approved" if item.answer.approved else "denied"
@@ -327,8 +331,9 @@ def _changed_arguments_problem(state: Control, item: Item, decision: ApprovalDec
         return "only an approval can change them"
     if item.critic or item.call.get("name") == ANSWER:
         return "only those of a call that policy holds can be changed"
-    earlier = [each.answer.arguments for each in _items(state) if each.answer and each.answer.arguments is not None]
-    if sum(len(_json(arguments)) for arguments in (*earlier, decision.arguments)) > MAX_CHANGED_CHARS:
+    made = [other.answer for other in _items(state) if other.answer is not None]
+    changed = [decision.arguments, *(earlier.arguments for earlier in made if earlier.arguments is not None)]
+    if sum(len(_json(arguments)) for arguments in changed) > MAX_CHANGED_CHARS:
         return f"those that people change at a time take at most {MAX_CHANGED_CHARS:,} characters of JSON"
     return ""
 
@@ -338,12 +343,12 @@ def _json(arguments: object) -> str:
     return json.dumps(arguments)
 
 
-def with_decision(state: S, kind: str, raw: object, now: datetime) -> S:
+def with_signalled_decision(state: S, kind: str, raw: object, now: datetime) -> S:
     """Return the state after the decision of a signal. Raise ValueError if it fits nothing that waits."""
     match kind:
         case "approve" | "deny":
             approved = kind == "approve"
-            return with_answer(state, parsed_decision(state, raw, now, approved=approved), approved, now)
+            return with_item_decision(state, parsed_decision(state, raw, now, approved=approved), approved, now)
         case "answer":
             return with_resolution(state, parsed_answer(state, raw), now)
         case _:
@@ -381,23 +386,23 @@ def build_question(
 
 def parsed_answer(state: Control, raw: object) -> Resolution:
     """Raise ValueError if it is neither a text for the only open question nor an object with the question's id."""
-    with_question = [each.question_id for each in state.open_questions if each.kind == "answer"]
+    open_ids = [question.question_id for question in state.open_questions if question.kind == "answer"]
     given = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {"text": raw}
     text, by, wanted = given.get("text"), given.get("by", ""), given.get("question_id")
     if unknown := [str(key) for key in given if key not in {"text", "by", "question_id"}]:
         raise ValueError(f"answer: unknown key {unknown[0]!r}; give a text, or question_id and text")
     if not isinstance(text, str) or not text.strip():
         raise ValueError("answer: give a text that is not empty, or question_id and text")
-    if not with_question:
+    if not open_ids:
         raise ValueError("no question is open")
-    if wanted is None and len(with_question) > 1:
-        raise ValueError(f"several questions are open, name one by question_id: {', '.join(with_question)}")
-    if wanted is not None and wanted not in with_question:
-        raise ValueError(f"no question {wanted!r} is open; open: {', '.join(with_question)}")
-    resolution = {"escalation_id": wanted or with_question[0], "choice": "result", "result": text}
+    if wanted is None and len(open_ids) > 1:
+        raise ValueError(f"several questions are open, name one by question_id: {', '.join(open_ids)}")
+    if wanted is not None and wanted not in open_ids:
+        raise ValueError(f"no question {wanted!r} is open; open: {', '.join(open_ids)}")
+    resolution = {"escalation_id": wanted or open_ids[0], "choice": "result", "result": text}
     return parsed_resolution(state, resolution | {"by": as_text(by)})
 
 
 def open_question_text(state: Control) -> str | None:
     """Return the text of the oldest open question with a free answer, or None."""
-    return next((each.text for each in state.open_questions if each.kind == "answer"), None)
+    return next((question.text for question in state.open_questions if question.kind == "answer"), None)

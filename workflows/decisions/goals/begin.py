@@ -22,10 +22,10 @@ def initial_goal_state(goal: GoalInput, origin: str, now: datetime) -> GoalState
     return GoalState(**given, goal_config=goal.config)
 
 
-def first_goal(raw: object, given: object, before: str | None, origin: str, now: datetime) -> GoalState:
-    """Return the state to start from. A `given` state counts only if the run `before` carried it over."""
-    if given is not None and before:
-        return carried_state(GoalState, given, before)
+def first_goal(raw: object, carried: object, before: str | None, origin: str, now: datetime) -> GoalState:
+    """Return the state to start from. A `carried` state counts only if the run `before` carried it over."""
+    if carried is not None and before:
+        return carried_state(GoalState, carried, before)
     if is_fork(raw):
         return goal_state_before_past(parse_goal_fork(raw), origin, now)
     return initial_goal_state(parse_goal(raw), origin, now)

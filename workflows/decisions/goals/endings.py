@@ -10,8 +10,7 @@ from orga.workflows.decisions.goals.pursue import goal_confidence
 from orga.workflows.decisions.goals.review import with_end_withdrawn
 from orga.workflows.decisions.limits import LIMIT_REASONS, stop_reason
 from orga.workflows.decisions.recall import call_behalf
-from orga.workflows.decisions.result import agent_result, agent_status, with_all_keys
-from orga.workflows.decisions.result import agent_run_details as run_details
+from orga.workflows.decisions.result import agent_result, agent_run_details, agent_status, with_all_keys
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.deliveries import (
     MAX_ANSWER_BYTES,
@@ -33,6 +32,7 @@ OUTPUT_BYTES = 2_000
 """Bytes of a step's output that is stored as evidence."""
 
 _NO_END = 10**9
+"""More rounds than any goal has."""
 
 
 def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop | None:
@@ -68,13 +68,13 @@ def best_effort_answer(state: GoalState, ending: Stop) -> str:
     """Return the findings of a goal whose answer no model writes. Without findings it is the reason why."""
     if draft := best_draft_answer(state, ending):
         return draft
-    found = [_finding_text(state, step) for step in state.pursuit.steps if step.state == "done"]
-    left = [_unfinished_step_text(step) for step in state.pursuit.steps if step.state != "done"]
-    opened = f"\n\nNot done: {', '.join(left)}." if left else ""
-    if not found:
-        return empty_result_text(ending) + opened
+    findings = [_finding_text(state, step) for step in state.pursuit.steps if step.state == "done"]
+    unfinished = [_unfinished_step_text(step) for step in state.pursuit.steps if step.state != "done"]
+    not_done = f"\n\nNot done: {', '.join(unfinished)}." if unfinished else ""
+    if not findings:
+        return empty_result_text(ending) + not_done
     head = f"{_early_end_text(ending)}. Confidence {goal_confidence(state):.2f}. What was found until then:"
-    return head + "\n\n" + "\n\n".join(found) + opened
+    return "\n\n".join([head, *findings]) + not_done
 
 
 def empty_result_text(ending: Stop) -> str:
@@ -100,9 +100,9 @@ def _unfinished_step_text(step: PlanStep) -> str:
 
 def step_outputs(state: GoalState) -> tuple[StepOutput, ...]:
     done = [step for step in state.pursuit.steps if step.state == "done"]
-    found = [(step, step_result_text(state, step) or step.summary) for step in done]
+    texts = [(step, step_result_text(state, step) or step.summary) for step in done]
     return tuple(
-        StepOutput(step=step.id, source=step.source, text=clip(text, OUTPUT_BYTES)) for step, text in found if text
+        StepOutput(step=step.id, source=step.source, text=clip(text, OUTPUT_BYTES)) for step, text in texts if text
     )
 
 
@@ -113,15 +113,15 @@ def has_done_step(ended: GoalResult) -> bool:
 
 def step_result_text(state: GoalState, step: PlanStep) -> str:
     course = state.pursuit.course
-    if course and (kept := course.outputs.get(step.id)):
-        return kept
+    if course and (output := course.outputs.get(step.id)):
+        return output
     return next((m.text for m in state.conversation.messages if m.role == "tool" and m.call_id == step.call_id), "")
 
 
 def goal_details(state: GoalState, waits: Sequence[str] = ()) -> str:
     """Return the current details of a goal in Markdown: those of an agent's run, and its steps."""
     lines = [f"- {step.state}: {markdown_code(one_line(f'{step.id} {step.skill}'))}" for step in state.pursuit.steps]
-    return "\n".join([run_details(state, waits), *lines])
+    return "\n".join([agent_run_details(state, waits), *lines])
 
 
 def shown_step(step: PlanStep) -> ShownStep:
@@ -224,7 +224,7 @@ def chosen_channels(state: GoalState, *, is_in_vain: bool = False) -> tuple[Chan
 def delivery_request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str) -> DeliveryRequest:
     ending = ended.termination
     text = ended.output or _EMPTY_ANSWER_TEXT
-    given = DeliveryRequest(
+    request = DeliveryRequest(
         name=channel.name,
         key=_delivery_key(state.origin, ending.reason, text, channel.name),
         agent=state.name,
@@ -235,7 +235,7 @@ def delivery_request(state: GoalState, ended: GoalResult, channel: Channel, goal
         text=clip_json(text, MAX_ANSWER_BYTES, full_answer_location(goal_id)),
         size=len(text),
     )
-    return given.with_behalf(call_behalf(state)) if channel.kind == "memory" else given
+    return request.with_behalf(call_behalf(state)) if channel.kind == "memory" else request
 
 
 def _delivery_key(origin: str, reason: str, text: str, name: str) -> str:

@@ -46,21 +46,28 @@ def with_override(state: GoalState, raw: object) -> GoalState:
         raise ValueError(f"override_step: {most} steps by people wait already; wait until one of them is done")
     due = _step_to_replace(pursuit)
     step = due or PlanStep(id=_next_override_id(pursuit), goal="", skill="")
-    text = given if isinstance(given, str) else f"call {skill}"
-    arguments, goal = (given, text) if isinstance(given, dict) else (None, one_line(text, MAX_LINE_CHARS))
-    if arguments is None and skill in available_agents(setup):
-        arguments, goal = {"task": text}, one_line(text, MAX_GOAL_CHARS)
-    replaced = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
-    others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]
-    what = "is now" if due is not None else "is added to the plan:"
+    goal, arguments = _goal_and_arguments(skill, given, setup)
+    step = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
+    if due is None:
+        steps, change = (*pursuit.steps, step), "is added to the plan:"
+    else:
+        steps, change = tuple(step if old.id == due.id else old for old in pursuit.steps), "is now"
     text = given if isinstance(given, str) else to_json(given, inf_nan_mode="strings").decode()
-    shown = one_line(text, MAX_LINE_CHARS)
-    message = f"On the operator's instruction, step {replaced.id} {what} {skill}: {shown}"
-    longest = max(pursuit.longest, sum(step.state == "open" for step in others))
-    state = state.with_pursuit(steps=tuple(others), longest=longest, is_guided=True)
-    state = state.with_note("StepOverridden", step=replaced.id, skill=skill)
+    message = f"On the operator's instruction, step {step.id} {change} {skill}: {one_line(text, MAX_LINE_CHARS)}"
+    longest = max(pursuit.longest, sum(step.state == "open" for step in steps))
+    state = state.with_pursuit(steps=steps, longest=longest, is_guided=True)
+    state = state.with_note("StepOverridden", step=step.id, skill=skill)
     state = with_plan_to_review(state) if pursuit.stage == "review" else state
     return with_guidance(state, Intervention(kind="steer", text=clean_text(message), is_for_delegates=False))
+
+
+def _goal_and_arguments(skill: str, given: dict[str, Any] | str, setup: Setup) -> tuple[str, dict[str, Any] | None]:
+    """Return a step's goal and the arguments of its call. None leaves them to the model."""
+    if isinstance(given, dict):
+        return f"call {skill}", given
+    if skill in available_agents(setup):
+        return one_line(given, MAX_GOAL_CHARS), {"task": given}
+    return one_line(given, MAX_LINE_CHARS), None
 
 
 def _step_to_replace(pursuit: Pursuit) -> PlanStep | None:
@@ -74,8 +81,10 @@ def _step_to_replace(pursuit: Pursuit) -> PlanStep | None:
 
 
 def _next_override_id(pursuit: Pursuit) -> str:
-    known = {step.id for step in pursuit.steps}
-    return next(each for n in range(1, len(known) + 2) if (each := f"{OPERATOR}-{n}") not in known)
+    known, number = {step.id for step in pursuit.steps}, 1
+    while f"{OPERATOR}-{number}" in known:
+        number += 1
+    return f"{OPERATOR}-{number}"
 
 
 def _parse_override(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:

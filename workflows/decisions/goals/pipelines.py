@@ -69,10 +69,12 @@ def _first_changed_step(state: GoalState, pipeline: Pipeline) -> str:
     inputs = _pipeline_inputs(state.inputs, pipeline)
     steps = _pipeline_steps(pipeline, inputs, MAX_ROUNDS)
     known = {step.id: (step.skill, step.goal) for step in steps}
-    planned = [step for step in _own_pipeline_steps(state) if step.by != OPERATOR]
-    is_other = [step.id for step in planned if known.get(step.id) != (step.skill, step.goal)]
-    is_more = pipeline.takes_inputs and 0 < len(_own_pipeline_steps(state)) < len(steps)
-    return next(iter(is_other), f"map-{len(inputs)}" if is_more else "")
+    planned = _own_pipeline_steps(state)
+    for step in planned:
+        if step.by != OPERATOR and known.get(step.id) != (step.skill, step.goal):
+            return step.id
+    has_more_inputs = pipeline.takes_inputs and 0 < len(planned) < len(steps)
+    return f"map-{len(inputs)}" if has_more_inputs else ""
 
 
 def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline) -> str:
@@ -96,12 +98,12 @@ def _pipeline_steps(pipeline: Pipeline, inputs: tuple[str, ...], rounds: int) ->
 
 
 def _chain_steps(pipeline: Pipeline, _: tuple[str, ...], __: int) -> tuple[PlanStep, ...]:
-    numbers = range(1, len(pipeline.steps) + 1)
-    return tuple(_plan_step(pipeline, f"step-{each}", (f"step-{each - 1}",) if each > 1 else ()) for each in numbers)
+    ids = [f"step-{number}" for number in range(1, len(pipeline.steps) + 1)]
+    return tuple(_plan_step(pipeline, step_id, tuple(ids[max(i - 1, 0) : i])) for i, step_id in enumerate(ids))
 
 
 def _map_reduce_steps(pipeline: Pipeline, inputs: tuple[str, ...], _: int) -> tuple[PlanStep, ...]:
-    maps = tuple(_plan_step(pipeline, f"map-{number}", (), each) for number, each in enumerate(inputs, start=1))
+    maps = tuple(_plan_step(pipeline, f"map-{number}", (), given) for number, given in enumerate(inputs, start=1))
     return (*maps, _plan_step(pipeline, _REDUCE, tuple(step.id for step in maps)))
 
 
@@ -153,6 +155,7 @@ def _plan_step(pipeline: Pipeline, step_id: str, needs: tuple[str, ...], given: 
 MAX_REMARKS_CHARS = 4_000
 
 _ROUNDING = 1e-9
+"""Tolerance for sums of floats."""
 
 
 class DraftVerdict(NamedTuple):
@@ -185,13 +188,13 @@ def _score_text(value: float) -> str:
 
 def _parsed_scores(answer: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
     given = cast("Mapping[str, Any]", answer["scores"]) if isinstance(answer.get("scores"), dict) else answer
-    found = {name: parsed_number(given.get(name), 1) for name in pipeline.rubric}
-    if missing := [name for name, value in found.items() if value is None]:
+    numbers = {name: parsed_number(given.get(name), 1) for name in pipeline.rubric}
+    if missing := [name for name, number in numbers.items() if number is None]:
         raise UnusableReply(f"scores: a number from 0 to 1 is missing: {', '.join(missing)}")
-    known = {name: value or 0.0 for name, value in found.items()}
-    if wrong := [f"{name} {value:g}" for name, value in known.items() if not 0 <= value <= 1]:
+    scores = {name: number for name, number in numbers.items() if number is not None}
+    if wrong := [f"{name} {score:g}" for name, score in scores.items() if not 0 <= score <= 1]:
         raise UnusableReply(f"scores: each is from 0 to 1, not {', '.join(wrong)}")
-    return known
+    return scores
 
 
 def best_draft_number(scores: Sequence[float]) -> int:
@@ -260,21 +263,22 @@ def step_task(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
         parts.append("\n".join([FROM_OPERATOR, *course.guidance]))
     if role == "critique":
         parts.append(_requested_format_text(pipeline))
-        parts += [step.error] if step.error.startswith(UNUSABLE_MARKER) else []
+        if step.error.startswith(UNUSABLE_MARKER):
+            parts.append(step.error)
     material = _MATERIAL_BY_ROLE[role](state, pipeline, course, step)
     room = max(MAX_MATERIAL_BYTES - len(to_json(parts)), MIN_MATERIAL_BYTES)
-    most = fair_shares([len(to_json(text)) for _, text in material], room)
+    shares = fair_shares([len(to_json(text)) for _, text in material], room)
     shown = [
         delimited_text(clip_json(text, share, "there is no room for the rest"), source, state.origin)
-        for (source, text), share in zip(material, most, strict=True)
+        for (source, text), share in zip(material, shares, strict=True)
     ]
     return "\n\n".join([*parts, *shown])
 
 
 def _requested_format_text(pipeline: Pipeline) -> str:
     lines = [
-        f"- {name} (weight {each.weight:g}){f': {each.description}' if each.description else ''}"
-        for name, each in pipeline.rubric.items()
+        f"- {name} (weight {dimension.weight:g}){f': {dimension.description}' if dimension.description else ''}"
+        for name, dimension in pipeline.rubric.items()
     ]
     scores = ", ".join(f'"{name}": 0-1' for name in pipeline.rubric)
     how = (
@@ -294,13 +298,13 @@ def _map_material(state: GoalState, pipeline: Pipeline, _: Course, step: PlanSte
 
 def _reduce_material(state: GoalState, pipeline: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
     inputs = _pipeline_inputs(state.inputs, pipeline)
-    found = list[Material]()
-    for number, each in enumerate(inputs, start=1):
+    material = list[Material]()
+    for number, given in enumerate(inputs, start=1):
         output = course.outputs.get(f"map-{number}", "")
         if f"map-{number}" not in step.depends_on:
             output = "(nothing came of this input)"
-        found.append((f"what came of input {number} of {len(inputs)}", f"Input: {each}\n\n{output}"))
-    return found
+        material.append((f"what came of input {number} of {len(inputs)}", f"Input: {given}\n\n{output}"))
+    return material
 
 
 def _draft_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
@@ -342,16 +346,16 @@ def with_next_move(state: GoalState) -> GoalState:
     if any(step.by == OPERATOR for step in ready_steps(state.pursuit.steps, MAX_KEPT_STEPS)):
         return state.with_pursuit(stage="execute").with_note("DecisionMade", action="continue", by="operator")
     pipeline = _required_pipeline(state)
-    found = _NEXT_BY_KIND[pipeline.kind](state, pipeline)
-    why = found.why or _retries_text(state)
+    move = _NEXT_BY_KIND[pipeline.kind](state, pipeline)
+    why = move.why or _retries_text(state)
     reason = {"reason": why} if why else {}
-    state = state.with_note("DecisionMade", action=found.action, by="rule", **reason)
-    if found.action == "done":
+    state = state.with_note("DecisionMade", action=move.action, by="rule", **reason)
+    if move.action == "done":
         return with_ending(state, ("completed", ""))
-    if found.action == "stuck":
-        return with_ending(state, ("stuck", found.why))
-    if found.steps is not None:
-        state = state.with_pursuit(steps=found.steps)
+    if move.action == "stuck":
+        return with_ending(state, ("stuck", move.why))
+    if move.steps is not None:
+        state = state.with_pursuit(steps=move.steps)
         state = state.with_note("PlanAdjusted", by="pipeline", steps=steps_data(state.pursuit.open_steps))
     if not ready_steps(state.pursuit.steps, 1):
         return with_ending(state, ("stuck", "no step of the pipeline can be done"))
@@ -384,17 +388,16 @@ def _next_of_map_reduce(state: GoalState, pipeline: Pipeline) -> NextMove:
     if why := _failures_text([reduce]):
         return NextMove("stuck", why)
     if len(failed) > pipeline.allow_failed or len(failed) == len(maps):
-        return NextMove(
-            "stuck", f"{_failures_text(failed)} ({len(failed)} of {len(maps)}, {pipeline.allow_failed} may fail)"
-        )
+        counts = f"{len(failed)} of {len(maps)}, {pipeline.allow_failed} may fail"
+        return NextMove("stuck", f"{_failures_text(failed)} ({counts})")
     if any(step.state == "open" for step in maps) or not failed:
         return NextMove("continue")
-    left = tuple(step.id for step in maps if step.state == "done")
-    if reduce.depends_on == left:
+    done = tuple(step.id for step in maps if step.state == "done")
+    if reduce.depends_on == done:
         return NextMove("continue")
-    without = f"without {', '.join(step.id for step in failed)}"
-    steps = state.pursuit.with_steps([reduce.with_fields(depends_on=left)]).steps
-    return NextMove("continue", without, steps)
+    why = f"without {', '.join(step.id for step in failed)}"
+    steps = state.pursuit.with_steps([reduce.with_fields(depends_on=done)]).steps
+    return NextMove("continue", why, steps)
 
 
 def _next_of_director(state: GoalState, pipeline: Pipeline) -> NextMove:
@@ -403,10 +406,10 @@ def _next_of_director(state: GoalState, pipeline: Pipeline) -> NextMove:
         return NextMove("stuck", why)
     if any(step.state == "open" for step in _own_pipeline_steps(state)):
         return NextMove("continue")
-    found = convergence(pipeline, scores)
-    if found.what != "again":
-        return NextMove(found.what, found.why)
-    return NextMove("continue", found.why, (*state.pursuit.steps, *_draft_round_steps(pipeline, len(scores) + 1)))
+    what, why = convergence(pipeline, scores)
+    if what != "again":
+        return NextMove(what, why)
+    return NextMove("continue", why, (*state.pursuit.steps, *_draft_round_steps(pipeline, len(scores) + 1)))
 
 
 _NEXT_BY_KIND: Mapping[str, Callable[[GoalState, Pipeline], NextMove]] = {
@@ -417,6 +420,9 @@ _NEXT_BY_KIND: Mapping[str, Callable[[GoalState, Pipeline], NextMove]] = {
 
 MAX_KEPT_BYTES = 100_000
 """Bytes of JSON of all outputs that later steps need."""
+
+MIN_OUTPUT_SHARES = 5
+"""One output gets at most a fifth of these bytes, also in pipelines without inputs."""
 
 GUIDANCE_BYTES = 4_000
 ERROR_CHARS = 300
@@ -439,14 +445,14 @@ def with_pipeline_guidance(state: GoalState, interventions: Sequence[Interventio
     If it is too long, the latest is kept. The journal records what is cut or left out.
     """
     course = state.pursuit.course or Course()
-    texts = [each.text for each in interventions if each.is_for_delegates]
-    kept = [*course.guidance, *texts]
-    while sum(len(text.encode()) for text in kept) > GUIDANCE_BYTES and len(kept) > 1:
-        state = _with_cut_guidance(state, kept.pop(0), "")
-    if kept and len(kept[0].encode()) > GUIDANCE_BYTES:
-        whole, kept[0] = kept[0], clip(kept[0], GUIDANCE_BYTES, "the rest is in the journal")
-        state = _with_cut_guidance(state, whole, kept[0])
-    return state.with_pursuit(course=course.with_fields(guidance=tuple(kept)))
+    new = [intervention.text for intervention in interventions if intervention.is_for_delegates]
+    texts = [*course.guidance, *new]
+    while sum(len(text.encode()) for text in texts) > GUIDANCE_BYTES and len(texts) > 1:
+        state = _with_cut_guidance(state, texts.pop(0), "")
+    if texts and len(texts[0].encode()) > GUIDANCE_BYTES:
+        whole, texts[0] = texts[0], clip(texts[0], GUIDANCE_BYTES, "the rest is in the journal")
+        state = _with_cut_guidance(state, whole, texts[0])
+    return state.with_pursuit(course=course.with_fields(guidance=tuple(texts)))
 
 
 def _with_cut_guidance(state: GoalState, text: str, kept: str) -> GoalState:
@@ -486,7 +492,7 @@ def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSta
     """Add the outputs of the round's steps. Steps that may be repeated become open again."""
     pipeline, course = _required_pipeline(state), state.pursuit.course or Course()
     outputs, again = dict(course.outputs), list[PlanStep]()
-    share = MAX_KEPT_BYTES // max(len(_pipeline_inputs(state.inputs, pipeline)), 5)
+    share = MAX_KEPT_BYTES // max(len(_pipeline_inputs(state.inputs, pipeline)), MIN_OUTPUT_SHARES)
     for step, outcome in zip(state.pursuit.due_steps, outcomes, strict=True):
         if outcome.status == "ok" and _step_role(step.id)[0] != OPERATOR:
             outputs[step.id] = clip_json(undelimited_text(outcome.text).strip(), share)
@@ -512,10 +518,10 @@ def _can_be_retried(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> boo
 def _with_critic_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
     """Add a critic's verdict. If it is unusable, the critic is asked again, up to `stuck_threshold` times in all."""
     pursuit, course = state.pursuit, state.pursuit.course or Course()
-    found = [step for step in pursuit.due_steps if _step_role(step.id)[0] == "critique" and step.state == "done"]
-    if not found:
+    done = [step for step in pursuit.due_steps if step.state == "done"]
+    critique = next((step for step in done if _step_role(step.id)[0] == "critique"), None)
+    if critique is None:
         return state
-    [critique] = found
     try:
         verdict = parsed_draft_verdict(course.outputs[critique.id], pipeline)
     except UnusableReply as error:

@@ -29,7 +29,8 @@ def available_skills(setup: Setup) -> dict[str, str]:
     tools = {tool.name: tool.description for tool in setup.tools if tool.name not in LOOP_TOOLS}
     if setup.tool(DELEGATE) is None:
         return tools
-    return tools | {each.agent: each.description or "an agent" for each in setup.delegates if each.agent not in tools}
+    agents = [delegate for delegate in setup.delegates if delegate.agent not in tools]
+    return tools | {delegate.agent: delegate.description or "an agent" for delegate in agents}
 
 
 def valued_skills(setup: Setup) -> frozenset[str]:
@@ -72,11 +73,12 @@ def parsed_plan(
     if len(given) > most:
         raise UnusableReply(f"steps: {len(given)} of them, at most {most} may be open; join some")
     problems: list[str] = []
-    steps = [_parsed_step(each, number, skills, agents, problems) for number, each in enumerate(given, start=1)]
-    over = {step.id: step for step in before}
-    steps = [_with_resolved_needs(step, {*over, *(each.id for each in steps)}) for step in steps]
-    steps, wrong = _with_references(steps, valued)
-    problems += [*wrong, *_graph_problems(steps, over)]
+    steps = [_parsed_step(item, number, skills, agents, problems) for number, item in enumerate(given, start=1)]
+    finished = {step.id: step for step in before}
+    known = {*finished, *(step.id for step in steps)}
+    steps = [_with_resolved_needs(step, known) for step in steps]
+    steps, reference_problems = _with_references(steps, valued)
+    problems += [*reference_problems, *_graph_problems(steps, finished)]
     if problems:
         left = len(problems) - MAX_SHOWN_PROBLEMS
         raise UnusableReply("; ".join(problems[:MAX_SHOWN_PROBLEMS]) + (f"; and {left} more" if left > 0 else ""))
@@ -86,17 +88,19 @@ def parsed_plan(
 def _parsed_step(
     listed: object, number: int, skills: Mapping[str, str], agents: frozenset[str], problems: list[str]
 ) -> PlanStep:
+    """Return the step as far as it can be read, and add its problems to `problems`."""
     if not isinstance(listed, dict):
         problems.append(f"step {number}: give an object")
         return PlanStep(id=f"?{number}", goal="", skill="")
     given = cast("dict[str, Any]", listed)
     step_id = bounded_line(given.get("id"), MAX_ID_CHARS + 1) or f"s{number}"
     skill = step_skill(given)
-    goal = next((found for name in _GOAL_KEYS if (found := bounded_line(given.get(name), MAX_GOAL_CHARS + 1))), "")
+    goals = [bounded_line(given.get(name), MAX_GOAL_CHARS + 1) for name in _GOAL_KEYS]
+    goal = next(filter(None, goals), "")
     arguments, needs = step_arguments(given), _parsed_ids(given.get("depends_on"))
     if skill in agents and isinstance(arguments, str):
         arguments = {"task": arguments}
-    wrong = [
+    checks = [
         (len(step_id) > MAX_ID_CHARS, f"id: at most {MAX_ID_CHARS} characters"),
         (len(step_id.splitlines()) > 1, "id: one line"),
         (skill not in skills, f"skill {skill!r} is none of {', '.join(skills)}"),
@@ -108,23 +112,25 @@ def _parsed_step(
         (arguments is not None and not isinstance(arguments, dict), "arguments: an object, or null"),
         (needs is None, "depends_on: a list of ids"),
     ]
-    found = [what for is_wrong, what in wrong if is_wrong]
-    known: dict[str, Any] | None = clean_json(arguments) if isinstance(arguments, dict) else None
+    wrong = [problem for is_wrong, problem in checks if is_wrong]
+    cleaned: dict[str, Any] | None = clean_json(arguments) if isinstance(arguments, dict) else None
     if skill in agents:
-        known = known or None
-        found += [f"arguments: {problem}" for problem in [agent_arguments_problem(known or "")] if problem]
-    if known is not None and len(to_json(known, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
-        found.append(f"arguments: at most {MAX_ARGUMENTS_BYTES} bytes of JSON")
-    problems += [f"{step_id[:MAX_ID_CHARS]}: {what}" for what in found]
+        cleaned = cleaned or None
+        if problem := agent_arguments_problem(cleaned or ""):
+            wrong.append(f"arguments: {problem}")
+    if cleaned is not None and len(to_json(cleaned, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
+        wrong.append(f"arguments: at most {MAX_ARGUMENTS_BYTES} bytes of JSON")
+    problems += [f"{step_id[:MAX_ID_CHARS]}: {problem}" for problem in wrong]
     depends_on = tuple(dict.fromkeys(bounded_line(need, MAX_ID_CHARS + 1) for need in needs or ()))
-    return PlanStep(id=step_id, goal=goal, skill=skill, arguments=known, depends_on=depends_on)
+    return PlanStep(id=step_id, goal=goal, skill=skill, arguments=cleaned, depends_on=depends_on)
 
 
 def _parsed_ids(value: object) -> list[str] | None:
     """Return the ids that a model wrote: a list of texts or numbers, or a single one. None for any other value."""
-    listed = cast("list[object]", value) if isinstance(value, list) else [] if value in (None, "") else [value]
-    named = [each if isinstance(each, str) else str(each) for each in listed if type(each) in {str, int}]
-    return named if len(named) == len(listed) else None
+    if value in (None, ""):
+        return []
+    listed = cast("list[object]", value) if isinstance(value, list) else [value]
+    return [str(item) for item in listed] if all(type(item) in {str, int} for item in listed) else None
 
 
 def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
@@ -132,50 +138,46 @@ def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
     needs = list[str]()
     for need in step.depends_on:
         parts = [part.strip() for part in need.split(",")]
-        if need not in known and all(part in known for part in parts):
+        if need in known:
+            needs.append(need)
+        elif all(part in known for part in parts):
             needs += parts
+        elif need.isdecimal() and f"s{need}" in known:
+            needs.append(f"s{need}")
         else:
-            needs.append(f"s{need}" if need not in known and f"s{need}" in known and need.isdecimal() else need)
+            needs.append(need)
     return step.with_fields(depends_on=tuple(dict.fromkeys(needs))) if tuple(needs) != step.depends_on else step
 
 
 def _with_references(steps: Sequence[PlanStep], valued: frozenset[str]) -> tuple[list[PlanStep], list[str]]:
     """Return the steps, which also depend on those whose values they refer to, and the problems of references."""
     have_values = {step.id for step in steps if step.skill in valued}
-    found, problems = list[PlanStep](), list[str]()
+    linked, problems = list[PlanStep](), list[str]()
     for step in steps:
-        named = tuple(dict.fromkeys(referred_steps(step.arguments)))
+        referred = tuple(dict.fromkeys(referred_steps(step.arguments)))
         problems += [
-            f"{step.id}: arguments: {each!r} is no step of this plan whose skill returns a value"
-            for each in named
-            if each not in have_values
+            f"{step.id}: arguments: {step_id!r} is no step of this plan whose skill returns a value"
+            for step_id in referred
+            if step_id not in have_values
         ]
-        needs = tuple(dict.fromkeys((*step.depends_on, *named)))
-        found.append(step if needs == step.depends_on else step.with_fields(depends_on=needs))
-    return found, problems
+        needs = tuple(dict.fromkeys((*step.depends_on, *referred)))
+        linked.append(step if needs == step.depends_on else step.with_fields(depends_on=needs))
+    return linked, problems
 
 
-def _graph_problems(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[str]:
+def _graph_problems(steps: Sequence[PlanStep], finished: Mapping[str, PlanStep]) -> list[str]:
     ids = [step.id for step in steps]
-    repeated = sorted({each for each in ids if ids.count(each) > 1 or each in over})
-    twice = [f"{each}: the id is used twice, or belongs to a finished step" for each in repeated]
-    known = {*ids, *over}
-    missing = [
-        f"{step.id}: depends on {need!r}, which is no step"
-        for step in steps
-        for need in step.depends_on
-        if need not in known
-    ]
-    failed = [
-        f"{step.id}: depends on {need!r}, which failed"
-        for step in steps
-        for need in step.depends_on
-        if need in over and over[need].state == "failed" and need not in ids
-    ]
-    return [*twice, *missing, *failed, *_cycle(steps)]
+    repeated = sorted({step_id for step_id in ids if ids.count(step_id) > 1 or step_id in finished})
+    twice = [f"{step_id}: the id is used twice, or belongs to a finished step" for step_id in repeated]
+    needs = [(step.id, need) for step in steps for need in step.depends_on]
+    known = {*ids, *finished}
+    failed_ids = {step.id for step in finished.values() if step.state == "failed"}.difference(ids)
+    missing = [f"{step_id}: depends on {need!r}, which is no step" for step_id, need in needs if need not in known]
+    failed = [f"{step_id}: depends on {need!r}, which failed" for step_id, need in needs if need in failed_ids]
+    return [*twice, *missing, *failed, *_cycle_problems(steps)]
 
 
-def _cycle(steps: Sequence[PlanStep]) -> list[str]:
+def _cycle_problems(steps: Sequence[PlanStep]) -> list[str]:
     try:
         TopologicalSorter({step.id: step.depends_on for step in steps}).prepare()
     except CycleError as error:
@@ -238,21 +240,21 @@ def with_values(step: PlanStep, values: Mapping[str, Any]) -> PlanStep:
     if step.arguments is None or values.keys().isdisjoint(referred_steps(step.arguments)):
         return step
     try:
-        arguments = _filled(step.arguments, values)
+        arguments = _with_filled_references(step.arguments, values)
     except _NoSuchValue:
         return step.with_fields(arguments=None)
     fits = not is_deeper(arguments, MAX_DEPTH) and len(to_json(arguments)) <= MAX_ARGUMENTS_BYTES
     return step.with_fields(arguments=arguments if fits else None)
 
 
-def _filled(part: Any, values: Mapping[str, Any]) -> Any:
+def _with_filled_references(part: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(part, list):
-        return [_filled(each, values) for each in cast("list[Any]", part)]
+        return [_with_filled_references(item, values) for item in cast("list[Any]", part)]
     if not isinstance(part, dict):
         return part
     given = cast("dict[str, Any]", part)
     if REFERENCE_KEY not in given:
-        return {key: _filled(each, values) for key, each in given.items()}
+        return {key: _with_filled_references(value, values) for key, value in given.items()}
     step = str(given[REFERENCE_KEY])
     return _value_at(values[step], given.get("path")) if step in values else given
 
@@ -262,7 +264,9 @@ def _value_at(value: Any, path: object) -> Any:
 
     A part that itself contains a reference counts as none. Otherwise a tool could fetch the value of another step.
     """
-    keys = cast("list[Any]", path) if isinstance(path, list) else [] if path is None else [cast("Any", path)]
+    keys: list[Any] = [] if path is None else [path]
+    if isinstance(path, list):
+        keys = cast("list[Any]", path)
     for key in keys:
         try:
             value = value[int(key) if isinstance(value, list) else str(key)]
@@ -289,9 +293,9 @@ def _outline(schema: object, named: Mapping[str, Any], levels: int) -> str:
     if not levels:
         return ""
     if fields := list(as_object(given.get("properties")).items())[:_OUTLINE_FIELDS]:
-        parts = ((name, _outline(each, named, levels - 1)) for name, each in fields)
+        parts = ((name, _outline(field, named, levels - 1)) for name, field in fields)
         return "{" + ", ".join(f"{name}: {inner}" if inner else name for name, inner in parts) + "}"
     if "items" in given:
         return f"[{_outline(given['items'], named, levels - 1) or '…'}]"
     choices = as_objects(given.get("anyOf"))[:_OUTLINE_FIELDS]
-    return next(filter(None, (_outline(each, named, levels - 1) for each in choices)), "")
+    return next(filter(None, (_outline(choice, named, levels - 1) for choice in choices)), "")

@@ -1,6 +1,6 @@
 """Progress of a goal: quality from scores, their trend, streaks, and decisions without a model.
 
-It also changes the goal's state where several decisions do the same: a new plan, an unusable reply, an ending.
+It also has the changes of a goal's state that several decisions share: a new plan, an unusable reply, an ending.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,9 @@ def score_trend(means: Sequence[float]) -> Trend | None:
         return None
     slope = (latest[-1] - latest[0]) / max(len(latest) - 1, 1)
     rounded = round(slope, 6)
-    word = "improving" if rounded > MIN_TREND_SLOPE else "DEGRADING" if rounded < -MIN_TREND_SLOPE else "stable"
+    word = "stable"
+    if abs(rounded) > MIN_TREND_SLOPE:
+        word = "improving" if rounded > 0 else "DEGRADING"
     return Trend(round(sum(latest) / len(latest), 3), round(slope, 3), word)
 
 
@@ -94,7 +96,7 @@ def is_repeating_rounds(pursuit: Pursuit) -> bool:
     if len(set(recent)) == 1:
         return True
     words = [signature.partition(" ")[2] for signature in recent]
-    is_alike = all(similarity(one, other) >= MIN_SIMILARITY for one, other in pairwise(words))
+    is_alike = all(similarity(earlier, later) >= MIN_SIMILARITY for earlier, later in pairwise(words))
     return pursuit.errors >= MAX_REPEATED_ROUNDS and is_alike
 
 
@@ -145,8 +147,8 @@ def result_confidence(steps: Sequence[PlanStep], own: float | None = None) -> fl
     """
     if not steps:
         return 0.0
-    worth = [(step.scores.mean - 1) / 4 for step in steps if step.state == "done" and step.scores is not None]
-    measured = sum(worth) / len(steps)
+    means = [step.scores.mean for step in steps if step.state == "done" and step.scores is not None]
+    measured = sum((mean - 1) / 4 for mean in means) / len(steps)  # scores are from 1 to 5
     return round(measured if own is None else min(measured, own), 3)
 
 
@@ -175,7 +177,7 @@ def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
 
 
 def with_unusable_reply(state: GoalState, problem: str) -> GoalState:
-    """Tell the model what was wrong with its reply. Too many in a row end the goal."""
+    """Add feedback about an unusable reply. Too many in a row end the goal."""
     after = state.with_pursuit(unusable=state.pursuit.unusable + 1)
     after = with_message_to_model(after, f"{UNUSABLE_MARKER}{problem}")
     return with_ending_if_stuck(after, problem)

@@ -162,7 +162,7 @@ def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
 def decide_prompt(state: GoalState, setup: Setup) -> str:
     pursuit = state.pursuit
     due = {step.id for step in pursuit.due_steps}
-    over = [step for step in pursuit.steps if step.state != "open"]
+    ended = [step for step in pursuit.steps if step.state != "open"]
     return _goal_prompt(
         state,
         "goal_decide",
@@ -171,8 +171,8 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
         errors=pursuit.errors,
         scores=_scores_text(pursuit),
         # earlier prompts described them, so their state is enough
-        before=", ".join(f"{step.id} {step.state}" for step in over if step.id not in due),
-        this_round="\n".join(_step_outcome_text(step) for step in over if step.id in due),
+        before=", ".join(f"{step.id} {step.state}" for step in ended if step.id not in due),
+        this_round="\n".join(_step_outcome_text(step) for step in ended if step.id in due),
         open_steps=_open_steps_text(pursuit),
         memory=pursuit.memory,
         skills=", ".join(available_skills(setup)),
@@ -189,21 +189,28 @@ def compress_prompt(state: GoalState) -> str:
 
 def summary_prompt(state: GoalState) -> str:
     pursuit = state.pursuit
-    reason, detail = pursuit.ending or ("completed", "")
-    if state.pipeline and reason == "stuck":
-        detail = ""  # it is for people and holds texts of failures
-    ending = "" if reason == "completed" else f"{reason} ({detail})" if detail else reason
+    ending = _ending_text(state)
     return _goal_prompt(state, "goal_summary", ending=ending, steps=_ended_steps_text(pursuit), memory=pursuit.memory)
 
 
-def _goal_prompt(state: GoalState, turn: GoalPromptName, **values: str | int) -> str:
-    name = PROMPT_OF[turn]
+def _ending_text(state: GoalState) -> str:
+    """Return the reason why a goal ends early, or ""."""
+    reason, detail = state.pursuit.ending or ("completed", "")
+    if reason == "completed":
+        return ""
+    if state.pipeline and reason == "stuck":
+        return reason  # the detail is for people and holds texts of failures
+    return f"{reason} ({detail})" if detail else reason
+
+
+def _goal_prompt(state: GoalState, prompt: GoalPromptName, **values: str | int) -> str:
+    name = PROMPT_OF[prompt]
     own = state.setup.prompts.texts if state.setup and state.setup.prompts else {}
     try:
         text = render_template(own.get(name, DEFAULT_PROMPTS[name]), {"goal": state.input.task, **values})
     except TemplateProblem as error:
         raise TemplateProblem(f"goals.prompts.{name}: {error}") from None
-    return f"[{turn}] {text}"
+    return f"[{prompt}] {text}"
 
 
 def _open_step_text(step: PlanStep) -> str:
@@ -213,15 +220,15 @@ def _open_step_text(step: PlanStep) -> str:
 
 def _dependency_outcomes(pursuit: Pursuit, steps: Sequence[PlanStep]) -> dict[str, list[str]]:
     """Return the outcomes of dependencies by step, each once. Their results may be far back, or cut."""
-    listed, found = set[str](), dict[str, list[PlanStep]]()
+    needed = {need for step in steps for need in step.depends_on}
+    most = min(2 * _LINE_CHARS, _BUILT_ON_CHARS // max(len(needed), 1))
+    lines = {step.id: f"  after {one_line(_step_outcome_text(step)[2:], most)}" for step in pursuit.steps}
+    outcomes = dict[str, list[str]]()
     for step in steps:
-        found[step.id] = [each for each in pursuit.steps if each.id in step.depends_on and each.id not in listed]
-        listed |= set(step.depends_on)
-    most = min(2 * _LINE_CHARS, _BUILT_ON_CHARS // max(len(listed), 1))
-    return {
-        step_id: [f"  after {one_line(_step_outcome_text(e)[2:], most)}" for e in each]
-        for step_id, each in found.items()
-    }
+        outcomes[step.id] = [
+            lines.pop(need.id) for need in pursuit.steps if need.id in step.depends_on and need.id in lines
+        ]
+    return outcomes
 
 
 def _scores_text(pursuit: Pursuit) -> str:
@@ -248,6 +255,6 @@ def _open_steps_text(pursuit: Pursuit) -> str:
     done = {step.id for step in pursuit.steps if step.state == "done"}
     lines = list[str]()
     for step in pursuit.open_steps:
-        waits = [need for need in step.depends_on if need not in done]
-        lines.append(f"- {step.id} ({step.skill}): {step.goal}{f', waits for {chr(44).join(waits)}' if waits else ''}")
+        waits_for = ",".join(need for need in step.depends_on if need not in done)
+        lines.append(f"- {step.id} ({step.skill}): {step.goal}{f', waits for {waits_for}' if waits_for else ''}")
     return "\n".join(lines)

@@ -73,7 +73,7 @@ class JournalFold:
 
     def nested_entry(self, entry: JournalEntry, run: str) -> JournalEntry:
         """Return a delegated run's entry as one of this journal. An entry from a deeper run keeps its run."""
-        return self._with_chain_hash(entry.with_place(self._sequence, {"run": run, **entry.data}))
+        return self._with_chain_hash(entry.with_sequence(self._sequence, {"run": run, **entry.data}))
 
     def _with_start_event(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Yield an event's entries. The start of the run always comes first."""
@@ -322,7 +322,7 @@ class JournalFold:
             data = {**data, "duration_s": round((at - self._replied_at).total_seconds(), 3)}
         entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
         if event == "ObservationsCollected":
-            entry = entry.with_took(self._times.call_seconds(iteration, self._run.reply))
+            entry = entry.with_took_s(self._times.call_seconds(iteration, self._run.reply))
         return self._with_chain_hash(entry)
 
     def _with_chain_hash(self, entry: JournalEntry) -> JournalEntry:

@@ -178,12 +178,12 @@ class ControlHandlers(Generic[R]):
 
     def decide(self, kind: InterventionKind, decision: object, now: datetime) -> None:
         """Record a decision. Raise ValueError if nothing waits for it, or it comes too late."""
-        self._run.change_state(questions.with_decision, kind, decision, now)
+        self._run.change_state(questions.with_signalled_decision, kind, decision, now)
 
     def _record_approval_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
         """Record a decision that the validator accepted. In a replay the time differs, so its expiry is ignored."""
         parsed = ApprovalDecision.model_validate(first_argument(decision))
-        self._run.change_state(questions.with_answer, parsed, approved, self._run.record_intervention())
+        self._run.change_state(questions.with_item_decision, parsed, approved, self._run.record_intervention())
         show_details(self._run)
 
     def refuse_if_over(self) -> None:

@@ -128,10 +128,11 @@ class GoalInput(CheckedInput):
             "max_total_tokens": config.max_total_tokens,
         }
         given: dict[str, Any] = {"task": self.goal, "agent": self.agent, "config": limits}
-        attached = [each.model_dump(exclude_defaults=True) for each in self.attachments]
+        attached = [attachment.model_dump(exclude_defaults=True) for attachment in self.attachments]
         optional: dict[str, Any] = {"model": self.model, "tools": self.skills, "tenant": self.tenant}
         optional |= {"trusted_context": self.trusted_context or None, "attachments": attached or None}
-        return check_input(AgentInput, given | {name: each for name, each in optional.items() if each is not None})
+        given |= {name: value for name, value in optional.items() if value is not None}
+        return check_input(AgentInput, given)
 
 
 def parse_goal(raw: object) -> GoalInput:

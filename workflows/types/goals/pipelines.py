@@ -20,7 +20,7 @@ MAX_CHAIN = 15
 MAX_ROUNDS = 7
 """Rounds of a draft and its critique. Each takes two rounds of steps."""
 
-ROUNDS = 3
+DEFAULT_ROUNDS = 3
 """Rounds if neither `max_rounds` nor `fixed_rounds` is given."""
 
 MAX_INPUTS = 30
@@ -30,8 +30,9 @@ MAX_INPUT_CHARS = 1_000
 """Characters of one input. An input names a document, and its agent reads it."""
 
 MAX_TASK_CHARS = 2_000
+
 MAX_RUBRIC_CHARS = 8_000
-"""Characters of all descriptions together. The critic gets them each time."""
+"""Characters of all descriptions of a rubric together. The critic gets them each time."""
 
 THE_GOAL, FROM_OPERATOR = "The goal:", "From the operator:"
 """Lines in a step's task. The goal, or guidance from people, follows them."""
@@ -70,16 +71,16 @@ class AdaptiveBreak(CheckedInput):
         return {} if value is True else value
 
 
-def _checked_weights(rubric: dict[str, Dimension]) -> dict[str, Dimension]:
+def _checked_rubric(rubric: dict[str, Dimension]) -> dict[str, Dimension]:
     total = fsum(dimension.weight for dimension in rubric.values())
     if rubric and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
         raise ValueError(f"the weights sum to {total:g}, not to 1")
-    if (size := sum(len(each.description) for each in rubric.values())) > MAX_RUBRIC_CHARS:
+    if (size := sum(len(dimension.description) for dimension in rubric.values())) > MAX_RUBRIC_CHARS:
         raise ValueError(f"the descriptions have {size} characters, over the limit of {MAX_RUBRIC_CHARS}")
     return rubric
 
 
-Rubric = Annotated[dict[DimensionName, Dimension], Field(max_length=20), AfterValidator(_checked_weights)]
+Rubric = Annotated[dict[DimensionName, Dimension], Field(max_length=20), AfterValidator(_checked_rubric)]
 
 
 class _KindKeys(NamedTuple):
@@ -138,10 +139,10 @@ class Pipeline(CheckedInput):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_no(cls, value: Any) -> Any:
+    def _without_false_break(cls, value: Any) -> Any:
         """Treat `adaptive_break = false` as its absence."""
         if isinstance(value, dict) and value.get("adaptive_break") is False:  # pyright: ignore[reportUnknownMemberType]
-            return {key: each for key, each in value.items() if key != "adaptive_break"}  # pyright: ignore[reportUnknownVariableType]
+            return {key: field for key, field in value.items() if key != "adaptive_break"}  # pyright: ignore[reportUnknownVariableType]
         return value  # pyright: ignore[reportUnknownVariableType]
 
     @model_validator(mode="after")
@@ -155,7 +156,7 @@ class Pipeline(CheckedInput):
         return self
 
     @model_validator(mode="after")
-    def _ends_in_one_way(self) -> "Pipeline":
+    def _limits_fit_together(self) -> "Pipeline":
         if self.fixed_rounds is not None:
             for key in ("max_rounds", "threshold", "adaptive_break"):
                 if key in self.model_fields_set and getattr(self, key) is not None:
@@ -173,7 +174,7 @@ class Pipeline(CheckedInput):
 
     @property
     def rounds(self) -> int:
-        return self.fixed_rounds or self.max_rounds or ROUNDS
+        return self.fixed_rounds or self.max_rounds or DEFAULT_ROUNDS
 
     @property
     def parts(self) -> dict[str, PipelineStep]:

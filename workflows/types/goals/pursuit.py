@@ -75,7 +75,7 @@ class PlanStep(Record):
     call_id: str = ""
     """Id of the latest call. The conversation holds its result."""
     place: str = ""
-    """Place of that call, `<turn>.<index>`: the id of its activity."""
+    """The activity id of that call, `<iteration>.<index>`."""
     source: str = ""
     """The tool and main argument of that call, on one line: `read_file "docs/a.md"`."""
     scores: Scores | None = None
@@ -100,7 +100,7 @@ class CourseChanges(TypedDict, total=False):
 
 
 class Course(Record):
-    """A goal's knowledge of its pipeline, in addition to the steps."""
+    """The progress of a goal through its pipeline, in addition to the steps."""
 
     outputs: dict[str, str] = {}
     """Outputs that later steps still need, by step ids."""
@@ -153,7 +153,7 @@ class Pursuit(Record):
     question: str = ""
     """The model's question, or the question about its plan."""
     questions: int = 0
-    """Questions so far. The number of the next one."""
+    """Questions so far, which is also the number of the next one."""
     is_answered: bool = False
     """True if a person has answered a question of the model. The goal may need nothing else."""
     terms: ApprovalTerms | None = None
@@ -176,20 +176,17 @@ class Pursuit(Record):
     course: Course | None = None
 
     def with_fields(self, **changes: Unpack[PursuitChanges]) -> Self:
-        return self.with_changes(changes)
-
-    def with_changes(self, changes: PursuitChanges) -> Self:
         return replace_fields(self, changes)
 
     def with_steps(self, changed: Iterable[PlanStep]) -> Self:
-        known = {step.id: step for step in changed}
-        return self.with_fields(steps=tuple(known.get(step.id, step) for step in self.steps))
+        by_id = {step.id: step for step in changed}
+        return self.with_fields(steps=tuple(by_id.get(step.id, step) for step in self.steps))
 
     @property
     def due_steps(self) -> tuple[PlanStep, ...]:
         """The steps of this round, in the order of their calls."""
-        known = {step.id: step for step in self.steps}
-        return tuple(known[step_id] for step_id in self.due if step_id in known)
+        by_id = {step.id: step for step in self.steps}
+        return tuple(by_id[step_id] for step_id in self.due if step_id in by_id)
 
     @property
     def open_steps(self) -> tuple[PlanStep, ...]:
@@ -216,7 +213,7 @@ class GoalState(AgentState):
         return replace_fields(self, {"goal_config": config, "deliver": deliver})
 
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:
-        return replace_fields(self, {"pursuit": self.pursuit.with_changes(changes)})
+        return replace_fields(self, {"pursuit": self.pursuit.with_fields(**changes)})
 
     @property
     def config(self) -> LoopConfig:
@@ -251,7 +248,7 @@ class ShownStep(Record):
     scores: Scores | None = None
     """Each from 1 to 5. `score` is their mean. The score of a draft is its critic's, from 0 to 1."""
     output: str = ""
-    """The id of the activity, or the place of the delegate, that produced it."""
+    """The activity id of the call that produced it."""
     source: str = ""
     summary: str = ""
     error: str = ""
@@ -272,7 +269,7 @@ class ShownPlan(Record):
 
 
 class GoalResult(AgentResult):
-    """Result of a goal: that of an agent's run, with the plan's results. `iterations` counts turns of the model."""
+    """Result of a goal: that of an agent's run, with the plan's results. `iterations` counts prompts of the model."""
 
     kind: Literal["goal"] = "goal"
     rounds: int

@@ -19,7 +19,7 @@ class GoalRequest(ReasonRequest):
     calls: tuple[ToolCall, ...] = ()
     """The round's calls whose arguments are in the plan, in order, for `goal_input`. They are made unchanged."""
     open_places: tuple[int, ...] = ()
-    """Places in the round, from 0, of the calls that the model has to make, for `goal_input`."""
+    """Indexes in the round of the calls that the model has to make, for `goal_input`."""
     answer: str = ""
     """The answer of a pipeline, from its last step, for `goal_summary`. No model is asked."""
 
@@ -28,7 +28,7 @@ class GoalRequest(ReasonRequest):
         planned = tuple(call for call in calls if call is not None)
         if not planned:
             return self
-        open_places = tuple(place for place, call in enumerate(calls) if call is None)
+        open_places = tuple(index for index, call in enumerate(calls) if call is None)
         return replace_differing_fields(self, {"calls": planned, "open_places": open_places})
 
     @property
@@ -42,8 +42,9 @@ class GoalRequest(ReasonRequest):
 
     @property
     def planned_calls(self) -> dict[int, ToolCall]:
-        places = (place for place in range(self.round_size) if place not in self.open_places)
-        return dict(zip(places, self.calls, strict=False))
+        """The calls whose arguments are in the plan, by their index in the round."""
+        indexes = (index for index in range(self.round_size) if index not in self.open_places)
+        return dict(zip(indexes, self.calls, strict=False))
 
     def with_answer(self, answer: str) -> Self:
         """Return the request with this fixed answer. An empty one is not written."""
@@ -84,9 +85,9 @@ _REPLY_KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
 """Each prompt's keys that identify the object in a reply, and its key whose list may be the whole reply."""
 
 
-def goal_reply_object(turn: str, text: str) -> dict[str, Any]:
+def goal_reply_object(prompt: str, text: str) -> dict[str, Any]:
     """Return the JSON object in a reply to a prompt. Raise ValueError if there is none, or if several differ."""
-    keys, listed = _REPLY_KEYS.get(turn, ((), ""))
+    keys, listed = _REPLY_KEYS.get(prompt, ((), ""))
     return find_json_object(text, keys, listed)
 
 
@@ -105,9 +106,9 @@ MAX_SKILL_CHARS = 200
 
 def step_skill(step: Mapping[str, Any]) -> str:
     """Return the tool or agent of a step as a model wrote it, or ""."""
-    given = (step.get(key) for key in _SKILL_KEYS)
-    named = (clean_text(each).strip()[:MAX_SKILL_CHARS] for each in given if isinstance(each, str))
-    return next(filter(None, named), "")
+    values = (step.get(key) for key in _SKILL_KEYS)
+    names = (clean_text(value).strip()[:MAX_SKILL_CHARS] for value in values if isinstance(value, str))
+    return next(filter(None, names), "")
 
 
 def step_arguments(step: Mapping[str, Any]) -> object:
@@ -127,8 +128,8 @@ def referred_steps(arguments: object) -> Iterator[str]:
     if (step := as_object(arguments).get(REFERENCE_KEY)) is not None:
         yield str(step)
     else:
-        for each in inner_values(arguments):
-            yield from referred_steps(each)
+        for value in inner_values(arguments):
+            yield from referred_steps(value)
 
 
 def _parsed_text(given: object) -> object:

@@ -60,15 +60,20 @@ Lack = Literal[
 KeyScheme = Literal["bearer", "api-key", "x-api-key"]
 
 
-def _checked_url(url: str) -> str:
+def _is_http_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        is_whole = bool(parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1) > 0)
+        _ = parts.port  # raises if it is not a port
     except ValueError:
-        is_whole = False
-        parts = urlsplit("")
-    if not is_whole or parts.fragment or not url.isprintable() or " " in url:
+        return False
+    has_host = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    return has_host and not parts.fragment and url.isprintable() and " " not in url
+
+
+def _checked_url(url: str) -> str:
+    if not _is_http_address(url):
         raise ValueError("is no http(s) address; write it like https://host/v1, or https://host/v1?name=value")
+    parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise ValueError("holds a user or a password; put the key into a variable, and name that in key_from")
     return url
@@ -129,11 +134,11 @@ def endpoint_problem(name: str, settings: EndpointSettings) -> str:
         return ""
     if provider is not None or name in _RESERVED_NAMES or not _NAME.fullmatch(name):
         return f"{name}: cannot be the name of an endpoint; take lower-case letters, digits, - and _, as in house-1"
-    if settings.api is None and settings.base_url is None:
-        hint = known_names_hint(name, [each.name for each in PROVIDERS.values() if each.is_remote])
+    missing = [key for key in ("api", "base_url") if getattr(settings, key) is None]
+    if len(missing) == 2:
+        hint = known_names_hint(name, [provider.name for provider in PROVIDERS.values() if provider.is_remote])
         return f"{name!r} is no provider with a server; {hint}; an endpoint of your own needs api and base_url"
-    missing = "api" if settings.api is None else "base_url" if settings.base_url is None else ""
-    return f"{name}: an endpoint of your own needs {missing}, too" if missing else ""
+    return f"{name}: an endpoint of your own needs {missing[0]}, too" if missing else ""
 
 
 def known_provider(name: str, endpoints: Mapping[str, EndpointSettings]) -> Provider:

@@ -30,7 +30,7 @@ class Provider:
     """Taken if that variable is not set: a model in the middle of the range sold today. A test checks it against the
     provider's own library."""
     has_list_prices: bool = False
-    """A model's name decides its price. Elsewhere, a known name says nothing about the price."""
+    """True if a model's name decides its price. At other providers a known name may have any price."""
     price_list: str = ""
     """The provider's name in the price list, if it has another one there."""
     second_key: str = ""

@@ -30,23 +30,23 @@ def tier_in_model_name(model: str) -> str | None:
     return name.removeprefix(TIER_PREFIX).strip() if name.startswith(TIER_PREFIX) else None
 
 
-def _model(name: str) -> str:
+def _normalized_model(name: str) -> str:
     if problem := model_form_problem(name):
         raise ValueError(problem)
     provider, _, model = name.strip().partition(":")
     return f"{provider}:{model.strip()}"
 
 
-def _without_duplicates(models: tuple[str, ...]) -> tuple[str, ...]:
+def _checked_models(models: tuple[str, ...]) -> tuple[str, ...]:
     if twice := next((name for index, name in enumerate(models) if name in models[:index]), None):
         raise ValueError(f"{twice!r} is listed twice; name each model once")
     return models
 
 
-ModelName = Annotated[str, Field(max_length=200), AfterValidator(_model)]
+ModelName = Annotated[str, Field(max_length=200), AfterValidator(_normalized_model)]
 """`provider:model`, or `NAME:model` of an endpoint. The configuration decides which endpoints there are."""
 
-TierModels = Annotated[tuple[ModelName, ...], Field(max_length=MAX_MODELS), AfterValidator(_without_duplicates)]
+TierModels = Annotated[tuple[ModelName, ...], Field(max_length=MAX_MODELS), AfterValidator(_checked_models)]
 
 
 class ModelTiers(CheckedInput):
@@ -89,8 +89,8 @@ class GoalTiers(CheckedInput):
     @property
     def by_goal_prompt(self) -> dict[GoalPromptName, TierName]:
         """The tiers of the prompts that have one."""
-        given = {turn: getattr(self, turn.removeprefix("goal_")) for turn in get_args(GoalPromptName)}
-        return {turn: tier for turn, tier in given.items() if tier is not None}
+        tiers = {prompt: getattr(self, prompt.removeprefix("goal_")) for prompt in get_args(GoalPromptName)}
+        return {prompt: tier for prompt, tier in tiers.items() if tier is not None}
 
 
 class FailedOver(Record):

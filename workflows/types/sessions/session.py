@@ -26,7 +26,7 @@ class QueuedMessage(Record):
 
 
 class TakenMessage(Record):
-    """What a session remembers of an accepted message, so that a repetition of it begins no second turn."""
+    """An accepted message, as a session remembers it. So a repetition of it begins no second turn."""
 
     turn: int
     """The turn that it began or guided."""
@@ -81,7 +81,7 @@ class Session(Record):
     idle_since: datetime | None = None
     """When the wait for a message began."""
 
-    def with_changes(self, changes: SessionChanges) -> Self:
+    def with_fields(self, **changes: Unpack[SessionChanges]) -> Self:
         return replace_fields(self, changes)
 
 
@@ -90,7 +90,7 @@ class SessionState(AgentState):
     session: Session = Session()
 
     def with_session(self, **changes: Unpack[SessionChanges]) -> Self:
-        return replace_fields(self, {"session": self.session.with_changes(changes)})
+        return replace_fields(self, {"session": self.session.with_fields(**changes)})
 
     def with_idle_timeout(self, seconds: float) -> Self:
         return replace_fields(self, {"idle_timeout_s": seconds})

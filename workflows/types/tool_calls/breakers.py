@@ -86,12 +86,12 @@ class Breaker(Record):
         Every caller that is rejected reads the `cause`, so it must not hold anything confidential.
         """
         failures = self.failures + 1
-        known: dict[str, Any] = {"failures": failures} | ({"cause": cause} if cause else {})
+        changes: dict[str, Any] = {"failures": failures} | ({"cause": cause} if cause else {})
         if self.state == "open":
-            return replace_fields(self, known)
+            return replace_fields(self, changes)
         if self.state == "half_open" or failures >= options.failure_threshold:
-            return Breaker(state="open", opened_at=now, **known)
-        return Breaker(**known)
+            return Breaker(state="open", opened_at=now, **changes)
+        return Breaker(**changes)
 
     def after_release(self) -> "Breaker":
         """Return the circuit after a call that counts as neither success nor failure. Another trial call may begin."""

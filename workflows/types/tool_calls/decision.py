@@ -80,9 +80,9 @@ class Condition(CheckedInput):
         return {"any_of": cast("list[Any]", value)} if isinstance(value, (list, tuple)) else value
 
     def is_met_by(self, value: Value) -> bool:
-        """Return True if the value is one of these, or within the bounds. One of another kind never is."""
-        if self.any_of:
-            return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in self.any_of)
+        """Return True if the value is one of these, or within the bounds. A value of another kind never is."""
+        if self.any_of:  # true equals 1 in Python
+            return any(value == met and isinstance(value, bool) == isinstance(met, bool) for met in self.any_of)
         if isinstance(value, str):
             return False
         low, high = self.at_least, self.at_most
@@ -117,7 +117,7 @@ class GroundedDecision(CheckedInput):
     """A decision: its fields, its facts, and its rules."""
 
     description: str = Field(default="", max_length=2_000)
-    """Tells the model what the decision is about, and when to make it."""
+    """A description for the model: what the decision is about, and when to make it."""
     required: bool = False
     """True if the run cannot end with an answer before this decision is made."""
     revisable: bool = False
@@ -186,29 +186,30 @@ def unreachable_rules(decision: GroundedDecision) -> tuple[int, ...]:
 
     Numbers are tested at the limits that rules use, and between them.
     """
-    values = {name: _values(kind, _conditions(decision, name)) for name, kind in decision.variables.items()}
-    boxes = [_box(rule.when, values) for rule in decision.rules]
-    patience = iter(range(MAX_BOXES))
-    return tuple(index for index, box in enumerate(boxes) if not _remaining_boxes(box, boxes[:index], patience))
+    values = {name: _distinct_values(kind, _conditions(decision, name)) for name, kind in decision.variables.items()}
+    boxes = [_rule_box(rule.when, values) for rule in decision.rules]
+    tries = iter(range(MAX_BOXES))
+    return tuple(index for index, box in enumerate(boxes) if not _remaining_boxes(box, boxes[:index], tries))
 
 
-def _remaining_boxes(box: Box, others: list[Box], patience: Iterator[int]) -> list[Box]:
-    left = [box]
+def _remaining_boxes(box: Box, others: list[Box], tries: Iterator[int]) -> list[Box]:
+    """Return the parts of a box that none of the others covers. All calls share the `tries`."""
+    remaining = [box]
     for other in others:
         pieces: list[Box] = []
-        for one in left:
-            if next(patience, None) is None:
+        for piece in remaining:
+            if next(tries, None) is None:
                 raise TooManyCombinations
-            pieces += _without(one, other)
-        left = pieces
-    return left
+            pieces += _box_without(piece, other)
+        remaining = pieces
+    return remaining
 
 
 def _conditions(decision: GroundedDecision, name: str) -> list[Condition]:
     return [rule.when[name] for rule in decision.rules if name in rule.when]
 
 
-def _values(kind: ValueKind, conditions: list[Condition]) -> frozenset[Value]:
+def _distinct_values(kind: ValueKind, conditions: list[Condition]) -> frozenset[Value]:
     """Return one value for each set of values that the conditions do not distinguish."""
     if kind.enum or kind.type == "boolean":
         return frozenset(kind.enum or (False, True))
@@ -231,14 +232,16 @@ def _number_between(kind: ValueKind, low: Number, high: Number) -> Number | None
     return number if low < number < high else None
 
 
-def _box(when: Mapping[str, Condition], values: Mapping[str, frozenset[Value]]) -> Box:
-    return {
-        name: frozenset(value for value in among if name not in when or when[name].is_met_by(value))
-        for name, among in values.items()
-    }
+def _rule_box(when: Mapping[str, Condition], values: Mapping[str, frozenset[Value]]) -> Box:
+    """Return the cases in which all conditions of a rule hold."""
+    box = dict(values)
+    for name, condition in when.items():
+        box[name] = frozenset(value for value in values[name] if condition.is_met_by(value))
+    return box
 
 
-def _without(box: Box, other: Box) -> Iterator[Box]:
+def _box_without(box: Box, other: Box) -> Iterator[Box]:
+    """Yield the parts of a box that are not in the other one. They do not overlap."""
     if not all(box[name] & other[name] for name in box):
         yield box
         return
@@ -263,11 +266,11 @@ class CheckedDecision(GroundedDecision):
 
     @model_validator(mode="after")
     def _is_sound(self) -> "CheckedDecision":
-        found = [*_kind_problems(self), *_rule_problems(self)]
-        if not found:
-            found = list(_idle_rules(self))
-        if found:
-            raise ValueError("; ".join(found))
+        problems = [*_kind_problems(self), *_rule_problems(self)]
+        if not problems:
+            problems = list(_unreachable_rule_problems(self))
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
 
@@ -358,7 +361,7 @@ def _name_problems(rules: tuple[Rule, ...]) -> Iterator[str]:
             yield f"rules: {name!r} is no name for a rule, it would be taken for another; rename it"
 
 
-def _idle_rules(decision: GroundedDecision) -> Iterator[str]:
+def _unreachable_rule_problems(decision: GroundedDecision) -> Iterator[str]:
     try:
         for index in unreachable_rules(decision):
             what = f"rules.{index} ({decision.rule_name(index)})"

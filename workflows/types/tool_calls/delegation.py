@@ -52,25 +52,26 @@ class Child(Record):
         return replace_fields(self, {"held": held})
 
 
-MAX_ID_CHARS = 900
+MAX_PARENT_ID_BYTES = 900
 """Bytes of a parent's id in the id of its delegates. The server takes 1,000."""
 
 _ACTIVITY_ID_SUFFIX = re.compile(r"\d+\.\d+(?:\.[a-z]\d+)*$")
 
 
 def child_id(workflow_id: str, activity_id: str) -> str:
-    """Return the workflow id of the run that carries out the `delegate` call at a place.
+    """Return the workflow id of the run that carries out a `delegate` call.
 
-    A place is `<iteration>.<index>`. If the call is repeated, a suffix such as `.r1`, `.f0` or `.q3` follows.
+    The call's id is `<iteration>.<index>`. If the call is repeated, a suffix such as `.r1`, `.f0` or `.q3` follows.
     """
-    parent = workflow_id if len(workflow_id.encode()) <= MAX_ID_CHARS else sha256(workflow_id.encode()).hexdigest()
+    is_short = len(workflow_id.encode()) <= MAX_PARENT_ID_BYTES
+    parent = workflow_id if is_short else sha256(workflow_id.encode()).hexdigest()
     return f"{parent}.{activity_id}"
 
 
 def delegate_activity_id(child: str) -> str:
-    """Return the place of the call that a delegated run carries out, or ""."""
-    found = _ACTIVITY_ID_SUFFIX.search(child)
-    return found.group() if found else ""
+    """Return the activity id of the call that a delegated run carries out, or ""."""
+    suffix = _ACTIVITY_ID_SUFFIX.search(child)
+    return suffix.group() if suffix else ""
 
 
 def delegate_arguments(arguments: dict[str, Any]) -> tuple[str, str]:

@@ -38,6 +38,7 @@ ENDING = "ending"
 """The place of the text of a run that ends without an answer."""
 
 PLAN = "plan"
+"""The place of a goal's plan."""
 
 LEARNINGS = "learnings"
 """The place of the learnings that a run stores at its end."""
@@ -158,7 +159,7 @@ class Verdict(Record):
     decision: Decision
     reason: str = ""
     tools: tuple[str, ...] | None = None
-    """The most tools that the agent of a delegation may use. They narrow what its config allows. None leaves it all."""
+    """The only tools that the agent of a delegation may use, of those that its config allows. None: all of those."""
     arguments: dict[str, Any] | None = None
     """The arguments that policy or a person put in place of the model's. They were checked and judged again."""
     changed_by: str = ""
@@ -209,10 +210,10 @@ class Verdicts(Record):
 
         `activity_id` is that of the gate's own activity.
         """
-        about = gate_subject(activity_id)
-        places = self.places or ((about,) if is_one_place(about) else ())
-        found = dict(zip(places, self.verdicts, strict=False))
-        return found if found and len(found) == len(places) == len(self.verdicts) else None
+        subject = gate_subject(activity_id)
+        places = self.places or ((subject,) if is_one_place(subject) else ())
+        verdicts = dict(zip(places, self.verdicts, strict=False))
+        return verdicts if 0 < len(verdicts) == len(places) == len(self.verdicts) else None
 
     def with_verdicts(self, verdicts: tuple[Verdict, ...]) -> Self:
         """Return it with other verdicts on the same places."""
@@ -220,8 +221,10 @@ class Verdicts(Record):
 
     def for_places(self, places: Sequence[str]) -> tuple[Verdict, ...] | None:
         """Return the verdicts on exactly these places, in their order. None if they do not match."""
-        found = self.by_place(gate_id(places))
-        return tuple(found[place] for place in places) if found is not None and found.keys() == set(places) else None
+        verdicts = self.by_place(gate_id(places))
+        if verdicts is None or verdicts.keys() != set(places):
+            return None
+        return tuple(verdicts[place] for place in places)
 
 
 _GATE = ".gate"
@@ -232,8 +235,10 @@ SEVERAL = "{}.*"
 
 def gate_id(places: Sequence[str]) -> str:
     """Return the id of the activity that judges these places. It names them even if there is no result."""
-    one = places[0]
-    return f"{one if len(places) == 1 else SEVERAL.format(one.rpartition('.')[0])}{_GATE}"
+    subject = places[0]
+    if len(places) > 1:
+        subject = SEVERAL.format(subject.rpartition(".")[0])
+    return f"{subject}{_GATE}"
 
 
 def gate_subject(activity_id: str) -> str:
@@ -241,8 +246,9 @@ def gate_subject(activity_id: str) -> str:
     return activity_id.removesuffix(_GATE) if activity_id.endswith(_GATE) else ""
 
 
-def is_one_place(about: str) -> bool:
-    return bool(about) and not about.endswith(SEVERAL.format(""))
+def is_one_place(subject: str) -> bool:
+    """Return True if the subject of a gate activity is one place, not several."""
+    return bool(subject) and not subject.endswith(SEVERAL.format(""))
 
 
 PERMIT_KEY = "ORGA_PERMIT_KEY"
@@ -276,13 +282,17 @@ def activity_id_before_input(activity_id: str) -> str:
 
 
 def call_activity_id(activity_id: str) -> str:
-    """Return the place of a call without the suffixes of a retry (`.r1`), a start (`.d0`) and given input (`.i1`)."""
+    """Return a call's activity id without the suffixes of a retry (`.r1`), a start (`.d0`) and given input (`.i1`)."""
     return _SAME_CALL_SUFFIX.sub("", activity_id_before_input(activity_id), count=1)
 
 
 def policy_text(engine: str, location: str, version: str) -> str:
     """Return a policy as memos and workers name it: its engine, a digest of its location, and its version."""
     return f"{engine}:{location}:{version}"
+
+
+RULES = frozenset({"cedar", "opa", "code"})
+"""Engines that evaluate configured rules, or are the application's own."""
 
 
 def is_same_policy(worker: str, run: str) -> bool:
@@ -292,15 +302,12 @@ def is_same_policy(worker: str, run: str) -> bool:
     """
     if not worker or not run:
         return True
-    engine, place, version = (*worker.split(":"), "", "")[:3]
-    wanted, wanted_place, wanted_version = (*run.split(":"), "", "")[:3]
-    if wanted not in RULES:
-        return not is_weaker_engine(engine, wanted)
-    return engine == wanted and (place == wanted_place or (bool(version) and version == wanted_version))
+    engine, location, version = (*worker.split(":"), "", "")[:3]
+    run_engine, run_location, run_version = (*run.split(":"), "", "")[:3]
+    if run_engine not in RULES:
+        return not is_weaker_engine(engine, run_engine)
+    return engine == run_engine and (location == run_location or (bool(version) and version == run_version))
 
-
-RULES = frozenset({"cedar", "opa", "code"})
-"""Engines that evaluate configured rules, or are the application's own."""
 
 _STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2, "code": 2}
 

@@ -104,7 +104,7 @@ class LoopTool:
     is_answer: bool = False
     """It returns the run's answer."""
     calls: Callable[[Arguments], tuple[str, ...]] = lambda _: ()
-    """The other tools that it calls, by its arguments."""
+    """The other tools that it calls, computed from its arguments."""
     is_plan: bool = False
     """It calls other tools, and ends by itself if the run is interrupted."""
     is_run: bool = False
@@ -124,7 +124,7 @@ LOOP_TOOLS = {
             need=ToolNeed("delegates", "nobody to delegate to", "name agents in"),
         ),
         LoopTool(TERMINATE, action="terminate", stands_alone=True, is_answer=True),
-        # Otherwise a required decision could never be made, and no answer would be accepted.
+        # A decision costs no call. Otherwise a required one could not be made at the limit, and no answer would count.
         LoopTool(
             DECIDE,
             cost=_no_calls,
@@ -138,8 +138,10 @@ LOOP_TOOLS = {
 """Loop tools by name. None may be a step of a saga: no compensation declared in advance undoes a delegate's work."""
 
 CALL_ENDS = frozenset(tool.ends_with for tool in LOOP_TOOLS.values() if tool.ends_with)
+"""The notes about the end of a call that has no activity or child."""
 
 RUN_TOOL = next(tool.name for tool in LOOP_TOOLS.values() if tool.is_run)
+"""The tool whose calls are runs of other agents."""
 
 _ORDINARY_TOOL = LoopTool("")
 

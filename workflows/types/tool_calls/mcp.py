@@ -122,5 +122,5 @@ def meant_server(tool: str, servers: Iterable[str]) -> str | None:
 
 
 def is_server_tool(tool: str, servers: Iterable[str]) -> bool:
-    """Return whether a tool name or a glob begins with the name of one of the servers."""
+    """Return True if a tool name or a glob begins with the name of one of the servers."""
     return meant_server(tool, servers) is not None

@@ -40,8 +40,10 @@ class Outcome(Record):
     @property
     def own_text_lengths(self) -> tuple[int, int]:
         """Lengths of our own text: 0 for a result, the marker for a failure, everything for a call that never ran."""
-        if self.ours is not None or self.status == "ok":
-            return self.ours or (0, 0)
+        if self.ours is not None:
+            return self.ours
+        if self.status == "ok":
+            return (0, 0)
         return (len(ERROR_MARKER), 0) if self.status == "failed" else (len(self.text), 0)
 
     def with_own_text(self, before: str = "", after: str = "") -> "Outcome":
@@ -51,6 +53,7 @@ class Outcome(Record):
         return replace_fields(self, {"text": f"{before}{self.text}{after}", "ours": ours, "result": None})
 
     def with_data(self, data: str) -> Self:
+        """Return the outcome with another text of the tool. Our own text around it stays."""
         head, tail = self.own_text_lengths
         end = len(self.text) - tail
         return replace_fields(self, {"text": self.text[:head] + data + self.text[end:], "ours": (head, tail)})

@@ -8,7 +8,10 @@ from pydantic import AfterValidator, Field
 
 from orga.workflows.types.record import CheckedInput
 
-_LONGEST, _LONGEST_NAME = 4_000, 255
+_MAX_PATH_BYTES = 4_000
+
+_MAX_NAME_BYTES = 255
+"""Bytes between two slashes. Common file systems take no more."""
 
 PathLike = TypeVar("PathLike", str, Path)
 
@@ -16,7 +19,8 @@ PathLike = TypeVar("PathLike", str, Path)
 def can_exist(path: str | Path) -> bool:
     """Return True if the operating system accepts it as a path. Other values raise wherever they are used."""
     text = os.fsencode(path)
-    return b"\0" not in text and len(text) <= _LONGEST and all(len(name) <= _LONGEST_NAME for name in text.split(b"/"))
+    is_short = len(text) <= _MAX_PATH_BYTES and all(len(name) <= _MAX_NAME_BYTES for name in text.split(b"/"))
+    return is_short and b"\0" not in text
 
 
 def _checked_path(path: PathLike) -> PathLike:

@@ -263,7 +263,7 @@ class ToolOutput(Record):
     """Pictures and documents for the model, by reference. The content has a line for each."""
 
     @model_serializer
-    def _bare(self) -> Any:
+    def _written_output(self) -> Any:
         if not self.media:
             return self.content
         return {"content": self.content, "media": [part.model_dump(exclude_defaults=True) for part in self.media]}
@@ -330,14 +330,12 @@ class ToolProfile(CheckedInput):
     """The number of offered tools: the first of the remaining ones. Null: all."""
 
     def offered_tools(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-        kept = [
-            tool
-            for tool in tools
-            if (not self.include or matches_any_glob(tool.name, self.include))
-            and not matches_any_glob(tool.name, self.exclude)
-            and (tool.options.verified or not self.require_verified)
-        ]
-        return tuple(kept[: self.max_tools])
+        offered = [tool for tool in tools if not matches_any_glob(tool.name, self.exclude)]
+        if self.include:
+            offered = [tool for tool in offered if matches_any_glob(tool.name, self.include)]
+        if self.require_verified:
+            offered = [tool for tool in offered if tool.options.verified]
+        return tuple(offered[: self.max_tools])
 
 
 def include_only(*names: str) -> ToolProfile:
