@@ -1,6 +1,6 @@
 """Decides which items are the same, which facts have the same claim, who sees an item, and what is erased.
 
-Each scope and owner has a place. Every store filters by place, so that one rule decides in all of them.
+A scope and its owner are an audience. Every store filters by audience, so that one rule decides in all of them.
 """
 
 import json
@@ -21,34 +21,31 @@ def scoped_owner(scope: ScopeLevel, owner: Reader) -> Reader:
     )
 
 
-def scope_place(scope: ScopeLevel, owner: Reader) -> str:
-    """Return a name of decimal digits that is unique to this scope and owner.
-
-    A text index keeps digits as one word, whatever stemming it does.
-    """
+def audience_digits(scope: ScopeLevel, owner: Reader) -> str:
+    """Return the name of an audience: 37 decimal digits, because a text index keeps digits as one word."""
     named = scoped_owner(scope, owner)
     words = json.dumps([scope, named.tenant, named.user, named.agent])
     return str(int.from_bytes(sha256(words.encode("ascii")).digest()[:15], "big")).zfill(37)
 
 
-def visible_places(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
-    """Return the places that a reader sees. Places of a user or an agent need a reader with a user or an agent."""
+def reader_audiences(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
+    """Return the audiences that a reader belongs to. Without a user or an agent, it belongs to none of that scope."""
     owners = {"user": reader.user, "agent": reader.agent}
-    return tuple(scope_place(scope, reader) for scope in dict.fromkeys(scopes) if owners.get(scope, "all"))
+    return tuple(audience_digits(scope, reader) for scope in dict.fromkeys(scopes) if owners.get(scope, "all"))
 
 
 def is_visible(item: KnowledgeItem, query: Recall) -> bool:
     """Return whether the reader of a query sees the item."""
-    return scope_place(item.scope, item.owner) in visible_places(query.reader, query.scopes)
+    return audience_digits(item.scope, item.owner) in reader_audiences(query.reader, query.scopes)
 
 
 def item_id(item: KnowledgeItem) -> str:
     """Return the id of an item. Items with the same key (or content, without a key), scope and owner share it."""
-    key = ["key", item.key] if item.key else ["content", content_key(item)]
-    return f"k{_digest(scope_place(item.scope, item.owner), *key)}"
+    key = ["key", item.key] if item.key else ["content", content_digest(item)]
+    return f"k{_digest(audience_digits(item.scope, item.owner), *key)}"
 
 
-def content_key(item: KnowledgeItem) -> str:
+def content_digest(item: KnowledgeItem) -> str:
     """Return a digest of an item's content. For facts, upper case and spaces make no difference."""
     if item.kind == "fact":
         return _digest(item.kind, *map(folded_text, (item.subject, item.predicate, item.object)))
@@ -56,18 +53,18 @@ def content_key(item: KnowledgeItem) -> str:
 
 
 def claim_digest(item: KnowledgeItem) -> str:
-    """Return a digest of a fact's claim (place, subject, predicate), or "" for other items."""
-    return _claim_in(scope_place(item.scope, item.owner), item) if item.kind == "fact" else ""
+    """Return a digest of a fact's claim (audience, subject, predicate), or "" for other items."""
+    return _claim_for(audience_digits(item.scope, item.owner), item) if item.kind == "fact" else ""
 
 
-def tainted_claims(items: Iterable[KnowledgeItem], places: Iterable[str]) -> set[str]:
-    """Return the claims of the tainted facts, for each of these places, because a clean fact can be in any of them."""
+def tainted_claims(items: Iterable[KnowledgeItem], audiences: Iterable[str]) -> set[str]:
+    """Return the claims of the tainted facts, for each of these audiences, because a clean fact may have any."""
     tainted = [item for item in items if item.kind == "fact" and item.provenance.taint]
-    return {_claim_in(place, item) for place in places for item in tainted}
+    return {_claim_for(audience, item) for audience in audiences for item in tainted}
 
 
-def _claim_in(place: str, fact: KnowledgeItem) -> str:
-    return _digest(place, folded_text(fact.subject), folded_text(fact.predicate))
+def _claim_for(audience: str, fact: KnowledgeItem) -> str:
+    return _digest(audience, folded_text(fact.subject), folded_text(fact.predicate))
 
 
 def is_same_object(one: KnowledgeItem, other: KnowledgeItem) -> bool:
@@ -106,11 +103,11 @@ def matching_subjects(subjects: Iterable[str], subject: str) -> list[str]:
 def is_erased_by(item: StoredItem, what: Erasure) -> bool:
     """Return whether an item matches every condition of an erasure."""
     origin = item.provenance
-    has = {"workflow_id": origin.workflow_id, "user": item.owner.user, "source": origin.source}
+    own = {"workflow_id": origin.workflow_id, "user": item.owner.user, "source": origin.source}
     return (
         (not what.ids or item.id in what.ids)
         and (not what.subject or item.subject in matching_subjects([item.subject], what.subject))
-        and all(has[column] == value for column, value in exact_columns(what).items())
+        and all(own[column] == value for column, value in exact_columns(what).items())
         and (what.tenant is None or (item.scope != "global" and item.owner.tenant == what.tenant))
         and (what.expired_by is None or (item.expires_at is not None and item.expires_at <= what.expired_by))
     )

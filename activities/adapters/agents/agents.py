@@ -273,8 +273,8 @@ class ConfiguredAgents:
             setup = setup.with_deliveries(tuple(each for each in setup.deliveries if each.kind != MEMORY))
         return (
             setup.with_tiers(dict(chosen.tiers))
-            .with_reviews(agent)
-            .with_more(
+            .with_critics_of(agent)
+            .with_optional_parts(
                 delegates=offered.delegates or None,
                 decisions=dict(offered.decisions) or None,
                 output_schema=request.output_schema,

@@ -16,7 +16,7 @@ from orga.activities.adapters.knowledge.transactions import (
 )
 from orga.activities.adapters.threads import Threads
 from orga.activities.knowledge.arrival import arrival_change, arriving_item, checked_item
-from orga.activities.knowledge.identity import require_named, tainted_claims, visible_places
+from orga.activities.knowledge.identity import reader_audiences, require_named, tainted_claims
 from orga.activities.knowledge.ports import PAGE_ITEMS, Embedder, Progress, StoreFacts, batches, paged_items
 from orga.activities.knowledge.ranking import (
     COMMON,
@@ -33,8 +33,10 @@ from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind
 _log = logging.getLogger(__name__)
 
 _MAX_EXAMINED = 200
+"""Items of one step of the search for visible ones."""
+
 _VISIBLE = (
-    "items.place = ANY(%(places)s) AND items.kind = ANY(%(kinds)s) "
+    "items.place = ANY(%(audiences)s) AND items.kind = ANY(%(kinds)s) "
     "AND (items.expires_at IS NULL OR items.expires_at > %(now)s)"
 )
 
@@ -46,8 +48,8 @@ class KnowledgeSearch:
         self._transaction = transaction
         self._query = query
         self._enough = candidate_limit(query)
-        self._places = list(visible_places(query.reader, query.scopes))
-        self._visible: dict[str, object] = {"places": self._places, "kinds": list(query.kinds), "now": now}
+        self._audiences = list(reader_audiences(query.reader, query.scopes))
+        self._visible: dict[str, object] = {"audiences": self._audiences, "kinds": list(query.kinds), "now": now}
 
     async def candidates(self, vector: Sequence[float] | None) -> list[Candidate]:
         """Return items that may match, facts that contradict them, and clean facts that differ from tainted ones.
@@ -62,7 +64,7 @@ class KnowledgeSearch:
         found = await self._load_candidates("items.number", numbers)
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
         missing = newer - {each.item.id for each in found}
-        claims = tainted_claims((each.item for each in found), self._places)
+        claims = tainted_claims((each.item for each in found), self._audiences)
         clean = await self._load_candidates(
             # A condition on a claim begins with that of its partial index.
             f"items.taint = '{UNTAINTED}' AND items.contradicted_by = '' AND items.claim != '' AND items.claim",
@@ -71,20 +73,19 @@ class KnowledgeSearch:
         return [*found, *await self._load_candidates("items.id", sorted(missing)), *clean]
 
     async def _numbers_in_folder(self, limit: int) -> list[int]:
-        query, folder = self._query, ""
+        query, condition = self._query, ""
         if query.directory is not None:
-            folder += " AND items.directory = %(directory)s"
+            condition += " AND items.directory = %(directory)s"
         if query.language is not None:
-            folder += " AND items.language = %(language)s"
+            condition += " AND items.language = %(language)s"
         if query.language:
-            folder += " AND items.language != ''"  # without this text a database does not use the partial index
-        is_surest_first = is_conventions_only(query)
-        first = (
-            f"items.confidence DESC, items.key{self._transaction.byte_order}" if is_surest_first else "stored_at DESC"
-        )
+            condition += " AND items.language != ''"  # without this text a database does not use the partial index
+        order = "stored_at DESC"
+        if is_conventions_only(query):
+            order = f"items.confidence DESC, items.key{self._transaction.byte_order}"
         return await self._numbers(
             f"SELECT number FROM {self._transaction.tables}items "
-            f"WHERE {_VISIBLE}{folder} ORDER BY {first}, items.id LIMIT %(limit)s",
+            f"WHERE {_VISIBLE}{condition} ORDER BY {order}, items.id LIMIT %(limit)s",
             directory=query.directory,
             language=query.language,
             limit=limit,
@@ -106,45 +107,45 @@ class KnowledgeSearch:
         A word in more items than are read has no weight here, unless there is no other word. FTS5's `bm25` would scan
         all items with a word before it ranks the first: 150 ms for common words in 100,000 items.
         """
-        each, with_all, with_any = self._transaction.word_queries(self._query.text, self._places)
-        if not each or not self._places:
+        queries = self._transaction.word_queries(self._query.text, self._audiences)
+        if not queries.each or not self._audiences:
             return []
         weights = dict[int, float]()
-        for numbers in await self._transaction.matching_numbers(each, COMMON):
+        for numbers in await self._transaction.matching_numbers(queries.each, COMMON):
             for number in numbers if len(numbers) < COMMON else ():
                 weights[number] = weights.get(number, 0.0) + 1 / (len(numbers) + 1)
-        newest = await self._transaction.newest_matching(with_all, self._enough)
+        newest = await self._transaction.newest_matching(queries.with_all, self._enough)
         rarest = sorted(weights, key=lambda number: (-weights[number], -number))
-        return [*newest, *(rarest or await self._transaction.newest_matching(with_any, self._enough))]
+        return [*newest, *(rarest or await self._transaction.newest_matching(queries.with_any, self._enough))]
 
     async def _first_visible(self, numbers: Sequence[int], kinds: Sequence[KnowledgeKind]) -> list[int]:
         """Return the first items of these kinds that have not expired."""
-        found: list[int] = []
+        first: list[int] = []
         for part in batches(numbers, _MAX_EXAMINED):
             visible = set(
                 await self._numbers(
                     f"SELECT number FROM {self._transaction.tables}items "
-                    f"WHERE {self._transaction.not_by_place}{_VISIBLE} AND number = ANY(%(numbers)s)",
+                    f"WHERE {self._transaction.without_index}{_VISIBLE} AND number = ANY(%(numbers)s)",
                     numbers=part,
                     kinds=list(kinds),
                 )
             )
-            found += [number for number in part if number in visible]
-            if len(found) >= self._enough:
+            first += [number for number in part if number in visible]
+            if len(first) >= self._enough:
                 break
-        return found[: self._enough]
+        return first[: self._enough]
 
     async def _load_candidates(self, column: str, values: Sequence[object]) -> list[Candidate]:
         if not values:
             return []
-        store = self._transaction
-        rows = await store.rows(
-            f"SELECT {SELECTED_COLUMNS}, {store.vector_column} FROM {store.tables}items "
-            f"LEFT JOIN {store.tables}vectors ON vectors.number = items.number AND vectors.embedder = %(embedder)s "
-            f"WHERE {store.not_by_place}{_VISIBLE} AND {column} = ANY(%(wanted)s)",
-            {**self._visible, "embedder": store.embedder, "wanted": values},
+        own = self._transaction
+        rows = await own.rows(
+            f"SELECT {SELECTED_COLUMNS}, {own.vector_column} FROM {own.tables}items "
+            f"LEFT JOIN {own.tables}vectors ON vectors.number = items.number AND vectors.embedder = %(embedder)s "
+            f"WHERE {own.without_index}{_VISIBLE} AND {column} = ANY(%(wanted)s)",
+            {**self._visible, "embedder": own.embedder, "wanted": values},
         )
-        return [Candidate(row_item(row), store.unpacked_vector(row[-1])) for row in rows]
+        return [Candidate(row_item(row), own.unpacked_vector(row[-1])) for row in rows]
 
     async def _numbers(self, statement: str, **values: object) -> list[int]:
         return [number for (number,) in await self._transaction.rows(statement, {**self._visible, **values})]
@@ -183,7 +184,7 @@ class DatabaseStore(ABC, Generic[E]):
 
     @abstractmethod
     def _encode(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, E]:
-        """Return what the database keeps of each text. A thousand take a second, so a thread does it."""
+        """Return each text as the database stores it. A thousand take a second, so a thread calls this."""
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
         now = self._now()
@@ -193,7 +194,7 @@ class DatabaseStore(ABC, Generic[E]):
         known = await self._read(lambda transaction: transaction.stored_items([item.id for item in arriving]))
         if all(arrival_change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
-        # all, because an unchanged item may be new once we hold the lock
+        # encode all, because an unchanged item may be new once we hold the lock
         encoded = await self._embed_and_encode(arriving)
         return await self._write(lambda transaction: transaction.store_items(arriving, encoded))
 

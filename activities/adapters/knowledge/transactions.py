@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from orga.activities.knowledge.arrival import ArrivalBatch, contradictions
-from orga.activities.knowledge.identity import claim_digest, exact_columns, matching_subjects, scope_place
+from orga.activities.knowledge.identity import audience_digits, claim_digest, exact_columns, matching_subjects
 from orga.activities.knowledge.ports import StoreFacts, batches
 from orga.activities.knowledge.words import label_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Provenance, Reader, Stored, StoredItem
@@ -21,7 +21,7 @@ COLUMNS = (
     *("predicate", "object", "directory", "language", "confidence", "source", "workflow_id", "iteration", "model"),
     *("taint", "expires_at", "stored_at", "contradicted_by"),
 )
-"""Columns of the table `items`, in the order of a row."""
+"""Columns of the table `items`, in the order of a row. `place` is the audience."""
 
 UNTAINTED = "[]"
 """The value of `taint` of a clean item."""
@@ -38,10 +38,10 @@ class DamagedItem(ValueError):
 
 
 def item_row(item: StoredItem) -> tuple[object, ...]:
-    owner, origin, place = item.owner, item.provenance, scope_place(item.scope, item.owner)
+    owner, origin, audience = item.owner, item.provenance, audience_digits(item.scope, item.owner)
     expires_at = None if item.expires_at is None else epoch_micros(item.expires_at)
     return (
-        *(item.id, place, claim_digest(item), item.kind, item.text, label_text(item), item.scope),
+        *(item.id, audience, claim_digest(item), item.kind, item.text, label_text(item), item.scope),
         *(owner.tenant, owner.user, owner.agent, item.key, item.subject, item.predicate, item.object),
         *(item.directory, item.language, item.confidence, origin.source, origin.workflow_id),
         *(origin.iteration, origin.model, json.dumps(origin.taint)),
@@ -50,18 +50,18 @@ def item_row(item: StoredItem) -> tuple[object, ...]:
 
 
 def row_item(row: Sequence[Any]) -> StoredItem:
-    """Return the item of a row that begins with these columns. Raise DamagedItem if it holds no valid one."""
+    """Return the item of a row that begins with these columns. Raise DamagedItem if it is no valid item."""
     value: dict[str, Any] = dict(zip(COLUMNS, row, strict=False))
 
-    def given(*names: str) -> dict[str, Any]:
+    def fields(*names: str) -> dict[str, Any]:
         return {name: value[name] for name in names}
 
     try:
         return StoredItem(
-            **given("id", "contradicted_by", *_PLAIN_COLUMNS),
-            owner=Reader(**given("tenant", "user", "agent")),
+            **fields("id", "contradicted_by", *_PLAIN_COLUMNS),
+            owner=Reader(**fields("tenant", "user", "agent")),
             provenance=Provenance(
-                **given("source", "workflow_id", "iteration", "model"), taint=tuple(json.loads(value["taint"]))
+                **fields("source", "workflow_id", "iteration", "model"), taint=tuple(json.loads(value["taint"]))
             ),
             expires_at=None if value["expires_at"] is None else _micros_time(value["expires_at"]),
             stored_at=_micros_time(value["stored_at"]),
@@ -79,7 +79,7 @@ def _micros_time(value: int) -> datetime:
 
 
 E = TypeVar("E")
-"""An item's text as a database finds it: the vector, and the words too if the database cannot split texts itself."""
+"""A text as a database stores it: the vector, and also the words if the database cannot split texts itself."""
 
 Values = Mapping[str, object]
 Rows = list[tuple[Any, ...]]
@@ -89,6 +89,15 @@ SELECTED_COLUMNS = ", ".join(f'items."{name}"' for name in COLUMNS)
 
 _BATCH = 500
 """Values in one list of a statement."""
+
+
+class WordQueries(NamedTuple):
+    """Queries in the database's own language."""
+
+    each: list[str]
+    """One for each word."""
+    with_all: str
+    with_any: str
 
 
 class KnowledgeTransaction(ABC, Generic[E]):
@@ -101,8 +110,8 @@ class KnowledgeTransaction(ABC, Generic[E]):
     vector_column: ClassVar[str]
     byte_order: ClassVar[str]
     """The clause that sorts texts by their bytes."""
-    not_by_place: ClassVar[str]
-    """Prefix of a condition on the place that keeps the database from scanning all items of a place."""
+    without_index: ClassVar[str]
+    """Prefix of a condition that keeps the database from scanning all items of an audience by an index."""
 
     def __init__(self, embedder: str) -> None:
         self.embedder = embedder
@@ -145,12 +154,12 @@ class KnowledgeTransaction(ABC, Generic[E]):
         """Return the numbers of the items with the nearest vectors.
 
         Args:
-            visible: The `places` and `kinds` of the wanted items, and `now` in microseconds, when none has expired.
+            visible: The `audiences` and `kinds` of the wanted items, and `now` in microseconds: none has expired then.
         """
 
     @abstractmethod
-    def word_queries(self, text: str, places: Sequence[str]) -> tuple[list[str], str, str]:
-        """Return queries for items at these places: with each word of a text, with all its words, and with any."""
+    def word_queries(self, text: str, audiences: Sequence[str]) -> WordQueries:
+        """Return the queries for items of these audiences with words of a text."""
 
     @abstractmethod
     async def matching_numbers(self, queries: Sequence[str], limit: int) -> list[list[int]]:
@@ -164,12 +173,12 @@ class KnowledgeTransaction(ABC, Generic[E]):
 
         Claims may be empty or repeat.
         """
-        found = await self.newest_facts(list(dict.fromkeys(filter(None, claims))))
+        rows = await self.newest_facts(list(dict.fromkeys(filter(None, claims))))
         for part in batches(ids, _BATCH):
-            found += await self.rows(
+            rows += await self.rows(
                 f"SELECT {SELECTED_COLUMNS}, number FROM {self.tables}items WHERE id = ANY(%(ids)s)", {"ids": part}
             )
-        return {item.id: item for item in map(row_item, sorted(found, key=lambda row: row[-1]))}
+        return {item.id: item for item in map(row_item, sorted(rows, key=lambda row: row[-1]))}
 
     async def page(
         self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
@@ -200,18 +209,18 @@ class KnowledgeTransaction(ABC, Generic[E]):
     async def erase(self, what: Erasure) -> dict[KnowledgeKind, int]:
         """Erase items that match all conditions. Facts that only these contradicted hold again."""
         condition, values = await self._erasure_condition(what)
-        gone = await self.rows(f"DELETE FROM {self.tables}items WHERE {condition} RETURNING kind, id", values)
-        orphans: dict[str, None] = {}
-        for part in batches((id_ for _, id_ in gone), _BATCH):
+        erased = await self.rows(f"DELETE FROM {self.tables}items WHERE {condition} RETURNING kind, id", values)
+        claims_of_erased: dict[str, None] = {}
+        for part in batches((id_ for _, id_ in erased), _BATCH):
             rows = await self.rows(
                 f"SELECT DISTINCT claim FROM {self.tables}items "
                 "WHERE claim != '' AND contradicted_by != '' AND contradicted_by = ANY(%(ids)s)",
                 {"ids": part},
             )
-            orphans.update((claim, None) for (claim,) in rows)
-        for claims in batches(orphans, _BATCH):
+            claims_of_erased.update((claim, None) for (claim,) in rows)
+        for claims in batches(claims_of_erased, _BATCH):
             await self._restore_facts(claims)
-        return dict(sorted(Counter[KnowledgeKind](kind for kind, _ in gone).items()))
+        return dict(sorted(Counter[KnowledgeKind](kind for kind, _ in erased).items()))
 
     async def unindexed_items(self, limit: int) -> list[StoredItem]:
         rows = await self.rows(
@@ -225,7 +234,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
         return int(count)
 
     async def facts(self, place: str, now: int) -> StoreFacts:
-        """An item has expired if its time is not after `now`, in microseconds."""
+        """Return the facts at `now`, in microseconds. `place` is the store's, as people see it."""
         names = await self.rows(f"SELECT DISTINCT embedder FROM {self.tables}vectors ORDER BY embedder")
         [(tainted, expired, contradicted)] = await self.rows(
             "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= %(now)s), "
@@ -260,9 +269,9 @@ class KnowledgeTransaction(ABC, Generic[E]):
             by_claim[claim_digest(fact)].append(fact)
         marked: list[StoredItem] = []
         for facts in by_claim.values():
-            news = contradictions(facts, "")
+            newer = contradictions(facts, "")
             marked += [
-                fact.with_contradiction(news[fact.id]) for fact in facts if news[fact.id] != fact.contradicted_by
+                fact.with_contradiction(newer[fact.id]) for fact in facts if newer[fact.id] != fact.contradicted_by
             ]
         await self._mark_contradicted(marked)
 

@@ -17,8 +17,14 @@ from orga.workflows.types.recall import COMMON_WORDS
 K1, B = 1.2, 0.75  # BM25: how fast a repeated word counts less, and how much a long passage loses
 ENOUGH_COVERAGE = 0.6  # part of the question's words, weighted by rarity, in an answer
 MAX_LINES = 8  # of a passage
-SAME_FORM_WEIGHT, OTHER_FORM_WEIGHT, RELATED_WEIGHT = 1.0, 0.9, 0.7  # a word as asked, with another ending, longer stem
-TITLE_WEIGHT, FORM_BONUS = 0.8, 0.5  # factor for a word in a title; addition, times rarity, for a word as asked
+SAME_FORM_WEIGHT = 1.0  # of a word as the question has it
+OTHER_FORM_WEIGHT = 0.9  # of a word with the same stem
+RELATED_WEIGHT = 0.7  # of a word whose stem begins with the other's
+TITLE_FACTOR = 0.8  # for the weight of a word in a title
+TITLE_TIMES = 0.5  # added to how often a passage has a word that its title repeats
+FORM_BONUS = 0.5  # times rarity, for a word as the question has it
+INTRODUCTION_FACTOR = 0.7  # for a passage that ends in a colon, so its content follows it
+MINOR_PATH_FACTOR, NAMED_PATH_FACTOR = 0.6, 2.0  # for a path of `_MINOR_PATH`, and for one that the question names
 _STOP_WORDS = {
     "english": f"""{" ".join(COMMON_WORDS)} every ever get gets give given happen happens make makes many may might much
         must need needs one per since take takes use used uses using whether whose within without differ differs""",
@@ -33,10 +39,11 @@ STOP_WORDS = {language: frozenset(text.split()) for language, text in _STOP_WORD
 _STEMMERS: Any = snowballstemmer  # the package has no types
 _TASK = """answer compare describe detail details document documents explain file files find folder know list look mean
     means name project question quote read say says show source summarise summarize summary tell thing work suche"""
+_TASK_WORDS = frozenset(_TASK.split())  # they say what to do, not what it is about
 _HOW_MUCH = r"\b(?:how (?:many|much|often|long|old|far|late|big|large|high)|wie (?:lange|viele?|oft|hoch|groß))\b"
 _NUMERALS = """two three four five six seven eight nine ten eleven twelve
     zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"""
-_NUMBERS = {word: str(2 + at % 11) for at, word in enumerate(_NUMERALS.split())}
+_NUMBERS = {word: str(2 + index % 11) for index, word in enumerate(_NUMERALS.split())}
 _AMOUNTS = r"once|twice|half|never|none|daily|every|free|einmal|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred"
 _AMOUNT = re.compile(rf"\d| (?:{_AMOUNTS}) |(?<!the) one (?!of |that |who |is )")
 _OPPOSITES = {"old": "new", "new": "old", "first": "last", "last": "first", "alt": "neu", "neu": "alt"}
@@ -57,7 +64,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])(?<!\b\w\.)(?<!\b\w\w\.)[\"')*_`]*\s+(?=[^\s\
 _MINOR_PATH = re.compile(
     r"(^|/)((tests?|specs?|fixtures?|bench)/|test_|changelog|changes|history)|\.(jsonl?|csv|po)$", re.I
 )
-WordWeights = dict[str, list[float]]  # of the words that match each word of a question
+WordWeights = dict[str, list[float]]  # weights of the matching words of a text, by word of the question
 
 
 def words_and_numbers(text: str) -> list[str]:
@@ -65,44 +72,53 @@ def words_and_numbers(text: str) -> list[str]:
 
 
 class ReaderQuestion:
-    """A question, its parts that ask by themselves, and what an answer holds. Added text only helps to find it."""
+    """A question, its parts that ask by themselves, and the words of an answer. Added text only helps to find it."""
 
     def __init__(self, question: str, added: str = "") -> None:
-        plain, found = _PATH.sub(" ", question), words_and_numbers(question)
-        language = max(STOP_WORDS, key=lambda each: sum(word in STOP_WORDS[each] for word in found))
+        plain, words = _PATH.sub(" ", question), words_and_numbers(question)
+        plain_words = words_and_numbers(plain)
+        language = max(STOP_WORDS, key=lambda each: sum(word in STOP_WORDS[each] for word in words))
+        self.text, self.parts = question, _AND.split(question)
         self.stem: Callable[[str], str] = _STEMMERS.stemmer(language).stemWord
-        self.text, self.parts, self._weights = question, _AND.split(question), dict[str, list[tuple[str, float]]]()
         self.paths: list[str] = _PATH.findall(f"{question}\n{added}")
-        self.wording = " ".join(found) if len(found) > 5 else "\n"  # a passage that repeats it does not answer it
+        self.wording = " ".join(words) if len(words) > 5 else "\n"  # a passage that repeats it does not answer it
         self.needs_amount = re.search(rf"{_HOW_MUCH}|\bcost\b|\bkostet", question, re.I) is not None
-        marked = (tuple(words_and_numbers(row)) for row in (*_names(plain, language), *_MARKED_WORD.findall(plain)))
-        numbers = ((word,) for word in words_and_numbers(plain) if word[0].isdigit())
-        self.names = list(dict.fromkeys((*filter(None, marked), *numbers)))
-        self.exact = [word for word in words_and_numbers(plain) if any(word in row for row in self.names)]
-        self.patterns = [re.compile(rf" {re.escape(' '.join(row).removesuffix('s'))}s? ") for row in self.names]
-        self.needed: dict[str, str] = {}  # the words that count, and how they were written
-        self.helpful, stems = dict[str, str](), set[str]()  # helpful: they need not be in an answer
-        for text, is_added in ((re.sub(_HOW_MUCH, " ", plain, flags=re.I), False), (_PATH.sub(" ", added), True)):
-            for surface in re.findall(r"[^\W_]+(?:[.,:]\d+)*", text):
-                for word in words_and_numbers(surface):
-                    is_stop = (len(word) == 1 and word.isascii()) or {word, surface.casefold()} & STOP_WORDS[language]
-                    if word in self.exact or not (is_stop or self.stem(word) in stems):
-                        stems.add(self.stem(word))
-                        is_helpful = is_added or (word in _TASK.split() and word not in self.exact)
-                        (self.helpful if is_helpful else self.needed).setdefault(word, surface)
+        marked = (tuple(words_and_numbers(name)) for name in (*_names(plain, language), *_MARKED_WORD.findall(plain)))
+        numbers = ((word,) for word in plain_words if word[0].isdigit())
+        self.names = list(dict.fromkeys((*filter(None, marked), *numbers)))  # each as a tuple of words
+        self.exact = [word for word in plain_words if any(word in name for name in self.names)]
+        self.patterns = [re.compile(rf" {re.escape(' '.join(name).removesuffix('s'))}s? ") for name in self.names]
+        self.needed = dict[str, str]()  # the words that an answer has, and how the question writes them
+        self.helpful = dict[str, str]()  # words that only help to find it
+        self._stop_words, self._stems = STOP_WORDS[language], set[str]()
+        self._add_words(re.sub(_HOW_MUCH, " ", plain, flags=re.I), is_added=False)
+        self._add_words(_PATH.sub(" ", added), is_added=True)
+        self._weights = dict[str, list[tuple[str, float]]]()  # by word of a text: each match in the question
 
-    def weights(self, found: Iterable[str]) -> WordWeights:
-        """Return, for each word of the question, the weight of each word in `found` that matches it."""
-        held: WordWeights = {}
-        for word in found:
+    def _add_words(self, text: str, *, is_added: bool) -> None:
+        """Add one word of each stem. Names may be stop words, and share a stem."""
+        for written in re.findall(r"[^\W_]+(?:[.,:]\d+)*", text):
+            for word in words_and_numbers(written):
+                is_letter, is_exact = len(word) == 1 and word.isascii(), word in self.exact
+                is_stop = is_letter or not self._stop_words.isdisjoint({word, written.casefold()})
+                if is_exact or not (is_stop or self.stem(word) in self._stems):
+                    self._stems.add(self.stem(word))
+                    is_helpful = is_added or (word in _TASK_WORDS and not is_exact)
+                    (self.helpful if is_helpful else self.needed).setdefault(word, written)
+
+    def weights(self, words: Iterable[str]) -> WordWeights:
+        """Return, for each word of the question, the weight of each of these words that matches it."""
+        weights: WordWeights = {}
+        for word in words:
             if word not in self._weights:
                 pairs = ((term, self._weight(term, word)) for term in (*self.needed, *self.helpful))
                 self._weights[word] = [(term, weight) for term, weight in pairs if weight]
             for term, weight in self._weights[word]:
-                held.setdefault(term, []).append(weight)
-        return held
+                weights.setdefault(term, []).append(weight)
+        return weights
 
     def _weight(self, term: str, word: str) -> float:
+        """Return the weight of a text's word that matches `term` of the question, or 0."""
         if word[0] != term[0] or term in self.exact or word == term:
             return SAME_FORM_WEIGHT if word.removesuffix("s") == term.removesuffix("s") else 0.0
         short, long = sorted((self.stem(word), self.stem(term)), key=len)
@@ -113,53 +129,66 @@ class ReaderQuestion:
 
 def _names(text: str, language: str) -> Iterator[str]:
     """Yield names: words with a capital inside a sentence. German nouns have one, too: there a name is two of them."""
-    for row in _CAPITALS.finditer(text):
-        name, before = row[0].split(), text[: row.start()].rstrip(" ")
+    is_german = language == "german"
+    for capitals in _CAPITALS.finditer(text):
+        name, before = capitals[0].split(), text[: capitals.start()].rstrip(" ")
         is_first = len(name) == 1 and (not before or before[-1] in ".?!:\n")
         name = name[1:] if name[0].casefold() in STOP_WORDS[language] else name
-        name = name[:2] if language == "german" else [word for word in name if word.isupper() or not is_first]
-        if len(name) > (language == "german"):
+        name = name[:2] if is_german else [word for word in name if word.isupper() or not is_first]
+        if len(name) >= (2 if is_german else 1):
             yield " ".join(name)
 
 
 class Passage:
     """Lines of a file that belong together, the titles above them, and the words of the question in both."""
 
-    def __init__(self, path: str, first: int, lines: list[str], above: list[str], question: ReaderQuestion) -> None:
-        self.path, self.first, self.lines, self.above = path, first, lines, above
+    def __init__(self, path: str, first: int, lines: list[str], titles: list[str], question: ReaderQuestion) -> None:
+        self.path, self.first, self.lines, self.titles = path, first, lines, titles
         self.source = f"{path}:{first}" + (f"-{first + len(lines) - 1}" if len(lines) > 1 else "")
         self.text = _LIST_ITEM.sub("", "\n".join(lines), count=1)
         sentences = [f" {' '.join(words_and_numbers(part))} " for part in _SENTENCE.split(self.text)]
-        self.windows = [(one, one + other) for one, other in itertools.pairwise([*sentences, ""])]
+        self.windows = [(one, one + following) for one, following in itertools.pairwise([*sentences, ""])]
         self.words = "".join(sentences).replace(question.wording, "").split()
-        self.title = f" {' '.join(words_and_numbers(' '.join((path, *above))))} "
-        self.body, self.context = question.weights(self.words), question.weights(self.title.split())
+        self.title_text = f" {' '.join(words_and_numbers(' '.join((path, *titles))))} "
+        self.weights = question.weights(self.words)
+        self.title_weights = question.weights(self.title_text.split())
+
+    @property
+    def last_character(self) -> str:
+        return self.text.rstrip(" \n*_`\"'")[-1:]
+
+
+TABLE_LEVEL = 99  # of a table's head, below headings (1 to 6) and definitions (10 and their indent)
 
 
 def file_passages(path: str, lines: Mapping[int, str], question: ReaderQuestion) -> Iterator[Passage]:
     """Yield the passages of a file. A gap between known lines ends a passage."""
-    above, block, previous = dict[int, str](), list[str](), 0
+    titles, block, previous = dict[int, str](), list[str](), 0  # titles: by level
 
-    def under(level: int, title: str) -> dict[int, str]:
-        return {other: text for other, text in above.items() if other < level} | ({level: title} if title else {})
+    def titles_with(level: int, title: str) -> dict[int, str]:
+        higher = {other: text for other, text in titles.items() if other < level}
+        return higher | ({level: title} if title else {})
 
     for number in [*sorted(lines), 0]:  # 0 is after the end
-        line, follows = lines.get(number, ""), number == previous + 1
+        line, is_next = lines.get(number, ""), number == previous + 1
         text, is_row, heading = line.strip(), line.lstrip().startswith("|"), _HEADING.match(line)
-        if follows and len(block) == 1 and _UNDERLINE.match(line):
-            above = under(1 + "=-~^".find(line[0]) % 5, block[0].strip())
+        if is_next and len(block) == 1 and _UNDERLINE.match(line):
+            titles = titles_with(1 + "=-~^".find(line[0]) % 5, block[0].strip())
             block, text = [], ""
-        is_apart = not follows or heading or is_row or not text or _LIST_ITEM.match(line)
+        is_apart = not is_next or heading or is_row or not text or _LIST_ITEM.match(line)
         if block and (is_apart or len(block) >= MAX_LINES):
-            yield Passage(path, previous - len(block) + 1, block, [above[level] for level in sorted(above)], question)
+            ordered_titles = [titles[level] for level in sorted(titles)]
+            yield Passage(path, previous - len(block) + 1, block, ordered_titles, question)
             block = []
-        previous, above = number, above if follows else {}
+        previous, titles = number, titles if is_next else {}
         if heading:
-            above = under(len(heading[1]) if heading[1] else 10 + len(heading[3]), heading[2] or heading[4])
-        has_columns = is_row and _TABLE_RULE.match(lines.get(number + 1, ""))
-        if has_columns or not is_row:
-            above = under(99, text.strip("|") if has_columns else "")  # below headings and definitions
-        if text and (block or re.search(r"\w", text)) and not has_columns and not (heading and heading[1]):
+            level = len(heading[1]) if heading[1] else 10 + len(heading[3])
+            titles = titles_with(level, heading[2] or heading[4])
+        is_table_head = is_row and _TABLE_RULE.match(lines.get(number + 1, ""))
+        if is_table_head or not is_row:
+            titles = titles_with(TABLE_LEVEL, text.strip("|") if is_table_head else "")
+        is_markdown_heading = heading and heading[1]
+        if text and (block or re.search(r"\w", text)) and not is_table_head and not is_markdown_heading:
             block.append(line)
 
 
@@ -173,43 +202,76 @@ class PassageMatch:
     held: Mapping[str, float]
 
 
-def ranked_matches(question: ReaderQuestion, known: list[Passage]) -> list[PassageMatch]:
-    """Return the passages that hold words of the question: those that answer first, the best of both groups first."""
+class _Ranking:
+    """Compares the passages that hold a question's words. A word in fewer of them has more weight."""
 
-    def rarity(holding: int) -> float:
-        holding = max(holding, 1)  # a word that no passage holds is no rarer than a word in one passage
-        return math.log(1 + (len(known) - holding + 0.5) / (holding + 0.5))
+    def __init__(self, question: ReaderQuestion, passages: list[Passage]) -> None:
+        self._question, self._count = question, len(passages)
+        self._average_words = sum(len(each.words) for each in passages) / max(len(passages), 1) or 1.0
+        terms = (*question.needed, *question.helpful)
+        self._rarity = {term: self._rarity_of(sum(term in each.weights for each in passages)) for term in terms}
+        same_form = {term: sum(SAME_FORM_WEIGHT in each.weights.get(term, ()) for each in passages) for term in terms}
+        self._form_rarity = {term: self._rarity_of(holding) for term, holding in same_form.items()}
+        self._plain_terms = [term for term in question.needed if term not in question.exact]
+        self._opposites = [(word, _OPPOSITES[word]) for word in question.needed if word in _OPPOSITES]
 
-    def held_by(body: WordWeights, above: WordWeights) -> dict[str, float]:
-        held = {term: [*body.get(term, ()), *(TITLE_WEIGHT * w for w in above.get(term, ()))] for term in body | above}
-        return {term: (1 + rare[term]) * max(weights) for term, weights in held.items()}
+    def match(self, passage: Passage) -> PassageMatch:
+        held = self._held(passage.weights, passage.title_weights)
+        return PassageMatch(passage, self._is_answer(passage), self._score(passage, held), held)
 
-    def cover(held: Mapping[str, float]) -> float:
-        return sum(held.get(term, 0.0) for term in plain) / sum(1 + rare[term] for term in plain) if plain else 1.0
+    def _rarity_of(self, holding: int) -> float:
+        """Return the rarity of a word by the number of passages that hold it. None is no rarer than one."""
+        holding = max(holding, 1)
+        return math.log(1 + (self._count - holding + 0.5) / (holding + 0.5))
 
-    average = sum(len(each.words) for each in known) / max(len(known), 1) or 1.0
-    terms, plain = (*question.needed, *question.helpful), [x for x in question.needed if x not in question.exact]
-    rare = {term: rarity(sum(term in each.body for each in known)) for term in terms}
-    form = {term: rarity(sum(SAME_FORM_WEIGHT in each.body.get(term, ()) for each in known)) for term in terms}
-    opposites = [(word, _OPPOSITES[word]) for word in question.needed if word in _OPPOSITES]
-    matches = list[PassageMatch]()
-    for each in (each for each in known if each.body):
-        score, held, end = 0.0, held_by(each.body, each.context), each.text.rstrip(" \n*_`\"'")[-1:]
+    def _held(self, weights: WordWeights, title_weights: WordWeights) -> dict[str, float]:
+        in_titles = {term: [TITLE_FACTOR * weight for weight in each] for term, each in title_weights.items()}
+        held = {term: [*weights.get(term, ()), *in_titles.get(term, ())] for term in weights | title_weights}
+        return {term: (1 + self._rarity[term]) * max(each) for term, each in held.items()}
+
+    def _coverage(self, held: Mapping[str, float]) -> float:
+        """Return the part of the question's words that are held. Names are left out, because patterns check them."""
+        if not self._plain_terms:
+            return 1.0
+        whole = sum(1 + self._rarity[term] for term in self._plain_terms)
+        return sum(held.get(term, 0.0) for term in self._plain_terms) / whole
+
+    def _score(self, passage: Passage, held: Mapping[str, float]) -> float:
+        score, length_factor = 0.0, 1 - B + B * len(passage.words) / self._average_words
         for term in held:
-            inside = each.body.get(term, [])
-            times = sum(inside) + 0.5 * bool(inside and term in each.context)
-            score += rare[term] * times * (K1 + 1) / (times + K1 * (1 - B + B * len(each.words) / average))
-            score += FORM_BONUS * form[term] * (SAME_FORM_WEIGHT in inside)
-        parts = [two for one, two in each.windows if all(name.search(one + each.title) for name in question.patterns)]
-        covered = [cover(held_by(question.weights(part.split()), each.context)) for part in parts]
-        answers = (
-            max(covered, default=0.0) >= ENOUGH_COVERAGE
-            and any(term in each.body for term in question.needed)
-            and end != "?"
-            and (not question.needs_amount or any(map(_AMOUNT.search, parts)))
-            and not any(f" {y} " in one and f" {x} " not in one for x, y in opposites for one, _ in each.windows)
+            weights = passage.weights.get(term, [])
+            times = sum(weights) + TITLE_TIMES * bool(weights and term in passage.title_weights)
+            score += self._rarity[term] * times * (K1 + 1) / (times + K1 * length_factor)
+            score += FORM_BONUS * self._form_rarity[term] * (SAME_FORM_WEIGHT in weights)
+        factor = self._coverage(held) ** 2 * (INTRODUCTION_FACTOR if passage.last_character == ":" else 1.0)
+        score *= factor * (MINOR_PATH_FACTOR if _MINOR_PATH.search(passage.path) else 1.0)
+        is_named = any(f"/{passage.path}".endswith(f"/{path}") for path in self._question.paths)
+        return score * (NAMED_PATH_FACTOR if is_named else 1.0)
+
+    def _is_answer(self, passage: Passage) -> bool:
+        question, sentences = self._question, [one for one, _ in passage.windows]
+        has_names = [
+            window
+            for one, window in passage.windows
+            if all(name.search(one + passage.title_text) for name in question.patterns)
+        ]
+        held = (self._held(question.weights(window.split()), passage.title_weights) for window in has_names)
+        says_opposite = any(
+            f" {opposite} " in sentence and f" {word} " not in sentence
+            for word, opposite in self._opposites
+            for sentence in sentences
         )
-        score *= cover(held) ** 2 * (0.7 if end == ":" else 1.0) * (0.6 if _MINOR_PATH.search(each.path) else 1.0)
-        score *= 2.0 if any(f"/{each.path}".endswith(f"/{path}") for path in question.paths) else 1.0
-        matches.append(PassageMatch(each, answers, score, held))
+        return (
+            max(map(self._coverage, held), default=0.0) >= ENOUGH_COVERAGE
+            and any(term in passage.weights for term in question.needed)
+            and passage.last_character != "?"
+            and (not question.needs_amount or any(map(_AMOUNT.search, has_names)))
+            and not says_opposite
+        )
+
+
+def ranked_matches(question: ReaderQuestion, passages: list[Passage]) -> list[PassageMatch]:
+    """Return the passages that hold words of the question: those that answer first, the best of both groups first."""
+    ranking = _Ranking(question, passages)
+    matches = [ranking.match(passage) for passage in passages if passage.weights]
     return sorted(matches, key=lambda match: (not match.answers, -match.score, match.passage.path, match.passage.first))

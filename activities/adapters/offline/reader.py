@@ -223,7 +223,7 @@ def quoted_answer(question: ReaderQuestion, evidence: Evidence, matches: Sequenc
     if found:
         blocks = [f"The closest passage is in `{found[0].passage.source}`."]
         for passage in {match.passage.source: match.passage for match in (*found, *supplement)}.values():
-            under = f", under “{passage.above[-1]}”" if passage.above else ""
+            under = f", under “{passage.titles[-1]}”" if passage.titles else ""
             lines = [f"> {line[:MAX_CHARS]}".rstrip() for line in passage.lines]
             blocks.append("\n".join([*lines, f"— `{passage.source}`{under}"]))
         if missing and not supplement:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
 from threading import Lock
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import psycopg
 
@@ -31,10 +31,11 @@ from orga.activities.adapters.knowledge.transactions import (
     KnowledgeTransaction,
     Rows,
     Values,
+    WordQueries,
     item_row,
 )
 from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS
-from orga.activities.knowledge.identity import scope_place
+from orga.activities.knowledge.identity import audience_digits
 from orga.activities.knowledge.ports import Embedder
 from orga.activities.knowledge.vectors import vector_code
 from orga.activities.knowledge.words import query_terms, searchable_text
@@ -75,7 +76,7 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def transaction(self, *, is_writing: bool) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a transaction: of the only writer, or one that reads a single state of the store."""
+        """Yield a connection in a transaction: either of the only writer, or for reads of one state of the store."""
         async with self.without_transaction() as connection:
             try:
                 if is_writing:
@@ -124,11 +125,11 @@ class PostgresConnections:
 MAX_WORD_BYTES = 2_046
 """PostgreSQL's limit for one word."""
 
-_PLACE_PREFIX = "place:"
-"""Prefix of a place: the scope and owner of an item, as a word of the same index."""
+_AUDIENCE_PREFIX = "place:"
+"""Prefix of an item's audience, which is a word of the same index. No real word has a colon."""
 
 _LONG_WORD_PREFIX = "long:"
-"""Prefix of a digest that replaces a long word. No real word has a colon."""
+"""Prefix of a digest that replaces a long word."""
 
 
 class WordTokenizer:
@@ -142,15 +143,15 @@ class WordTokenizer:
         self._opened: sqlite3.Connection | None = None
 
     def tokenize(self, texts: Sequence[str]) -> list[frozenset[str]]:
-        found: list[set[str]] = [set() for _ in texts]
+        words: list[set[str]] = [set() for _ in texts]
         with self._lock:
             database = self._memory_database()
             database.execute("BEGIN")
             database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
             for number, word in database.execute("SELECT doc, term FROM words"):
-                found[int(number)].add(_bounded_word(str(word)))
+                words[int(number)].add(_bounded_word(str(word)))
             database.execute("ROLLBACK")
-        return list(map(frozenset, found))
+        return list(map(frozenset, words))
 
     def close(self) -> None:
         """Free the memory. The next `tokenize` allocates it again."""
@@ -169,15 +170,15 @@ class WordTokenizer:
         return self._opened
 
 
-def words_tsvector(words: frozenset[str], place: str) -> str:
-    """Return a `tsvector` of the words and the place, so that one index finds both."""
-    return " ".join(map(quoted_word, (f"{_PLACE_PREFIX}{place}", *sorted(words))))
+def words_tsvector(words: frozenset[str], audience: str) -> str:
+    """Return a `tsvector` of the words and the audience, so that one index finds both."""
+    return " ".join(map(quoted_word, (f"{_AUDIENCE_PREFIX}{audience}", *sorted(words))))
 
 
-def words_query(words: Iterable[str], places: Sequence[str], joined_by: Literal["&", "|"]) -> str:
-    """Return a `tsquery` for items at one of the places with all of the words, or with any."""
-    of_places = " | ".join(quoted_word(_PLACE_PREFIX + place) for place in places)
-    return f"({of_places}) & ({f' {joined_by} '.join(map(quoted_word, words))})"
+def words_query(words: Iterable[str], audiences: Sequence[str], joined_by: Literal["&", "|"]) -> str:
+    """Return a `tsquery` for items of one of the audiences with all of the words, or with any."""
+    of_audiences = " | ".join(quoted_word(_AUDIENCE_PREFIX + audience) for audience in audiences)
+    return f"({of_audiences}) & ({f' {joined_by} '.join(map(quoted_word, words))})"
 
 
 def quoted_word(word: str) -> str:
@@ -190,8 +191,14 @@ def _bounded_word(word: str) -> str:
     return word if len(word.encode()) <= MAX_WORD_BYTES else f"{_LONG_WORD_PREFIX}{sha256(word.encode()).hexdigest()}"
 
 
-EncodedText = tuple[str, str, frozenset[str]]
-"""A text as the database takes it: the code and the numbers of its vector, and its words."""
+class EncodedText(NamedTuple):
+    """A text as the database takes it."""
+
+    code: str
+    """The code of its vector, as bits."""
+    vector: str
+    words: frozenset[str]
+
 
 _NEWEST = "ORDER BY stored_at DESC, number DESC LIMIT"
 _FACTS = (
@@ -216,16 +223,17 @@ _GIVE_VECTOR = (
 )
 NEAREST = (
     "SELECT number FROM orga_knowledge.vectors WHERE embedder = %(embedder)s "
-    "AND place = ANY(%(places)s) AND kind = ANY(%(kinds)s) AND (expires_at IS NULL OR expires_at > %(now)s) "
+    "AND place = ANY(%(audiences)s) AND kind = ANY(%(kinds)s) AND (expires_at IS NULL OR expires_at > %(now)s) "
     "ORDER BY code <~> %(code)s::text::bit(512), number LIMIT %(limit)s"
 )
 _MATCHING = (
-    "SELECT asked.place, found.number FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, place) "
+    "SELECT asked.query_index, found.number FROM unnest(%(queries)s::text[]) "
+    "WITH ORDINALITY AS asked (query, query_index) "
     # MATERIALIZED makes PostgreSQL use the index. With just the limit it would scan the table.
     "CROSS JOIN LATERAL ("
     "WITH holding AS MATERIALIZED (SELECT number FROM orga_knowledge.items WHERE words @@ asked.query::tsquery) "
     "SELECT number FROM holding LIMIT %(limit)s"
-    ") AS found ORDER BY asked.place"
+    ") AS found ORDER BY asked.query_index"
 )
 
 
@@ -235,7 +243,7 @@ class PostgresTransaction(KnowledgeTransaction[EncodedText]):
     tables = "orga_knowledge."
     vector_column = "vectors.vector::real[]"
     byte_order = ' COLLATE "C"'
-    not_by_place = ""
+    without_index = ""
 
     def __init__(self, connection: PostgresConnection, tokenizer: WordTokenizer, embedder: str) -> None:
         super().__init__(embedder)
@@ -257,8 +265,8 @@ class PostgresTransaction(KnowledgeTransaction[EncodedText]):
     async def write_items(self, items: Sequence[StoredItem], encoded: Mapping[str, EncodedText]) -> None:
         rows: list[dict[str, object]] = []
         for item in items:
-            _, _, words = encoded[searchable_text(item)]
-            tsvector = words_tsvector(words, scope_place(item.scope, item.owner))
+            words = encoded[searchable_text(item)].words
+            tsvector = words_tsvector(words, audience_digits(item.scope, item.owner))
             rows.append({**dict(zip(COLUMNS, item_row(item), strict=True)), "words": tsvector})
         await self.execute_many(_INSERT, rows)
         await self.give_vectors(items, encoded)
@@ -271,8 +279,8 @@ class PostgresTransaction(KnowledgeTransaction[EncodedText]):
         )
         rows: list[dict[str, object]] = []
         for item in items:
-            code, vector, _ = encoded[searchable_text(item)]
-            rows.append({"embedder": self.embedder, "code": code, "vector": vector, "id": item.id})
+            text = encoded[searchable_text(item)]
+            rows.append({"embedder": self.embedder, "code": text.code, "vector": text.vector, "id": item.id})
         await self.execute_many(_GIVE_VECTOR, rows)
 
     async def rebuild_words(self) -> None:
@@ -291,17 +299,17 @@ class PostgresTransaction(KnowledgeTransaction[EncodedText]):
         query = {"code": code_bits(vector_code(vector)), "embedder": self.embedder, "limit": limit}
         return [number for (number,) in await self.rows(NEAREST, {**visible, **query})]
 
-    def word_queries(self, text: str, places: Sequence[str]) -> tuple[list[str], str, str]:
+    def word_queries(self, text: str, audiences: Sequence[str]) -> WordQueries:
         terms = list(filter(None, self._tokenizer.tokenize(query_terms(text))))
         words = sorted(frozenset[str]().union(*terms))
-        each = [words_query(term, places, "&") for term in terms]
-        return each, words_query(words, places, "&"), words_query(words, places, "|")
+        each = [words_query(term, audiences, "&") for term in terms]
+        return WordQueries(each, words_query(words, audiences, "&"), words_query(words, audiences, "|"))
 
     async def matching_numbers(self, queries: Sequence[str], limit: int) -> list[list[int]]:
-        found = defaultdict[int, list[int]](list)
-        for place, number in await self.rows(_MATCHING, {"queries": queries, "limit": limit}):
-            found[place].append(number)
-        return [found[place] for place in range(1, len(queries) + 1)]
+        by_query = defaultdict[int, list[int]](list)
+        for index, number in await self.rows(_MATCHING, {"queries": queries, "limit": limit}):
+            by_query[index].append(number)
+        return [by_query[index] for index in range(1, len(queries) + 1)]  # PostgreSQL counts from 1
 
     async def newest_matching(self, query: str, limit: int) -> list[int]:
         rows = await self.rows(
@@ -318,9 +326,9 @@ T = TypeVar("T")
 class PostgresStore(DatabaseStore[EncodedText]):
     """A `KnowledgeStore` in a database. Its tables are created when they are first needed."""
 
-    def __init__(self, place: PostgresAddress, embedder: Embedder, *, now: Callable[[], datetime] = utc_now) -> None:
-        super().__init__(place.place, embedder, now)
-        self._connections = PostgresConnections(place)
+    def __init__(self, address: PostgresAddress, embedder: Embedder, *, now: Callable[[], datetime] = utc_now) -> None:
+        super().__init__(address.shown, embedder, now)
+        self._connections = PostgresConnections(address)
         self._tokenizer = WordTokenizer()
 
     async def purge(self) -> None:
@@ -343,6 +351,6 @@ class PostgresStore(DatabaseStore[EncodedText]):
     def _encode(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, EncodedText]:
         words = self._tokenizer.tokenize(list(vectors))
         return {
-            text: (code_bits(vector_code(vector)), vector_text(vector), each)
-            for (text, vector), each in zip(vectors.items(), words, strict=True)
+            text: EncodedText(code_bits(vector_code(vector)), vector_text(vector), own_words)
+            for (text, vector), own_words in zip(vectors.items(), words, strict=True)
         }

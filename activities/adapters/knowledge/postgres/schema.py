@@ -17,17 +17,19 @@ from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import MAX_BITS
 
 CONNECT_S = 5
+"""Seconds to connect."""
+
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
 class PostgresAddress:
-    """An address with its password, and the form that people see instead."""
+    """The address of a database. People see only `shown`."""
 
     conninfo: str = field(repr=False)
     password: str = field(repr=False)
-    place: str
-    """`postgresql://host:port/database`."""
+    shown: str
+    """`postgresql://host:port/database`, the form for people."""
     variable: str
     """The environment variable that contains it, for error messages."""
 
@@ -45,20 +47,23 @@ def parse_address(dsn: str, variable: str) -> PostgresAddress:
         ) from None
     host, name = parts.get("host", ""), parts.get("dbname", parts.get("user", ""))
     is_local = all(each in _LOCAL_HOSTS or each.startswith(("/", "@")) for each in host.split(",") if each)
-    added = {"connect_timeout": str(CONNECT_S), "application_name": "orga"}
+    defaults = {"connect_timeout": str(CONNECT_S), "application_name": "orga"}
     if not is_local:
-        added["sslmode"] = "require"
+        defaults["sslmode"] = "require"
     port = parts.get("port", "5432")
     return PostgresAddress(
-        conninfo=make_conninfo("", **{**added, **parts}),
+        conninfo=make_conninfo("", **{**defaults, **parts}),
         password=parts.get("password", ""),
-        place=f"postgresql://{quote(host, safe=',/:') or 'localhost'}:{quote(port, safe=',')}/{quote(name)}",
+        shown=f"postgresql://{quote(host, safe=',/:') or 'localhost'}:{quote(port, safe=',')}/{quote(name)}",
         variable=variable,
     )
 
 
 _BUSY = {"53300": "has no connection left", "40001": "is busy", "40P01": "is busy", "55P03": "is busy"}
+"""Texts by SQLSTATE, for failures after which the same operation may succeed."""
+
 _NO_EXTENSION = {"0A000", "58P01"}
+"""SQLSTATEs of a server on which pgvector is not installed."""
 
 _FAILURES: dict[str, tuple[str, str]] = {
     "53100": ("DiskFull", "{store} has no room left; nothing was stored: make room on its server"),
@@ -79,43 +84,43 @@ _FAILURES: dict[str, tuple[str, str]] = {
 
 
 @contextmanager
-def raising_knowledge_errors(place: PostgresAddress) -> Generator[None]:
+def raising_knowledge_errors(address: PostgresAddress) -> Generator[None]:
     """Raise a `KnowledgeError` for each error of PostgreSQL, of its connection, of a timeout, or of stored values."""
     try:
         yield
     except DamagedItem as error:
         raise KnowledgeError(
-            f"the knowledge store {place.place} is damaged ({error}); restore the database from its last backup, or "
+            f"the knowledge store {address.shown} is damaged ({error}); restore the database from its last backup, or "
             "let go of the item: orga knowledge forget --id ID",
             kind="Corrupt",
         ) from error
     except psycopg.Error as error:
-        raise knowledge_error(error, place) from None  # the error's text and connection contain the address
+        raise knowledge_error(error, address) from None  # the error's text and connection contain the address
     except TimeoutError:
-        raise _unreachable_error(place, "no answer in time") from None
+        raise _unreachable_error(address, "no answer in time") from None
     except UnicodeEncodeError:
         raise KnowledgeError("a text holds characters that no database takes", kind="InvalidItem") from None
 
 
-def knowledge_error(error: psycopg.Error, place: PostgresAddress) -> KnowledgeError:
+def knowledge_error(error: psycopg.Error, address: PostgresAddress) -> KnowledgeError:
     """Return the failure by its SQLSTATE. An error without one is a failure of the connection."""
-    state, store = error.sqlstate or "", f"the knowledge store {place.place}"
-    cause = redacted_text(str(error), place.password) or type(error).__name__
+    state, store = error.sqlstate or "", f"the knowledge store {address.shown}"
+    cause = redacted_text(str(error), address.password) or type(error).__name__
     if state in _FAILURES:
         kind, text = _FAILURES[state]
-        message = text.format(store=store, cause=cause, variable=place.variable)
+        message = text.format(store=store, cause=cause, variable=address.variable)
         return KnowledgeError(message, kind=kind, retryable=kind == "DiskFull")
     if state in _BUSY:
         return KnowledgeError(f"{store} {_BUSY[state]}; try again", kind="Busy", retryable=True)
     if isinstance(error, psycopg.OperationalError) or not state:
-        return _unreachable_error(place, cause)
+        return _unreachable_error(address, cause)
     return KnowledgeError(f"{store} failed: {cause}; look at its log, then try again", kind="Unreachable")
 
 
-def _unreachable_error(place: PostgresAddress, cause: str) -> KnowledgeError:
+def _unreachable_error(address: PostgresAddress, cause: str) -> KnowledgeError:
     return KnowledgeError(
-        f"the knowledge store {place.place} cannot be reached: {cause}; start its server, or correct the address in "
-        f"{place.variable}",
+        f"the knowledge store {address.shown} cannot be reached: {cause}; start its server, or correct the address in "
+        f"{address.variable}",
         kind="Unreachable",
         retryable=True,
     )
@@ -128,6 +133,8 @@ MIGRATION_LOCK = 0x6F726761
 
 MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
     (
+        # `place` is the audience: the scope with its owner. `claim` is the digest of a fact's audience, subject and
+        # predicate. `words` has the words of the text and the labels, and the audience.
         """CREATE TABLE orga_knowledge.items (
             number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
             id TEXT COLLATE "C" NOT NULL UNIQUE,
@@ -167,6 +174,8 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE INDEX items_by_run ON orga_knowledge.items (workflow_id) WHERE workflow_id != ''",
         "CREATE INDEX items_by_subject ON orga_knowledge.items (subject) WHERE subject != ''",
         "CREATE INDEX items_by_source ON orga_knowledge.items (source) WHERE source != ''",
+        # `code` has one bit for each direction of `vector`. Codes are quick to compare, so they choose the candidates.
+        # The other columns repeat those of the item, so that the search for candidates reads one table only.
         """CREATE TABLE orga_knowledge.vectors (
             number BIGINT PRIMARY KEY REFERENCES orga_knowledge.items (number) ON DELETE CASCADE,
             place TEXT NOT NULL,
@@ -179,13 +188,14 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE INDEX vectors_by_place ON orga_knowledge.vectors (place, embedder)",
     ),
     (
-        # Everything that the search for the nearest scans: a seventh of the table with its vectors.
+        # The index has all columns that the search for candidates reads. It is a seventh of the table's size.
         "CREATE INDEX vectors_by_code ON orga_knowledge.vectors (place, embedder) "
         "INCLUDE (kind, expires_at, number, code)",
         "DROP INDEX orga_knowledge.vectors_by_place",
     ),
     (
-        # Most items have no directory. The root has none either, and its conventions are few among them.
+        # The root's directory is "", and so is that of all items that are no conventions. With `kind` in the index, the
+        # few conventions of the root are found among them.
         "CREATE INDEX items_by_folder ON orga_knowledge.items (directory, place, kind)",
         "DROP INDEX orga_knowledge.items_by_directory",
     ),
@@ -195,25 +205,25 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
 VERSION = len(MIGRATIONS)
 
 
-async def migrate(connection: PostgresConnection, place: PostgresAddress) -> None:
+async def migrate(connection: PostgresConnection, address: PostgresAddress) -> None:
     """Migrate a database to this version, all steps or none. Other processes wait meanwhile.
 
     Raise KnowledgeError if it has a newer version, or pgvector is missing. The caller has to close the connection,
     which holds the lock.
     """
-    if await _schema_version(connection, place) == VERSION:
+    if await _schema_version(connection, address) == VERSION:
         return
     # Lock before the transaction begins: a transaction that waited for the lock might not see the new tables.
     await connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
     async with connection.transaction():
-        await _make_tables(connection, place)
+        await _make_tables(connection, address)
     await connection.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
 
 
-async def _make_tables(connection: PostgresConnection, place: PostgresAddress) -> None:
-    version = await _schema_version(connection, place)  # another process may have been faster
+async def _make_tables(connection: PostgresConnection, address: PostgresAddress) -> None:
+    version = await _schema_version(connection, address)  # another process may have been faster
     if version < VERSION:
-        await _ensure_extension(connection, place)
+        await _ensure_extension(connection, address)
         await connection.execute("CREATE SCHEMA IF NOT EXISTS orga_knowledge")
         await connection.execute("CREATE TABLE IF NOT EXISTS orga_knowledge.version (version INTEGER NOT NULL)")
         for statements in MIGRATIONS[version:]:
@@ -223,9 +233,9 @@ async def _make_tables(connection: PostgresConnection, place: PostgresAddress) -
         await connection.execute("INSERT INTO orga_knowledge.version VALUES (%s)", (VERSION,))
 
 
-async def _ensure_extension(connection: PostgresConnection, place: PostgresAddress) -> None:
-    found = await (await connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")).fetchone()
-    if found:
+async def _ensure_extension(connection: PostgresConnection, address: PostgresAddress) -> None:
+    is_there = await (await connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")).fetchone()
+    if is_there:
         return
     try:
         await connection.execute("CREATE EXTENSION vector")
@@ -233,23 +243,22 @@ async def _ensure_extension(connection: PostgresConnection, place: PostgresAddre
         remedy = "let an administrator run there: CREATE EXTENSION vector"
         if error.sqlstate in _NO_EXTENSION:
             remedy = "install pgvector on its server, as the image pgvector/pgvector has it"
-        text = (
-            f"the knowledge store {place.place} lacks pgvector ({redacted_text(str(error), place.password)}); {remedy}"
-        )
+        cause = redacted_text(str(error), address.password)
+        text = f"the knowledge store {address.shown} lacks pgvector ({cause}); {remedy}"
         raise KnowledgeError(text, kind="Unreachable") from None
 
 
-async def _schema_version(connection: PostgresConnection, place: PostgresAddress) -> int:
+async def _schema_version(connection: PostgresConnection, address: PostgresAddress) -> int:
     """Return the version of the tables, or 0 if there are none."""
-    known = await (await connection.execute("SELECT to_regclass('orga_knowledge.version')")).fetchone()
-    if not known or known[0] is None:
+    table = await (await connection.execute("SELECT to_regclass('orga_knowledge.version')")).fetchone()
+    if not table or table[0] is None:
         return 0
     row = await (await connection.execute("SELECT version FROM orga_knowledge.version")).fetchone()
     version = int(row[0]) if row else 0
     if version > VERSION:
         raise KnowledgeError(
-            f"the knowledge store {place.place} has schema {version}, and this version of orga knows {VERSION}: it was "
-            f"written by a newer one; upgrade orga, or name another database in {place.variable}",
+            f"the knowledge store {address.shown} has schema {version}, and this version of orga knows {VERSION}: "
+            f"it was written by a newer one; upgrade orga, or name another database in {address.variable}",
             kind="NewerSchema",
         )
     return version

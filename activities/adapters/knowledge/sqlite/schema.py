@@ -1,4 +1,4 @@
-"""The SQLite file of the knowledge store: its tables, their migrations, and errors of SQLite in words for people."""
+"""The SQLite file: tables, migrations, and explanations of SQLite's errors."""
 
 import sqlite3
 from collections.abc import Generator
@@ -88,7 +88,8 @@ APPLICATION_ID = 0x6F726761
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        # `place` is the scope with its owner. `claim` is the digest of place, subject and predicate of a fact.
+        # `place` is the audience: the scope with its owner. `claim` is the digest of a fact's audience, subject and
+        # predicate.
         """CREATE TABLE items (
             number INTEGER PRIMARY KEY AUTOINCREMENT,
             id TEXT NOT NULL UNIQUE,
@@ -184,8 +185,8 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables and application != APPLICATION_ID:
+    (table_count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if table_count and application != APPLICATION_ID:
         raise KnowledgeError(
             f"{path} is an SQLite file of something else; set [knowledge] path to another place", kind="Corrupt"
         )

@@ -31,6 +31,7 @@ from orga.activities.adapters.knowledge.transactions import (
     KnowledgeTransaction,
     Rows,
     Values,
+    WordQueries,
     item_row,
     row_item,
 )
@@ -44,38 +45,39 @@ T = TypeVar("T")
 
 
 class _Bucket:
-    """The codes of the items of one kind at one place, next to the items' numbers. Lists are quick to scan."""
+    """The codes and numbers of the items of one kind and one audience, in two lists, which are quick to scan."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.codes: list[int] = []
-        self._at: dict[int, int] = {}
+        self._indexes: dict[int, int] = {}
         """The index in both lists, by number."""
 
     def add(self, number: int, code: int) -> None:
-        at = self._at.setdefault(number, len(self.codes))
-        if at < len(self.codes):
-            self.codes[at] = code
+        index = self._indexes.setdefault(number, len(self.codes))
+        if index < len(self.codes):
+            self.codes[index] = code
         else:
             self.numbers.append(number)
             self.codes.append(code)
 
     def drop(self, number: int) -> None:
-        at, last = self._at.pop(number), self.numbers[-1]  # the last entry moves to the free index
-        self.codes[at], self.numbers[at] = self.codes[-1], last
+        index, last = self._indexes.pop(number), self.numbers[-1]  # the last entry moves to the free index
+        self.codes[index], self.numbers[index] = self.codes[-1], last
         if last != number:
-            self._at[last] = at
+            self._indexes[last] = index
         del self.codes[-1], self.numbers[-1]
 
     def nearest(self, code: int, limit: int) -> list[tuple[int, int]]:
         """Return the distances and numbers of the nearest: at least `limit`, or more if several are equally far."""
         distances = [(code ^ other).bit_count() for other in self.codes]
         furthest = nsmallest(limit, distances)[-1] if distances else 0
-        return [(distance, self.numbers[at]) for at, distance in enumerate(distances) if distance <= furthest]
+        pairs = zip(distances, self.numbers, strict=True)
+        return [(distance, number) for distance, number in pairs if distance <= furthest]
 
 
 class VectorCodes:
-    """The codes of all vectors of one embedder, in memory. A search scans only the places and kinds that it needs.
+    """The codes of all vectors of one embedder, in memory. A search scans only the audiences and kinds that it needs.
 
     100,000 codes take some 15 MB. A scan of them takes some 15 ms.
     """
@@ -87,20 +89,23 @@ class VectorCodes:
         self._changed = -1
         self._erased = -1
         self._buckets: dict[tuple[str, str], _Bucket] = {}
-        self._bucket_of: dict[int, tuple[str, str]] = {}
+        """Buckets by audience and kind."""
+        self._key_of: dict[int, tuple[str, str]] = {}
+        """The key of an item's bucket, by the item's number."""
         self._expiring: dict[int, int] = {}
+        """The time in microseconds at which an item expires, by its number."""
 
     def nearest(
         self,
         connection: sqlite3.Connection,
         vector: Sequence[float],
-        places: Sequence[str],
+        audiences: Sequence[str],
         kinds: Sequence[str],
         *,
         now: int,
         limit: int,
     ) -> list[int]:
-        """Return the numbers of the nearest items at these places and of these kinds that have not expired.
+        """Return the numbers of the nearest items of these audiences and kinds that have not expired.
 
         Args:
             connection: In a transaction, so that all reads are consistent.
@@ -109,16 +114,17 @@ class VectorCodes:
         code = vector_code(vector)
         with self._lock:
             self._refresh(connection)
-            found = [self._buckets.get((place, kind)) for place in places for kind in kinds]
+            keys = [(audience, kind) for audience in audiences for kind in kinds]
+            buckets = [self._buckets[key] for key in keys if key in self._buckets]
             expired = {number for number, time in self._expiring.items() if time <= now}
-            near = [pair for bucket in found if bucket for pair in bucket.nearest(code, limit + len(expired))]
+            near = [pair for bucket in buckets for pair in bucket.nearest(code, limit + len(expired))]
         return [number for _, number in sorted(near) if number not in expired][:limit]
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
         counters: dict[str, int] = dict(connection.execute("SELECT name, value FROM counters"))
         if counters["erased"] != self._erased:
             self._buckets.clear()
-            self._bucket_of.clear()
+            self._key_of.clear()
             self._expiring.clear()
             self._changed = -1
         if counters["changed"] != self._changed:
@@ -127,16 +133,16 @@ class VectorCodes:
                 "WHERE changed > ? AND embedder = ?",
                 (self._changed, self.embedder),
             )
-            for number, place, kind, expires_at, code in rows:
-                self._add_code(number, (place, kind), expires_at, int.from_bytes(code, "big"))
+            for number, audience, kind, expires_at, code in rows:
+                self._add_code(number, (audience, kind), expires_at, int.from_bytes(code, "big"))
         self._changed, self._erased = counters["changed"], counters["erased"]
 
-    def _add_code(self, number: int, bucket: tuple[str, str], expires_at: int | None, code: int) -> None:
-        before = self._bucket_of.get(number)
-        if before is not None and before != bucket:
+    def _add_code(self, number: int, key: tuple[str, str], expires_at: int | None, code: int) -> None:
+        before = self._key_of.get(number)
+        if before is not None and before != key:
             self._buckets[before].drop(number)
-        self._bucket_of[number] = bucket
-        self._buckets.setdefault(bucket, _Bucket()).add(number, code)
+        self._key_of[number] = key
+        self._buckets.setdefault(key, _Bucket()).add(number, code)
         if expires_at is None:
             self._expiring.pop(number, None)
         else:
@@ -165,7 +171,7 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
     tables = ""
     vector_column = "vectors.vector"
     byte_order = ""
-    not_by_place = "+"
+    without_index = "+"
 
     def __init__(self, connection: sqlite3.Connection, codes: VectorCodes) -> None:
         super().__init__(codes.embedder)
@@ -173,26 +179,25 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
         self._codes = codes
 
     async def rows(self, statement: str, values: Values | None = None) -> Rows:
-        given: list[Any] = []
+        ordered_values: list[Any] = []
 
         def placeholder(match: re.Match[str]) -> str:
             value: Any = (values or {})[match["name"]]
-            given.extend(value if match["list"] else [value])
+            ordered_values.extend(value if match["list"] else [value])
             return f"IN ({', '.join('?' * len(value))})" if match["list"] else "?"
 
-        return self._connection.execute(_VALUE.sub(placeholder, statement), given).fetchall()
+        return self._connection.execute(_VALUE.sub(placeholder, statement), ordered_values).fetchall()
 
     async def newest_facts(self, claims: Sequence[str]) -> Rows:
-        return [
-            row
-            for claim in claims
-            for condition, limit in (("", MAX_SETTLED_FACTS), (f"AND taint = '{UNTAINTED}'", 1))
-            for row in self._connection.execute(
-                f"SELECT {SELECTED_COLUMNS}, number FROM items WHERE claim = ? AND claim != '' {condition} "
-                "ORDER BY stored_at DESC, number DESC LIMIT ?",
-                (claim, limit),
-            )
-        ]
+        rows: Rows = []
+        for claim in claims:
+            for condition, limit in (("", MAX_SETTLED_FACTS), (f"AND taint = '{UNTAINTED}'", 1)):
+                rows += self._connection.execute(
+                    f"SELECT {SELECTED_COLUMNS}, number FROM items WHERE claim = ? AND claim != '' {condition} "
+                    "ORDER BY stored_at DESC, number DESC LIMIT ?",
+                    (claim, limit),
+                )
+        return rows
 
     async def write_items(self, items: Sequence[StoredItem], encoded: Mapping[str, _EncodedVector]) -> None:
         changed = self._next_count("changed")
@@ -228,14 +233,14 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
     async def nearest_numbers(self, vector: Sequence[float], visible: Mapping[str, Any], limit: int) -> list[int]:
         return self._codes.nearest(self._connection, vector, **visible, limit=limit)
 
-    def word_queries(self, text: str, places: Sequence[str]) -> tuple[list[str], str, str]:
+    def word_queries(self, text: str, audiences: Sequence[str]) -> WordQueries:
         quoted = [f'"{term}"' for term in query_terms(text)]
-        at = " OR ".join(f'"{place}"' for place in places)
+        of_audiences = " OR ".join(f'"{audience}"' for audience in audiences)
 
         def query(words: str) -> str:
-            return f"{{text labels}} : ({words}) AND place : ({at})"
+            return f"{{text labels}} : ({words}) AND place : ({of_audiences})"
 
-        return list(map(query, quoted)), query(" AND ".join(quoted)), query(" OR ".join(quoted))
+        return WordQueries(list(map(query, quoted)), query(" AND ".join(quoted)), query(" OR ".join(quoted)))
 
     async def matching_numbers(self, queries: Sequence[str], limit: int) -> list[list[int]]:
         return [self._numbers(query, "LIMIT ?", limit) for query in queries]
@@ -276,18 +281,18 @@ WAIT_S = 30.0
 class SqliteConnections:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._own = local()
+        self._own = local()  # with the connection of each thread
         self._all: list[sqlite3.Connection] = []
         self._lock = Lock()
         self._is_ready = False
 
     def current(self) -> sqlite3.Connection:
         """Return this thread's connection. Raise KnowledgeError if the file cannot be opened, or is no store."""
-        known: sqlite3.Connection | None = getattr(self._own, "connection", None)
-        if known is None:
+        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
             with raising_knowledge_errors(self._path):
-                known = self._own.connection = self._open()
-        return known
+                connection = self._own.connection = self._open()
+        return connection
 
     def close(self) -> None:
         """Close all connections. Call it when no thread uses one."""
@@ -319,7 +324,7 @@ class SqliteConnections:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers read while one writes. SQLite does not wait while another process opens a new file, so this does."""
+    """Let readers read during a write. SQLite does not wait while another process opens a new file, so we try again."""
     until = monotonic() + WAIT_S
     while True:
         try:
@@ -349,7 +354,7 @@ def readable_items(connection: sqlite3.Connection, low: int, high: int) -> Itera
     """
     try:
         rows = connection.execute(f"SELECT {SELECTED_COLUMNS} FROM items WHERE number > ? AND number <= ?", (low, high))
-        found = list(map(row_item, rows.fetchall()))
+        items = list(map(row_item, rows.fetchall()))
     except (sqlite3.DatabaseError, DamagedItem):
         if high - low == 1:
             yield None
@@ -358,7 +363,7 @@ def readable_items(connection: sqlite3.Connection, low: int, high: int) -> Itera
         yield from readable_items(connection, low, middle)
         yield from readable_items(connection, middle, high)
     else:
-        yield from found
+        yield from items
 
 
 MERGE_PAGES = 500
@@ -368,8 +373,8 @@ MERGE_PAGES = 500
 def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
     """Merge a part of the text index, which drops deleted texts, and return whether there is more to merge.
 
-    The first call passes a negative number, which makes FTS5 begin to merge all parts into one. Later calls go on with
-    that, and `is_begun` is True for them.
+    `is_begun` is False for the first call. It passes a negative number, which makes FTS5 begin to merge all parts into
+    one. Later calls continue that.
     """
     before = connection.total_changes
     pages = MERGE_PAGES if is_begun else -MERGE_PAGES
@@ -463,11 +468,11 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
             lost = 0
             for span in await self._in_thread(self._readers, number_spans, "BEGIN"):
                 # No transaction, because SQLite cannot properly end one after it has found damage in it.
-                found = await self._in_thread(
+                items = await self._in_thread(
                     self._readers, lambda connection, span=span: list(readable_items(connection, *span))
                 )
-                lost += found.count(None)
-                for item in filter(None, found):
+                lost += items.count(None)
+                for item in filter(None, items):
                     is_of_kinds = not kinds or item.kind in kinds
                     if is_of_kinds and item.id > after and item.provenance.source.startswith(source_prefix):
                         yield item
