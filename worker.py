@@ -58,16 +58,19 @@ def _version_options(version: WorkerDeploymentVersion | None) -> dict[str, Any]:
 def build_worker(
     client: Client, parts: Parts, task_queue: str, *, version: WorkerDeploymentVersion | None = None, **options: Any
 ) -> Worker:
-    """Return a worker for agents and their tools, of that version if given. From now on none of our files is read."""
+    """Return a worker for agents and their tools, of that version if given.
+
+    The first call seals our modules: later changes of their files have no effect on this process.
+    """
     options = _version_options(version) | options
     seal()
-    made = registrations(client, parts)
+    registered = registrations(client, parts)
     worker = Worker(
         client,
         task_queue=task_queue,
-        workflows=made.workflows,
-        activities=made.activities,
-        interceptors=made.interceptors,
+        workflows=registered.workflows,
+        activities=registered.activities,
+        interceptors=registered.interceptors,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
@@ -92,8 +95,8 @@ async def serve(
         version: The worker's deployment version.
         queues: The queues to poll. Without any, those of the folder and the shell.
     """
-    if open_to_agents := writable_rules(config, root, os.environ):
-        _report(f"worker: {open_to_agents}")
+    if warning := writable_rules(config, root, os.environ):
+        _report(f"worker: {warning}")
     observed = telemetry(config.telemetry)
     try:
         async with connection(config, _report, observed.plugins, root=root, is_worker=True) as connected:
@@ -105,7 +108,7 @@ async def serve(
                 root,
                 knows_attributes=knows_attributes,
                 link=link,
-                place=connected.workplace,
+                workplace=connected.workplace,
                 client=connected.client,
             )
             polled = tuple(dict.fromkeys(queues or (connected.task_queue, connected.folder_queue)))
@@ -116,14 +119,15 @@ async def serve(
                 build_worker(connected.client, parts, queue, version=version, graceful_shutdown_timeout=SHUTDOWN_GRACE)
                 for queue in polled
             ]
-            async with supporting_services(parts), observed.watch(connected.client), AsyncExitStack() as at_work:
+            async with supporting_services(parts), observed.watch(connected.client), AsyncExitStack() as stack:
                 for worker in workers:
-                    await at_work.enter_async_context(worker)
+                    await stack.enter_async_context(worker)
                 if version is not None:
-                    hint = (
-                        f"new runs come to it once it is current: {make_current_command(version, connected.endpoint)}"
+                    command = make_current_command(version, connected.endpoint)
+                    text = (
+                        f"version: {version.to_canonical_string()}; new runs come to it once it is current: {command}"
                     )
-                    _report(f"version: {version.to_canonical_string()}; {hint}")
+                    _report(text)
                 names = " and ".join(map(repr, polled))
                 _report(f"{POLLING_MESSAGE} {names} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()
@@ -225,10 +229,10 @@ _log = logging.getLogger("orga.worker")
 
 
 class _Module(ModuleType):
-    """This module. The package exports it under the name of `orga.worker(...)`, so it can be called."""
+    """This module's class. It can be called, because importing it replaces the function `orga.worker` of the API."""
 
-    def __call__(self, **given: Any) -> AbstractAsyncContextManager[Client]:
-        return worker_of_a_script(**given)
+    def __call__(self, **options: Any) -> AbstractAsyncContextManager[Client]:
+        return worker_of_a_script(**options)
 
 
 sys.modules[__name__].__class__ = _Module

@@ -30,11 +30,9 @@ from orga.client.history.values import data_converter
 from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, lease
 from orga.client.server.pollers import identity_suffix, own_identity
-from orga.client.server.resolve import connect_options, resolve_endpoint
+from orga.client.server.resolve import CONNECT_TIMEOUT_S, connect_options, resolve_endpoint
 from orga.client.server.server_errors import explain_failure
 from orga.workflows.types.input import Workplace
-
-TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -91,27 +89,31 @@ async def connection(
 ) -> AsyncGenerator[Connection]:
     """Yield a connection as `connect` does.
 
-    `root` is that of the file tools, if it differs from the configuration's. If this process serves runs on a shared
-    server (`is_worker`), others have to know its policy.
+    Args:
+        root: The root of the file tools, if it differs from the configuration's.
+        is_worker: This process serves runs. On a shared server its identity then names its policy, for other workers.
     """
-    place = workplace(config, root)
+    own_workplace = workplace(config, root)
     temporal = config.temporal
     endpoint = await resolve_endpoint(temporal.address, report, namespace=temporal.namespace)
     with lease() if endpoint.embedded else nullcontext():
         if endpoint.embedded:
             endpoint = await ensure_server(report)  # an idle server may have stopped before this lease began
         policy = starter_policy(config) if is_worker and not endpoint.embedded else ""
-        client = await _client(endpoint, plugins, f"{own_identity(os.getpid())}{identity_suffix(place, policy)}")
-        queue = own_queue(config, place, embedded=endpoint.embedded)
-        set_client_home(client, queue, place if endpoint.embedded else None, partial(starter_policy, config))
-        yield Connection(client, endpoint, place, queue, folder_queue(place) if endpoint.embedded else queue)
+        identity = f"{own_identity(os.getpid())}{identity_suffix(own_workplace, policy)}"
+        client = await _connect_client(endpoint, plugins, identity)
+        queue = own_queue(config, own_workplace, embedded=endpoint.embedded)
+        home = own_workplace if endpoint.embedded else None
+        set_client_home(client, queue, home, partial(starter_policy, config))
+        of_folder = folder_queue(own_workplace) if endpoint.embedded else queue
+        yield Connection(client, endpoint, own_workplace, queue, of_folder)
 
 
-async def _client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) -> Client:
+async def _connect_client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) -> Client:
     # On one machine, compression only costs time: for a full history, seconds of the first workflow task.
     compression = GrpcCompression.NONE if endpoint.embedded else GrpcCompression.GZIP
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
             return await Client.connect(
                 **connect_options(endpoint),
                 grpc_compression=compression,

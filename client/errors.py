@@ -30,10 +30,10 @@ class RunNotFound(OrgaError):
 class AmbiguousRun(OrgaError):
     """Several run ids begin with this text."""
 
-    def __init__(self, beginning: str, newest: Sequence[str], of: int) -> None:
-        others = f" and {of - len(newest)} more" if of > len(newest) else ""
+    def __init__(self, beginning: str, newest: Sequence[str], total: int) -> None:
+        others = f" and {total - len(newest)} more" if total > len(newest) else ""
         super().__init__(
-            f"{beginning!r} is the beginning of {of} ids, newest first: {', '.join(newest)}{others}; type more of it"
+            f"{beginning!r} is the beginning of {total} ids, newest first: {', '.join(newest)}{others}; type more of it"
         )
 
 
@@ -102,7 +102,7 @@ class InvalidSettings(Refused):
     """Settings that the workers' configuration does not allow. Nothing was saved."""
 
     def __init__(self, problems: "Sequence[SettingProblem]") -> None:
-        super().__init__("; ".join(f"{each.where}: {each.detail}" for each in problems))
+        super().__init__("; ".join(f"{problem.where}: {problem.detail}" for problem in problems))
         self.problems = tuple(problems)
 
 
@@ -159,10 +159,10 @@ class NotTakenYet(NoAnswer):
         """The id of a message to a session, or "" for a decision. A message that is sent again under its id counts
         once."""
         what = "message" if message_id else "decision"
-        or_so = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""
+        safe_repeat = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""
         self.args = (
             f"the {what} is not known to be taken: {why}; {remedy}, and look at `orga status` before you send it "
-            f"again{or_so}",
+            f"again{safe_repeat}",
         )
 
     def of_message(self, message_id: str) -> "NotTakenYet":

@@ -26,31 +26,31 @@ class HeldProgram:
 
     argv: tuple[str, ...]
     number: int
-    """File descriptor that the child has to inherit."""
+    """File descriptor of the packed modules. The child has to inherit it."""
 
 
 def held_program(module: str, *arguments: str, site: bool = True) -> HeldProgram:
     """Return how to run `main` of one of our modules. Without `site` it starts faster and has no installed packages."""
-    number = _packed_modules.number(child_modules())
+    number = _packed_modules.descriptor(child_modules())
     flags = ("-I",) if site else ("-I", "-S")
     return HeldProgram((sys.executable, *flags, "-u", "-c", _LAUNCH, str(number), module, *arguments), number)
 
 
 class _PackedModules:
-    """The modules for children, packed on first use, and again when there are more."""
+    """The modules for children, packed on first use, and again after they or `sys.path` have changed."""
 
     def __init__(self) -> None:
-        self._content: tuple[dict[str, HeldLoader], list[str]] = ({}, [])
-        self._number = -1
+        self._loaders: dict[str, HeldLoader] = {}
+        self._path: list[str] = []
+        self._descriptor = -1
 
-    def number(self, loaders: dict[str, HeldLoader]) -> int:
+    def descriptor(self, loaders: dict[str, HeldLoader]) -> int:
         """Return the descriptor. An older one stays open, because a child may be about to inherit it."""
-        content = (loaders, [*sys.path])
-        if content != self._content:
-            held = {name: (each.path, marshal.dumps(each.get_code(name))) for name, each in loaders.items()}
-            self._number = _memory_file(marshal.dumps((content[1], held)))
-            self._content = content
-        return self._number
+        if (loaders, sys.path) != (self._loaders, self._path):
+            self._loaders, self._path = loaders, [*sys.path]
+            held = {name: (loader.path, marshal.dumps(loader.get_code(name))) for name, loader in loaders.items()}
+            self._descriptor = _memory_file(marshal.dumps((self._path, held)))
+        return self._descriptor
 
 
 _packed_modules = _PackedModules()
@@ -59,10 +59,10 @@ _packed_modules = _PackedModules()
 def _memory_file(content: bytes) -> int:
     """Return the descriptor of a file without a name."""
     if sys.platform == "linux":
-        number = os.memfd_create("orga")
-        with open(number, "wb", closefd=False) as file:
+        descriptor = os.memfd_create("orga")
+        with open(descriptor, "wb", closefd=False) as file:
             file.write(content)
-        return number
+        return descriptor
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()

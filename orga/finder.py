@@ -30,22 +30,24 @@ class HeldLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> "CodeType | None":
         """Return the code, which is always the same."""
         if self._code is None:
-            of_file = self.source is None
-            self._code = super().get_code(fullname) if of_file else self.source_to_code(self.source, self.path)  # pyright: ignore
+            if self.source is None:
+                self._code = super().get_code(fullname)
+            else:
+                self._code = self.source_to_code(self.source, self.path)  # pyright: ignore
         return self._code
 
 
 class HeldCode:
     """Finds the modules that it holds before anything on `sys.path` is searched."""
 
-    def __init__(self, look: "Callable[[str], HeldLoader | None]") -> None:
-        """Use `look` to find a loader, once for each module that is not held yet.
+    def __init__(self, find_loader: "Callable[[str], HeldLoader | None]") -> None:
+        """Call `find_loader` for each module that is not held yet.
 
-        `look` returns None for modules that other finders may find, and raises ModuleNotFoundError for all that must
-        not be found.
+        It returns None for a module that other finders may find, and raises ModuleNotFoundError for one that must not
+        be found.
         """
         self.loaders: dict[str, HeldLoader] = {}
-        self._look = look
+        self._find_loader = find_loader
 
     def find_spec(self, fullname: str, path: "Any" = None, target: "Any" = None) -> ModuleSpec | None:
         """Return the spec of one of our modules, or None for others."""
@@ -61,10 +63,10 @@ class HeldCode:
     def loader(self, fullname: str) -> HeldLoader | None:
         """Return the one loader of a module."""
         if fullname not in self.loaders:
-            found = self._look(fullname)
-            if found is None:
+            loader = self._find_loader(fullname)
+            if loader is None:
                 return None
-            self.loaders[fullname] = found
+            self.loaders[fullname] = loader
         return self.loaders[fullname]
 
 
@@ -88,17 +90,17 @@ def run(path: list[str], held: "dict[str, tuple[str, bytes]]", arguments: list[s
     """
     import marshal
 
-    names = {name.partition(".")[0] for name in held}
+    packages = {name.partition(".")[0] for name in held}
 
-    def look(fullname: str) -> HeldLoader | None:
+    def find_loader(fullname: str) -> HeldLoader | None:
         if fullname in held:
             file, code = held[fullname]
             return HeldLoader(fullname, file, code=marshal.loads(code))
-        if fullname.partition(".")[0] in names:
+        if fullname.partition(".")[0] in packages:
             raise missing_module_error(fullname)
         return None
 
-    sys.meta_path.insert(0, HeldCode(look))  # pyright: ignore[reportArgumentType]
+    sys.meta_path.insert(0, HeldCode(find_loader))  # pyright: ignore[reportArgumentType]
     sys.path[:] = path
     sys.argv = arguments
     __import__(arguments[0])

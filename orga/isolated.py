@@ -13,7 +13,7 @@ from pathlib import Path
 
 def run(module: str, *arguments: str) -> None:
     """Run the module's `main`. Entries of `PYTHONPATH` are searched last, and the working folder never."""
-    _import_by_place()
+    _import_own_package()
     from orga.own_code import pin, remove_clone_from_path, remove_from_path
 
     pin()
@@ -21,7 +21,7 @@ def run(module: str, *arguments: str) -> None:
     sys.path += [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     remove_from_path(_working_folder())
     sys.argv = [module, *arguments]
-    with loading():
+    with interrupt_silently():
         main = import_module(module).main
     main()
 
@@ -35,7 +35,7 @@ def _working_folder() -> Path:
 
 
 @contextmanager
-def loading() -> Generator[None]:
+def interrupt_silently() -> Generator[None]:
     """Let Ctrl-C end the process at once and silently, because its command is not loaded yet and cannot report it.
 
     An exception could get lost in a library's code that runs while it is loaded. The garbage collector is off meanwhile
@@ -54,8 +54,8 @@ def loading() -> Generator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _import_by_place() -> None:
-    """Import the package that this file lies in, even if another one has the same name."""
+def _import_own_package() -> None:
+    """Import the package of this file, even if another one has the same name."""
     folder = Path(__file__).absolute().parent
     spec = spec_from_file_location("orga", folder / "__init__.py", submodule_search_locations=[str(folder)])
     assert spec is not None

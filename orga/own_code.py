@@ -33,7 +33,7 @@ class _OwnCode:
 
 
 _own = _OwnCode()
-set_aside: list[Path] = []
+removed_folders: list[Path] = []
 """Folders that were removed from `sys.path` because runs may write there."""
 
 
@@ -43,7 +43,7 @@ def is_ours(module: str) -> bool:
 
 
 def pin() -> HeldCode:
-    """Make our names mean our modules, each with the code that it had first, and return the finder."""
+    """Install the finder of our own modules, if it is not, and return it. A module keeps the code that it had first."""
     finder = installed_finder()
     if finder is None:
         finder = HeldCode(_own.find_loader)
@@ -69,7 +69,7 @@ def child_modules() -> dict[str, HeldLoader]:
     """Return the modules that a child may need: ours, and those of tools."""
     if not _own.is_sealed:
         _hold(name for name in _module_names() if _is_for_children(name))
-    return {name: each for name, each in list(pin().loaders.items()) if _is_for_children(name)}
+    return {name: loader for name, loader in list(pin().loaders.items()) if _is_for_children(name)}
 
 
 def _is_for_children(module: str) -> bool:
@@ -89,12 +89,12 @@ def remove_from_path(*folders: Path) -> None:
 
     So nobody imports a module that a run has written there.
     """
-    real = [folder.resolve() for folder in folders]
+    resolved = [folder.resolve() for folder in folders]
     for entry in list(sys.path):
-        place = Path(entry or ".").resolve()
-        if any(place.is_relative_to(folder) for folder in real) and not is_installed(place):
+        path = Path(entry or ".").resolve()
+        if any(path.is_relative_to(folder) for folder in resolved) and not is_installed(path):
             sys.path.remove(entry)
-            set_aside.append(place)
+            removed_folders.append(path)
 
 
 def remove_clone_from_path() -> None:
@@ -103,9 +103,9 @@ def remove_clone_from_path() -> None:
         sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT.resolve()]
 
 
-def is_installed(place: Path) -> bool:
+def is_installed(path: Path) -> bool:
     """Return whether a path belongs to Python itself or to its installed packages."""
-    return any(place.is_relative_to(folder) for folder in _installed_folders())
+    return any(path.is_relative_to(folder) for folder in _installed_folders())
 
 
 @cache
@@ -133,7 +133,7 @@ def installed_program(name: str) -> str | None:
 
 
 def outside_module_path(name: str) -> str | None:
-    """Return where everybody else finds a top-level module that we do not hold, or None if there is none."""
+    """Return the path of a top-level module outside the code that we hold, or None if there is none."""
     if name in sys.builtin_module_names:
         return "Python itself"
     for finder in sys.meta_path:
@@ -145,8 +145,8 @@ def outside_module_path(name: str) -> str | None:
 
 def _module_file(fullname: str) -> str | None:
     """Return the file of a module. No `Path` is created, because a worker looks for hundreds at its start."""
-    place = os.path.join(ROOT, *fullname.split("."))  # noqa: PTH118
-    files = (os.path.join(place, "__init__.py"), f"{place}.py")  # noqa: PTH118
+    path = os.path.join(ROOT, *fullname.split("."))  # noqa: PTH118
+    files = (os.path.join(path, "__init__.py"), f"{path}.py")  # noqa: PTH118
     return next(filter(os.path.isfile, files), None)
 
 

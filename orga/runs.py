@@ -148,7 +148,7 @@ async def keep_attachments(client: Client, files: Sequence[Attachable]) -> Seque
     """Put pictures and PDFs into the store, and return references to them for `orga.workflow.run_agent`.
 
     Args:
-        client: The client with the plugin, if that has a store of your own. Else they are kept in the folder `blobs`.
+        client: The client. If its plugin has a store of your own, that keeps the files, else the folder `blobs` does.
         files: At most 20 paths, bytes or `orga.Media`.
 
     Raises:
@@ -166,7 +166,7 @@ async def timeline(
     after: int | None = None,
     limit: int = 50,
 ) -> TimelinePage:
-    """Return a run iteration by iteration, with its texts: one record for each, without a position the newest.
+    """Return a page of a run's iterations with their texts, one record each. Without a position, it has the newest.
 
     No worker is needed. Long texts are given as a head of 2,000 characters; `timelines_of(client)` reads whole ones,
     and searches all of them. Older segments of a long run are read only if they are asked for.

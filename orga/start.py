@@ -37,7 +37,6 @@ def _open_streams() -> None:
 def _exec_module(module: str, arguments: list[str]) -> None:
     _open_streams()
     signals = sys.modules["_signal"]
-    signals.pthread_sigmask(
-        signals.SIG_BLOCK, [signals.SIGINT]
-    )  # `isolated.py` unblocks it; Python itself would print where it was
+    # Until `isolated.py` unblocks it, Ctrl-C would make Python itself print a traceback.
+    signals.pthread_sigmask(signals.SIG_BLOCK, [signals.SIGINT])
     os.execv(sys.executable, module_command(module, *arguments))

@@ -42,8 +42,8 @@ async def run_agent(
 ) -> AgentResult:
     """Run an agent as a child of the calling workflow, and return its result, however it ended.
 
-    If the workflow is cancelled, its child ends as after an abort, and the cancellation continues once the child has
-    ended. If the workflow ends in any other way, so does its child.
+    If the workflow is cancelled, its child is aborted, and the workflow's own cancellation waits for the child's end.
+    If the workflow ends in any other way, so does its child.
 
     Args:
         task: The agent's task.

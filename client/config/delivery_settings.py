@@ -27,9 +27,15 @@ ADDRESS = "ORGA_NOTIFY__URL"
 
 REMEDY = "set it to what the receiver checks signatures with, say the output of: openssl rand -hex 32"
 
+TELEGRAM = "https://api.telegram.org"
+PORTS = {"starttls": 587, "tls": 465, "none": 25}
+"""Default ports of a mail server, by `security`."""
+
+Environment = Mapping[str, str]
+
 
 def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSettings | None:
-    """Return the settings, or None without an address. Raise ValueError without a usable secret or encryption."""
+    """Return the settings, or None without an address. Raise ValueError if the secret or the encryption is missing."""
     if config.url is None:
         return None
     url = checked_address("notify.url", config.url, allow_http=config.allow_http)
@@ -43,24 +49,21 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
 
 
 def checked_address(key: str, url: str, *, allow_http: bool) -> str:
-    """Return the address. Raise ValueError, without it, if others could read what is sent and `allow_http` is false."""
+    """Return the address. Raise ValueError if others could read what is sent, unless `allow_http`.
+
+    The error does not contain the address, which may be secret.
+    """
     if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or allow_http)):
         return url
     table = key.rpartition(".")[0]
     raise ValueError(f"{key}: has to begin with https://; or set {table}.allow_http = true to send it unencrypted")
 
 
-Environment = Mapping[str, str]
-
-TELEGRAM = "https://api.telegram.org"
-PORTS = {"starttls": 587, "tls": 465, "none": 25}
-
-
 def run_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ...]:
-    """Return what runs may know about the channels: their names and kinds, but not their addresses."""
+    """Return the channels as runs see them: names and kinds, but no addresses."""
     return tuple(
-        Channel(name=name, kind=each.kind, **({"default": True} if each.default else {}))
-        for name, each in deliveries.items()
+        Channel(name=name, kind=config.kind, **({"default": True} if config.default else {}))
+        for name, config in deliveries.items()
     )
 
 
@@ -72,10 +75,10 @@ def delivery_channels(
 ) -> dict[str, DeliveryChannel]:
     """Return the channels by name. `root` is called only for a file channel, `store` only for a memory channel.
 
-    Raise ValueError, without any variable's value, if one is not set or answers would be sent unencrypted.
+    Raise ValueError if a variable is not set, or answers would be sent unencrypted. Its text has no variable's value.
     """
 
-    def made(name: str, config: DeliveryConfig) -> DeliveryChannel:
+    def channel(name: str, config: DeliveryConfig) -> DeliveryChannel:
         match config.kind:
             case "file":
                 return FileDelivery(root(), config.path or "")
@@ -84,7 +87,7 @@ def delivery_channels(
             case kind:
                 return _SENDING_CHANNELS[kind](f"goals.deliveries.{name}", config, env)
 
-    return {name: made(name, each) for name, each in deliveries.items()}
+    return {name: channel(name, config) for name, config in deliveries.items()}
 
 
 def _webhook(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:

@@ -10,9 +10,13 @@ from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.record import annotation_at, is_model, kinds_of
 
+PREFIX = "ORGA_"
+SEPARATOR = "__"
+"""Occurs in every setting's name, and in no other variable of ours (`ORGA_HOME`, `ORGA_CONFIG`)."""
+
 
 def parse_setting(annotation: Any, text: str) -> Any:
-    """Return None for `null`, JSON for a list or table, a list for `a,b`, and else the text itself for pydantic."""
+    """Return None for `null`, a list or table from JSON, a list for `a,b`, and else the text itself for pydantic."""
     kinds = kinds_of(annotation)
     if text == "null" and NoneType in kinds:
         return None
@@ -26,11 +30,6 @@ def parse_setting(annotation: Any, text: str) -> Any:
     return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
 
 
-PREFIX = "ORGA_"
-SEPARATOR = "__"
-"""Occurs in every setting's name, and in no other variable of ours (`ORGA_HOME`, `ORGA_CONFIG`)."""
-
-
 @dataclass(frozen=True)
 class Setting:
     variable: str
@@ -39,7 +38,7 @@ class Setting:
 
 
 def settings(env: Mapping[str, str], file: Mapping[str, Any]) -> list[Setting]:
-    """Return the environment's settings. Names of agents and tools are spelt as in the file, else in lower case."""
+    """Return the environment's settings. A key is written as in the file, or in lower case if the file lacks it."""
     found: list[Setting] = []
     for variable in sorted(env):
         if variable.startswith(PREFIX) and SEPARATOR in variable:
@@ -49,21 +48,21 @@ def settings(env: Mapping[str, str], file: Mapping[str, Any]) -> list[Setting]:
 
 
 def bare_sections(env: Mapping[str, str]) -> list[str]:
-    """Return the variables that name only a section. They set nothing, which their author does not expect."""
+    """Return the variables that name a section without a key. They set nothing, which their author does not expect."""
     return [variable for name in OrgaConfig.model_fields if (variable := PREFIX + name.upper()) in env]
 
 
-def merge_settings(file: Mapping[str, Any], found: Iterable[Setting]) -> dict[str, Any]:
+def merge_settings(file: Mapping[str, Any], overrides: Iterable[Setting]) -> dict[str, Any]:
     """Return the file's tables, overridden by the settings."""
-    whole = _copy_tables(file)
-    for setting in found:
-        table = whole
+    merged = _copy_tables(file)
+    for setting in overrides:
+        table = merged
         for key in setting.path[:-1]:
-            inner = table.get(key)
-            table[key] = inner if isinstance(inner, dict) else {}
+            if not isinstance(table.get(key), dict):
+                table[key] = {}
             table = table[key]
         table[setting.path[-1]] = setting.value
-    return whole
+    return merged
 
 
 def _path_as_in_file(parts: list[str], file: Mapping[str, Any]) -> tuple[str, ...]:

@@ -30,48 +30,6 @@ from orga.client.errors import ConfigError
 from orga.client.server.home import user_path
 from orga.workflows.types.json_text import as_object
 
-
-def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """Return the line of the key at `path`, else of the nearest enclosing table, else of the first key inside."""
-    best: tuple[int, int] | None = None
-    inside: int | None = None
-    for number, here in _key_lines(text):
-        if path[: len(here)] == here and (best is None or len(here) > best[0]):
-            best = (len(here), number)
-        if here[: len(path)] == path:
-            inside = inside or number
-    return best[1] if best else inside
-
-
-@lru_cache(maxsize=1)
-def _key_lines(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """Return each line that opens a table or sets a key, with its whole path."""
-    found: list[tuple[int, tuple[str, ...]]] = []
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.lstrip().startswith("[") and (header := _single_path(line)):
-            table = header
-            found.append((number, table))
-            continue
-        name, equals, _ = line.partition("=")
-        if equals and (key := _single_path(f"{name} = 0")):
-            found.append((number, (*table, *key)))
-    return found
-
-
-def _single_path(toml: str) -> tuple[str, ...] | None:
-    """Return the only path that this piece of TOML opens, or None if it does not open exactly one."""
-    try:
-        table: Any = read_toml(toml)
-    except ValueError:
-        return None
-    path: list[str] = []
-    while isinstance(table, dict) and len(cast("dict[str, Any]", table)) == 1:
-        name, table = next(iter(cast("dict[str, Any]", table).items()))
-        path.append(name)
-    return tuple(path) or None
-
-
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"
 NO_FILE = Path(os.devnull)
@@ -86,6 +44,48 @@ PATH_KEYS = (
     ("knowledge", "path"),
 )
 """Keys whose relative paths are resolved against the file's own folder."""
+
+
+def line_of(text: str, path: tuple[str, ...]) -> int | None:
+    """Return the line of the key at `path`, else of the nearest enclosing table, else of the first key inside."""
+    enclosing_line: int | None = None
+    enclosing_depth = 0
+    first_inside: int | None = None
+    for number, key in _key_lines(text):
+        if path[: len(key)] == key and len(key) > enclosing_depth:
+            enclosing_line, enclosing_depth = number, len(key)
+        if key[: len(path)] == path and first_inside is None:
+            first_inside = number
+    return first_inside if enclosing_line is None else enclosing_line
+
+
+@lru_cache(maxsize=1)
+def _key_lines(text: str) -> list[tuple[int, tuple[str, ...]]]:
+    """Return each line that opens a table or sets a key, with its whole path."""
+    lines: list[tuple[int, tuple[str, ...]]] = []
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("[") and (header := _single_path(line)):
+            table = header
+            lines.append((number, table))
+            continue
+        name, equals, _ = line.partition("=")
+        if equals and (key := _single_path(f"{name} = 0")):
+            lines.append((number, (*table, *key)))
+    return lines
+
+
+def _single_path(toml: str) -> tuple[str, ...] | None:
+    """Return the only path that this piece of TOML opens, or None if it does not open exactly one."""
+    try:
+        table: Any = read_toml(toml)
+    except ValueError:
+        return None
+    path: list[str] = []
+    while isinstance(table, dict) and len(cast("dict[str, Any]", table)) == 1:
+        name, table = next(iter(cast("dict[str, Any]", table).items()))
+        path.append(name)
+    return tuple(path) or None
 
 
 @dataclass(frozen=True)
@@ -106,29 +106,31 @@ def load_config(
     """Return the configuration that holds in `folder`, by default the working directory.
 
     The file is `named`, else the one in `ORGA_CONFIG`, else the first `orga.toml` from `folder` upwards. Without any,
-    the defaults hold; `NO_FILE` asks for that. Errors mention `named_by` as the source of `named`.
+    the defaults hold. `NO_FILE` selects the defaults. Errors mention `named_by` as the source of `named`.
 
     Raises:
         ConfigError: The file has problems. The text names file, line and key of each, and what is allowed.
-            Its subclass `Untrusted`: the file asks for more than reading, and nobody has trusted it. Naming a file with
+        Untrusted: A ConfigError: the file asks for more than reading, and nobody has trusted it. Naming a file with
             `--config` or `ORGA_CONFIG` does not trust it.
     """
     env = os.environ if env is None else env
-    read = _read_config(named, folder or Path.cwd(), env, named_by)
-    if not trusts_all(env) and (asked := read.trust_request(env)) and asked.risks and not asked.is_trusted:
-        _refuse_misspelt(read, env)
-        raise Untrusted(asked)
-    return LoadedConfig(with_policy_folder(read.config(env), read.base).with_file(read.path), read.path)
+    inputs = _read_config(named, folder or Path.cwd(), env, named_by)
+    if not trusts_all(env):
+        request = inputs.trust_request(env)
+        if request and request.risks and not request.is_trusted:
+            _refuse_misspelt(inputs, env)
+            raise Untrusted(request)
+    return LoadedConfig(with_policy_folder(inputs.config(env), inputs.base).with_file(inputs.path), inputs.path)
 
 
-def _refuse_misspelt(read: "_ConfigInputs", env: Mapping[str, str]) -> None:
-    """Report misspelt tools before the trust question, because a corrected file needs new trust. Raise ConfigError."""
+def _refuse_misspelt(inputs: "_ConfigInputs", env: Mapping[str, str]) -> None:
+    """Raise ConfigError for misspelt tools, before the trust question, because a corrected file needs new trust."""
     from orga.client.config.known_input import misspelt_tools  # this import loads the tools
 
-    found = misspelt_tools(read.config(env))
-    if found:
-        places = ((read.origin(("agents", name, "tools")), problem) for name, problem in found)
-        raise ConfigError("\n".join(f"{place}: {problem}" for place, problem in places))
+    problems = misspelt_tools(inputs.config(env))
+    if problems:
+        lines = (f"{inputs.origin(('agents', agent, 'tools'))}: {problem}" for agent, problem in problems)
+        raise ConfigError("\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -140,9 +142,9 @@ class ConfigSources:
 
 
 def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
-    """Return what `load_config` would read, for display only and so without trust. Raise ConfigError as it does."""
-    read = _read_config(named, folder, env)
-    return ConfigSources(with_policy_folder(read.config(env), read.base), read.path, read.origin)
+    """Return the configuration of `load_config` for display. It needs no trust. Raise ConfigError as that does."""
+    inputs = _read_config(named, folder, env)
+    return ConfigSources(with_policy_folder(inputs.config(env), inputs.base), inputs.path, inputs.origin)
 
 
 def config_trust_request(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> TrustRequest | None:
@@ -157,24 +159,24 @@ class _ConfigInputs:
     path: Path | None
     text: str
     file: dict[str, Any]
-    found: list[Setting]
+    overrides: list[Setting]
     base: Path
     """The folder of the file. Without a file, the folder that the caller asked about."""
     hidden: Path | None = None
-    """The file further up that would hold if this one did not exist."""
+    """The file in a folder above that would hold if this one did not exist."""
 
     def config(self, env: Mapping[str, str]) -> OrgaConfig:
         if bare := bare_sections(env):
             raise ConfigError("\n".join(f"{name}: sets nothing; name a key, as in {name}__KEY" for name in bare))
         try:
-            return OrgaConfig.model_validate(merge_settings(self.file, self.found), extra="forbid")
+            return OrgaConfig.model_validate(merge_settings(self.file, self.overrides), extra="forbid")
         except ValidationError as error:
-            source = _key_source(self.path, self.text, self.found)
+            source = _key_source(self.path, self.text, self.overrides)
             raise ConfigError("\n".join(problem_lines(error, OrgaConfig, source))) from None
 
     def origin(self, key: tuple[str, ...]) -> str | None:
         """Return the variable, or the file and line, that sets the key, or None."""
-        for setting in self.found:
+        for setting in self.overrides:
             if key[: len(setting.path)] == setting.path:
                 return setting.variable
         table: Any = self.file
@@ -186,16 +188,14 @@ class _ConfigInputs:
         return f"{self.path}:{line}" if line else str(self.path)
 
     def trust_request(self, env: Mapping[str, str]) -> TrustRequest | None:
-        """Return what the file, or without one the policies, asks trust for, given the user's settings."""
-        around = user_settings(self.found, env)
-        policies = self._policies_risk(around)
+        """Return the request of the file, or without a file that of the policies. None if they ask for nothing."""
+        user = user_settings(self.overrides, env)
+        policies = self._policies_risk(user)
         if self.path is None:
             return policies_trust_request(Path(policies.value), policies) if policies else None
-        found = [
-            *risks(self.file, self.base, around),
-            *letter_case_risks(self.found),
-            *([policies] if policies else []),
-        ]
+        found = [*risks(self.file, self.base, user), *letter_case_risks(self.overrides)]
+        if policies:
+            found.append(policies)
         if self.hidden is not None:
             why = "no longer holds here, since this file takes its place"
             found.append(Risk((FILE_NAME,), str(self.hidden), why=why))
@@ -205,15 +205,16 @@ class _ConfigInputs:
             config = self.config(env)
         return file_trust_request(self.path, self.text, config, found)
 
-    def _policies_risk(self, around: UserSettings) -> Risk | None:
+    def _policies_risk(self, user: UserSettings) -> Risk | None:
+        """Return the risk of a policy folder that the configuration does not name."""
         try:
-            config = OrgaConfig.model_validate(merge_settings(self.file, self.found), extra="forbid")
+            config = OrgaConfig.model_validate(merge_settings(self.file, self.overrides), extra="forbid")
         except ValidationError:
             return None  # an invalid configuration is never used
-        found = with_policy_folder(config, self.base)
-        if found is config or found.policy.dir is None or found.policy.engine not in {None, "cedar"}:
+        completed = with_policy_folder(config, self.base)
+        if completed is config or completed.policy.dir is None or completed.policy.engine not in {None, "cedar"}:
             return None
-        return policies_risk(found.policy.dir, around)
+        return policies_risk(completed.policy.dir, user)
 
 
 def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> _ConfigInputs:
@@ -231,9 +232,8 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_
     """Return the file, or None. Raise ConfigError if a named one does not exist, or a folder is called `orga.toml`."""
     chosen = named or (Path(env[VARIABLE]) if env.get(VARIABLE) else None)
     if chosen is None:
-        folders = (folder.absolute(), *folder.absolute().parents)
-        named_so = (there / FILE_NAME for there in folders)
-        found = next((path for path in named_so if path.is_file() or path.is_dir()), None)
+        paths = (above / FILE_NAME for above in (folder.absolute(), *folder.absolute().parents))
+        found = next((path for path in paths if path.is_file() or path.is_dir()), None)
         if found is not None and found.is_dir():
             raise ConfigError(
                 f"{found}: is a folder, and a configuration is a file; rename it, or name a file (--config)"
@@ -287,9 +287,9 @@ def _absolute_path(folder: Path, path: Any) -> Any:
     return str(folder / user_path(path)) if isinstance(path, str) else path
 
 
-def _key_source(path: Path | None, text: str, found: list[Setting]) -> KeySource:
+def _key_source(path: Path | None, text: str, overrides: list[Setting]) -> KeySource:
     def source(key: tuple[str, ...]) -> str:
-        for setting in found:
+        for setting in overrides:
             shared = min(len(key), len(setting.path))
             if setting.path[:shared] == key[:shared]:
                 return setting.variable

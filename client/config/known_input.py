@@ -16,14 +16,16 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.session_input import SessionInput
 from orga.workflows.types.tool_calls.tools import matches_any_glob
 
+Environment = Mapping[str, str]
+
 
 def require_model(name: str) -> None:
-    """Raise ConfigError, which lists the providers, for a model of none of them. There is no configuration yet."""
+    """Raise ConfigError, which lists the providers, for a model of none of them. It knows no endpoints of your own."""
     if problem := model_name_problem(name):
         raise ConfigError(problem)
 
 
-def model_problem(name: str, env: Mapping[str, str], models: ModelsConfig) -> str:
+def model_problem(name: str, env: Environment, models: ModelsConfig) -> str:
     """Return why a process with this environment cannot call the model, or "". Nothing is loaded or called."""
     from orga.activities.adapters.models.model_settings import (
         EMBEDDED_MODEL,
@@ -40,7 +42,7 @@ def model_problem(name: str, env: Mapping[str, str], models: ModelsConfig) -> st
         except ModelNotConfigured as error:
             return str(error)
     if provider == CODE:
-        return ""  # only the worker knows what it was given
+        return ""  # only the worker knows the models in its code
     if provider == "local":
         from orga.activities.adapters.offline.local_model import missing_extra
 
@@ -51,11 +53,8 @@ def model_problem(name: str, env: Mapping[str, str], models: ModelsConfig) -> st
 
 
 def price_check(config: ModelsConfig, is_priced: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Return the function itself. Under `unpriced = "allow"`, return one that accepts every model."""
+    """Return `is_priced`, or under `unpriced = "allow"` a function that accepts every model."""
     return is_priced if config.unpriced == "refuse" else lambda model: True
-
-
-Environment = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -76,23 +75,29 @@ def requested_names(given: AgentInput | GoalInput | SessionInput) -> RequestedNa
     """Return the names that a checked input refers to."""
     if not isinstance(given, GoalInput):
         return RequestedNames(given.agent, given.model, given.tools or ())
-    of_a_goal = (given.deliver or (), given.pipeline, given.inputs)
-    return RequestedNames(given.agent, given.model, given.skills or (), True, *of_a_goal)
+    return RequestedNames(
+        given.agent,
+        given.model,
+        given.skills or (),
+        is_goal=True,
+        deliver=given.deliver or (),
+        pipeline=given.pipeline,
+        inputs=given.inputs,
+    )
 
 
 def refuse_unknown(wanted: RequestedNames, config: OrgaConfig) -> None:
-    """Raise InvalidInput for what every worker of this configuration would refuse, whatever its environment."""
+    """Raise InvalidInput for names that every worker of this configuration would refuse, whatever its environment."""
     from orga.activities.adapters.agents.agent_problems import agent_tool_names, delegate_tool_names
     from orga.workflows.types.text import known_names_hint
 
     agent = require_agent(wanted, config)
-    listed = agent_tool_names(agent)
-    of_delegates = delegate_tool_names(agent, config.agents)
+    own_tools = agent_tool_names(agent)
+    delegate_tools = delegate_tool_names(agent, config.agents)
     for tool in wanted.tools:
-        if tool not in KNOWLEDGE_TOOLS and not matches_any_glob(tool, [*listed, *of_delegates]):
-            raise InvalidInput(
-                f"tools: agent {wanted.agent!r} does not list {tool!r}; {known_names_hint(tool, listed)}"
-            )
+        if tool not in KNOWLEDGE_TOOLS and not matches_any_glob(tool, [*own_tools, *delegate_tools]):
+            hint = known_names_hint(tool, own_tools)
+            raise InvalidInput(f"tools: agent {wanted.agent!r} does not list {tool!r}; {hint}")
     for model in models_of(wanted, agent, config, {}):
         if problem := model_name_problem(model, config.models.own_endpoints):
             raise InvalidInput(f"model: {problem}")
@@ -121,16 +126,16 @@ def _refuse_pipeline(wanted: RequestedNames, config: OrgaConfig) -> None:
 
 
 def refuse_in_process(wanted: RequestedNames, config: OrgaConfig) -> None:
-    """Raise InvalidInput for what a worker in this process would refuse."""
+    """Raise InvalidInput for names that a worker in this process would refuse."""
     refuse_unknown(wanted, config)
     refuse_unready_model(wanted, config, os.environ)
 
 
 def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
-    """Return each agent with an unknown tool, and the problem. Nothing is run to find out.
+    """Return each agent with an unknown tool, and the problem. No code of the configuration is run.
 
-    Functions, manifests and MCP servers may offer tools of any name. If there are some, only a name close to a known
-    one counts as misspelt.
+    Functions, manifests and MCP servers may offer tools of any name. If the configuration has some, only a name close
+    to a known one counts as misspelt.
     """
     from orga.activities.adapters.tools.catalog import builtin_specs
     from orga.workflows.types.text import known_names_hint, similar_name_hint
@@ -139,14 +144,17 @@ def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
     functions = [path.rpartition(":")[2] for path in config.tools.python]
     own = {*functions, *config.tools.activities, *config.tools.deferred}
     known = sorted({*builtin_specs(), *LOOP_TOOLS, *KNOWLEDGE_TOOLS, *own})
-    may_be_more = bool(functions or config.tools.manifests or config.mcp.servers)
-    return [
-        (name, f"agents.{name}.tools: there is no tool {tool!r}; {known_names_hint(tool, known)}")
-        for name, agent in config.agents.items()
-        for tool in agent.tools
-        if tool.isidentifier() and tool.partition("_")[0] not in config.mcp.servers and tool not in known
-        if not may_be_more or similar_name_hint(tool, known)
-    ]
+    has_other_tools = bool(functions or config.tools.manifests or config.mcp.servers)
+    problems: list[tuple[str, str]] = []
+    for name, agent in config.agents.items():
+        for tool in agent.tools:
+            is_of_server = tool.partition("_")[0] in config.mcp.servers
+            if tool in known or is_of_server or not tool.isidentifier():
+                continue
+            if not has_other_tools or similar_name_hint(tool, known):
+                problem = f"agents.{name}.tools: there is no tool {tool!r}; {known_names_hint(tool, known)}"
+                problems.append((name, problem))
+    return problems
 
 
 def refuse_unready_model(wanted: RequestedNames, config: OrgaConfig, env: Environment) -> None:

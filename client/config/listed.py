@@ -1,12 +1,12 @@
 """Lists the agents, models and tools of a configuration. It runs nothing, and shows no secret."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from orga.client.config.known_input import RequestedNames, model_problem, models_of
+from orga.client.config.known_input import Environment, RequestedNames, model_problem, models_of
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.models.call_settings import Effort
@@ -16,21 +16,19 @@ from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-Environment = Mapping[str, str]
 
-
-def model_text(name: str, agent: AgentConfig, held: OrgaConfig, env: Environment) -> str:
-    """Return the model. If the agent names a tier, add the tier's models in order."""
+def model_text(name: str, agent: AgentConfig, config: OrgaConfig, env: Environment) -> str:
+    """Return the agent's model, or its models in fallback order. A tier is named before its models."""
     try:
-        models = models_of(RequestedNames(name), agent, held, env)
+        models = models_of(RequestedNames(name), agent, config, env)
     except InvalidInput as error:
         return f"{agent.model}: {error}"
     names = ", then ".join(models)
     return f"{agent.model} ({names})" if agent.model and agent.model not in models else names
 
 
-def agent_json(name: str, agent: AgentConfig, held: OrgaConfig, env: Environment) -> dict[str, Any]:
-    model = model_text(name, agent, held, env)
+def agent_json(name: str, agent: AgentConfig, config: OrgaConfig, env: Environment) -> dict[str, Any]:
+    model = model_text(name, agent, config, env)
     return {"name": name, "model": model} | agent.model_dump(mode="json", exclude={"model"})
 
 
@@ -42,35 +40,36 @@ class ModelRow:
     problem: str
     """The reason why the model cannot be used, or "" if none is known."""
     warning: str = ""
-    """A change to make although the model works, with the remedy. Only a check finds it."""
+    """A problem of a model that works, with the remedy. Only `checked_rows` finds it."""
 
 
-def model_rows(held: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
+def model_rows(config: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
     """Yield the models of the configuration, and then those that other keys of the environment would allow."""
     from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 
-    named: dict[str, list[str]] = {}
-    for place, model in _configured_models(held, env):
-        named.setdefault(model, []).append(place)
-    for model, places in named.items():
-        yield ModelRow(model, ", ".join(places), model_problem(model, env, held.models))
-    offered = [f"{each.name}:{env.get(each.model) or each.default_model}" for each in DEFAULT_PROVIDERS]
-    offered += [f"{name}:NAME" for name in held.models.own_endpoints]
-    offered += [f"{each.name}:NAME" for each in PROVIDERS.values() if each.is_remote and not each.default_model]
-    offered += ["local:smollm2", EMBEDDED_MODEL]
-    for model in offered:
-        if model not in named:
-            yield ModelRow(model, "", model_problem(model, env, held.models))
+    keys_by_model: dict[str, list[str]] = {}
+    for key, model in _configured_models(config, env):
+        keys_by_model.setdefault(model, []).append(key)
+    for model, keys in keys_by_model.items():
+        yield ModelRow(model, ", ".join(keys), model_problem(model, env, config.models))
+    others = [f"{provider.name}:{env.get(provider.model) or provider.default_model}" for provider in DEFAULT_PROVIDERS]
+    others += [f"{name}:NAME" for name in config.models.own_endpoints]
+    remote = [provider for provider in PROVIDERS.values() if provider.is_remote]
+    others += [f"{provider.name}:NAME" for provider in remote if not provider.default_model]
+    others += ["local:smollm2", EMBEDDED_MODEL]
+    for model in others:
+        if model not in keys_by_model:
+            yield ModelRow(model, "", model_problem(model, env, config.models))
 
 
-async def checked_rows(rows: Iterable[ModelRow], held: OrgaConfig, env: Environment) -> list[ModelRow]:
-    """Return the rows with the reason why a provider does not answer now. Nothing is generated and nothing costs money.
+async def checked_rows(rows: Iterable[ModelRow], config: OrgaConfig, env: Environment) -> list[ModelRow]:
+    """Ask each provider, and return the rows with the problems found. Nothing is generated, so nothing costs money.
 
     Keys are sent to the addresses of the configuration, so it must be trusted.
     """
     from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry
 
-    registry = ModelRegistry(env, held.models.base_urls, endpoints=held.models.endpoints)
+    registry = ModelRegistry(env, config.models.base_urls, endpoints=config.models.endpoints)
 
     async def check(row: ModelRow) -> ModelRow:
         if row.problem or "NAME" in row.model:
@@ -109,19 +108,22 @@ class ModelFacts:
     """None if the server decides it, model by model."""
 
 
-def model_facts(model: str, held: OrgaConfig, env: Environment) -> ModelFacts:
+def model_facts(model: str, config: OrgaConfig, env: Environment) -> ModelFacts:
     """Return the facts of a model of a known provider or endpoint."""
     from orga.activities.adapters.models.model_settings import provider_kind
     from orga.activities.adapters.models.pricing import listed_window
     from orga.activities.adapters.models.registry import provider_dialect
 
-    name, _, at_provider = model.partition(":")
-    provider, price = known_provider(name, held.models.endpoints), model_price(model, held)
-    settings = held.models.endpoints.get(name, DEFAULT_ENDPOINT)
-    address = held.models.base_urls.get(name) or env.get(provider.base_url) or provider.default_url
-    dialect = provider_dialect(provider, at_provider, address, settings) if provider.is_remote else None
+    name, _, model_name = model.partition(":")
+    provider, price = known_provider(name, config.models.endpoints), model_price(model, config)
+    settings = config.models.endpoints.get(name, DEFAULT_ENDPOINT)
+    address = config.models.base_urls.get(name) or env.get(provider.base_url) or provider.default_url
+    dialect = provider_dialect(provider, model_name, address, settings) if provider.is_remote else None
     levels = dialect.thinking_levels if dialect and "effort" in dialect.thinking_forms else ()
-    may_call = True if provider.default_model or not provider.is_remote else None
+    if "tools" in settings.lacks:
+        calls_tools = False
+    else:
+        calls_tools = True if provider.default_model or not provider.is_remote else None
     return ModelFacts(
         provider=name,
         key=provider.key,
@@ -129,45 +131,48 @@ def model_facts(model: str, held: OrgaConfig, env: Environment) -> ModelFacts:
         is_key_needed=provider.needs_key,
         input_price=price and price.input,
         output_price=price and price.output,
-        context_window=settings.context_window or listed_window(provider_kind(name, settings), at_provider),
-        efforts=tuple(each for each in get_args(Effort) if each in levels),
+        context_window=settings.context_window or listed_window(provider_kind(name, settings), model_name),
+        efforts=tuple(effort for effort in get_args(Effort) if effort in levels),
         takes_thinking_tokens=bool(dialect and "tokens" in dialect.thinking_forms),
-        calls_tools=False if "tools" in settings.lacks else may_call,
+        calls_tools=calls_tools,
     )
 
 
-def model_price(model: str, held: OrgaConfig) -> ModelPrice | None:
-    """Return the price of a model: that of the configuration, or else the list price. None if it is not known."""
+def model_price(model: str, config: OrgaConfig) -> ModelPrice | None:
+    """Return the price of a model from the configuration, else its list price, else None."""
     from orga.activities.adapters.models.model_settings import provider_kind
     from orga.activities.adapters.models.pricing import cost_usd
 
     provider, _, name = model.partition(":")
-    settings = held.models.endpoints.get(provider, DEFAULT_ENDPOINT)
-    if (price := held.models.prices.get(model, settings.price)) is not None:
+    settings = config.models.endpoints.get(provider, DEFAULT_ENDPOINT)
+    if (price := config.models.prices.get(model, settings.price)) is not None:
         return price
     provider = provider_kind(provider, settings)
-    given, written = (
-        cost_usd(provider, name, usage) for usage in (Usage(input_tokens=1_000), Usage(output_tokens=1_000))
-    )
-    return None if given is None or written is None else ModelPrice(input=given * 1_000, output=written * 1_000)
+    input_cost = cost_usd(provider, name, Usage(input_tokens=1_000))
+    output_cost = cost_usd(provider, name, Usage(output_tokens=1_000))
+    if input_cost is None or output_cost is None:
+        return None
+    return ModelPrice(input=input_cost * 1_000, output=output_cost * 1_000)  # US dollars for a million tokens
 
 
-def _configured_models(held: OrgaConfig, env: Environment) -> Iterator[tuple[str, str]]:
+def _configured_models(config: OrgaConfig, env: Environment) -> Iterator[tuple[str, str]]:
     """Yield each key of the configuration that names a model, with the model."""
     from orga.activities.adapters.models.model_settings import default_model
     from orga.workflows.types.models.tiers import tier_in_model_name
 
-    default = held.models.default or default_model(env)
+    default = config.models.default or default_model(env)
     if tier_in_model_name(default) is None:
         yield "default", default
-    for tier in held.models.tiers.configured_tiers:
-        yield from ((f"tier:{tier}", model) for model in held.models.tiers.models(tier))
-    for name, agent in held.agents.items():
-        found = [("", agent.model), *((f".{asker.key}", asker.model) for asker in agent.askers)]
-        yield from ((f"agents.{name}{of}", model) for of, model in found if model and tier_in_model_name(model) is None)
+    for tier in config.models.tiers.configured_tiers:
+        yield from ((f"tier:{tier}", model) for model in config.models.tiers.models(tier))
+    for name, agent in config.agents.items():
+        models = {f"agents.{name}": agent.model} | {f"agents.{name}.{asker.key}": asker.model for asker in agent.askers}
+        for key, model in models.items():
+            if model and tier_in_model_name(model) is None:
+                yield key, model
 
 
-def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
+def tool_rows(config: OrgaConfig) -> Iterator[dict[str, Any]]:
     """Yield the tools that are known without running any code: built-in ones, functions, manifests, pinned tools."""
     from orga.activities.adapters.manifests.tool import manifest_spec
     from orga.activities.adapters.tools.activity_tool import ActivityTool
@@ -175,25 +180,25 @@ def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
     from orga.client.config.manifests import manifest_paths, read_manifests
 
     for name, spec in builtin_specs().items():
-        yield _tool_row(name, "built in", held, spec)
-    for path in held.tools.python:
-        yield _tool_row(path.rpartition(":")[2], f"function {path}", held)
-    for file in read_manifests(manifest_paths(held.tools.manifests))[0]:
+        yield _tool_row(name, "built in", config, spec)
+    for path in config.tools.python:
+        yield _tool_row(path.rpartition(":")[2], f"function {path}", config)
+    for file in read_manifests(manifest_paths(config.tools.manifests))[0]:
         spec = manifest_spec(file.manifest)
-        yield _tool_row(spec.name, f"manifest {Path(file.path).name}", held, spec)
-    for name, activity in held.tools.activities.items():
-        given: dict[str, Any] = {**dict(activity), "output_schema": None}  # a worker checks it, and no row shows it
-        tool = ActivityTool(name, **given)
-        yield _tool_row(name, tool.source, held, tool.spec)
-    for name, later in held.tools.deferred.items():
-        yield _tool_row(name, f"deferred, started by {later.start}" if later.start else "deferred", held)
-    for server, each in held.mcp.servers.items():
-        for name, digest in each.pinned.items():
-            yield _tool_row(name, f"MCP server {server}", held) | {"digest": digest}
+        yield _tool_row(spec.name, f"manifest {Path(file.path).name}", config, spec)
+    for name, activity in config.tools.activities.items():
+        settings: dict[str, Any] = {**dict(activity), "output_schema": None}  # a worker checks it, and no row shows it
+        tool = ActivityTool(name, **settings)
+        yield _tool_row(name, tool.source, config, tool.spec)
+    for name, deferred in config.tools.deferred.items():
+        yield _tool_row(name, f"deferred, started by {deferred.start}" if deferred.start else "deferred", config)
+    for server_name, server in config.mcp.servers.items():
+        for name, digest in server.pinned.items():
+            yield _tool_row(name, f"MCP server {server_name}", config) | {"digest": digest}
 
 
-def _tool_row(name: str, source: str, held: OrgaConfig, spec: ToolSpec | None = None) -> dict[str, Any]:
-    options = held.tools.options.get(name)
+def _tool_row(name: str, source: str, config: OrgaConfig, spec: ToolSpec | None = None) -> dict[str, Any]:
+    options = config.tools.options.get(name)
     return {
         "name": name,
         "source": source,
@@ -202,11 +207,11 @@ def _tool_row(name: str, source: str, held: OrgaConfig, spec: ToolSpec | None = 
         "parameters": spec.parameters if spec else None,
         "options": options.model_dump(mode="json", exclude_unset=True) if options else {},
         "digest": None,
-        "agents": [agent for agent, each in held.agents.items() if name in each.tools],
+        "agents": [agent_name for agent_name, agent in config.agents.items() if name in agent.tools],
     }
 
 
-def mcp_rows(held: OrgaConfig) -> list[dict[str, Any]]:
+def mcp_rows(config: OrgaConfig) -> list[dict[str, Any]]:
     """Return the MCP servers. Commands and addresses may hold secrets, so they are only in the file."""
     return [
         {
@@ -215,5 +220,5 @@ def mcp_rows(held: OrgaConfig) -> list[dict[str, Any]]:
             "pinned": len(server.pinned),
             "trust_annotations": server.trust_annotations,
         }
-        for name, server in held.mcp.servers.items()
+        for name, server in config.mcp.servers.items()
     ]

@@ -50,29 +50,30 @@ def manifest_paths(patterns: Iterable[str]) -> list[Path]:
     for pattern in patterns:
         matching = sorted(glob(pattern, recursive=True)) if has_magic(pattern) else [pattern]  # noqa: PTH207
         found |= dict.fromkeys(map(Path, matching))
-    here = Path.cwd()
-    return [path.relative_to(here) if path.is_relative_to(here) else path for path in found]
+    folder = Path.cwd()
+    return [path.relative_to(folder) if path.is_relative_to(folder) else path for path in found]
 
 
 def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[FileProblem]]:
     """Return the valid manifests, and the problems of the others."""
     files: list[ManifestFile] = []
     problems: list[FileProblem] = []
-    places = dict.fromkeys(builtin_specs(), "a built-in tool")
+    owners = dict.fromkeys(builtin_specs(), "a built-in tool")
     for path in paths:
-        read = _read_manifest(path)
-        if not isinstance(read, _ParsedManifest):
-            problems += sorted(read, key=_line_number)
-        elif other := places.get(read.manifest.name):
-            problem = f"the name {read.manifest.name!r} is taken by {other}"
-            problems.append(FileProblem(read.place(("name",)), problem, "choose another"))
-        else:
-            places[read.manifest.name] = str(path)
-            found = [
-                FileProblem(read.place(flaw.key), flaw.problem, flaw.remedy) for flaw in manifest_flaws(read.manifest)
-            ]
-            problems += sorted(found, key=_line_number)
-            files += [] if found else [ManifestFile(path, read.manifest)]
+        parsed = _read_manifest(path)
+        if not isinstance(parsed, _ParsedManifest):
+            problems += sorted(parsed, key=_line_number)
+            continue
+        manifest = parsed.manifest
+        if owner := owners.get(manifest.name):
+            problem = f"the name {manifest.name!r} is taken by {owner}"
+            problems.append(FileProblem(parsed.location(("name",)), problem, "choose another"))
+            continue
+        owners[manifest.name] = str(path)
+        flaws = [FileProblem(parsed.location(flaw.key), flaw.problem, flaw.remedy) for flaw in manifest_flaws(manifest)]
+        problems += sorted(flaws, key=_line_number)
+        if not flaws:
+            files.append(ManifestFile(path, manifest))
     return files, problems
 
 
@@ -84,8 +85,8 @@ class _ParsedManifest:
     text: str
     manifest: Manifest
 
-    def place(self, key: tuple[str, ...]) -> str:
-        return _place(self.path, self.text, key)
+    def location(self, key: tuple[str, ...]) -> str:
+        return _location(self.path, self.text, key)
 
 
 def _read_manifest(path: Path) -> _ParsedManifest | list[FileProblem]:
@@ -98,20 +99,19 @@ def _read_manifest(path: Path) -> _ParsedManifest | list[FileProblem]:
     except UnicodeDecodeError as error:
         return [FileProblem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
     try:
-        given = read_toml(text)
+        table = read_toml(text)
     except ValueError as error:
         return [_toml_problem(path, error)]
     try:
-        return _ParsedManifest(path, text, Manifest.model_validate(given, extra="forbid"))
+        return _ParsedManifest(path, text, Manifest.model_validate(table, extra="forbid"))
     except ValidationError as error:
         return list(_key_problems(path, text, error))
 
 
 def _toml_problem(path: Path, error: ValueError) -> FileProblem:
     message = str(error)
-    _, at, place = message.partition(" (at line ")
-    line = place.split(",")[0]
-    return FileProblem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {message}", EXAMPLE_HINT)
+    line = message.partition(" (at line ")[2].partition(",")[0]
+    return FileProblem(f"{path}:{line if line.isdecimal() else 1}", f"not valid TOML: {message}", EXAMPLE_HINT)
 
 
 def _key_problems(path: Path, text: str, error: ValidationError) -> Iterator[FileProblem]:
@@ -119,10 +119,10 @@ def _key_problems(path: Path, text: str, error: ValidationError) -> Iterator[Fil
         key = tuple(str(part) for part in details["loc"] if part != "[key]")
         problem, _, remedy = validation_problem_text(details, Manifest, key).partition("; ")
         named = f"{'.'.join(key)}: {problem}" if key else problem
-        yield FileProblem(_place(path, text, key), named, remedy or EXAMPLE_HINT)
+        yield FileProblem(_location(path, text, key), named, remedy or EXAMPLE_HINT)
 
 
-def _place(path: Path, text: str, key: tuple[str, ...]) -> str:
+def _location(path: Path, text: str, key: tuple[str, ...]) -> str:
     return f"{path}:{line_of(text, key) or 1}"
 
 

@@ -1,4 +1,4 @@
-"""`[policy]`: its default folder, a digest of the place of the rules, and the settings of the policy engines.
+"""`[policy]`: its default folder, a digest of the rules' location, and the settings of the policy engines.
 
 No engine is loaded before it is used: most commands need none.
 """
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from orga.activities.adapters.policy.ladder import PolicySettings
 
 FOLDER = "policies"
-
 LOCATION_CHARS = 12
+TOKEN = "OPA_TOKEN"
 
 
 def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
-    """Return the configuration with `base`'s folder `policies`, if it names no folder and that one has Cedar files."""
+    """Add `base`'s folder `policies`, if it has Cedar files and the configuration names no folder."""
     folder = base.absolute() / FOLDER
     if config.policy.dir is not None or not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
         return config
@@ -30,11 +30,11 @@ def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
 
 
 def policy_location_digest(config: OrgaConfig) -> str:
-    """Return a short digest of the place of the rules in use: a folder, a file or a server."""
-    policy = config.policy
+    """Return a short digest of the location of the rules in use: a folder, a file or a server."""
+    policy, engine = config.policy, _engine(config)
     folder, file = (path and path.absolute() for path in (policy.dir, policy.opa.wasm))
-    where = {"cedar": folder, "opa": policy.opa.url or file}.get(_engine(config))
-    return sha256(f"{_engine(config)}\0{where or ''}".encode(errors="surrogateescape")).hexdigest()[:LOCATION_CHARS]
+    location = {"cedar": folder, "opa": policy.opa.url or file}.get(engine)
+    return sha256(f"{engine}\0{location or ''}".encode(errors="surrogateescape")).hexdigest()[:LOCATION_CHARS]
 
 
 def starter_policy(config: OrgaConfig) -> str:
@@ -54,11 +54,11 @@ def starter_policy(config: OrgaConfig) -> str:
 def _engine(config: OrgaConfig) -> str:
     """Return the engine as `ladder.engine_name` does, but without loading the libraries of all engines."""
     policy = config.policy
-    has_opa = policy.opa.url is not None or policy.opa.wasm is not None
-    return policy.engine or ("cedar" if policy.dir else "opa" if has_opa else "default")
-
-
-TOKEN = "OPA_TOKEN"
+    if policy.engine:
+        return policy.engine
+    if policy.dir:
+        return "cedar"
+    return "default" if policy.opa.url is None and policy.opa.wasm is None else "opa"
 
 
 def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> "PolicySettings":

@@ -10,23 +10,23 @@ from orga.workflows.types.record import known_keys
 from orga.workflows.types.text import meant_key_hint
 
 KeySource = Callable[[tuple[str, ...]], str]
-"""Returns where a key was written: `orga.toml:12`, or the variable."""
+"""Returns the source of a key: `orga.toml:12`, or the variable."""
 
 MAX_SHOWN = 20
 """Problems shown per file."""
 
 
 def problem_lines(error: ValidationError, model: type[BaseModel], source: KeySource) -> list[str]:
-    """Return one line per problem, and the number of those left out."""
-    found = error.errors(include_url=False)
-    left = len(found) - MAX_SHOWN
-    more = [f"and {left} more problems"] if left > 0 else []
+    """Return one line per problem, and at last the number of those left out."""
+    problems = error.errors(include_url=False)
     lines: list[str] = []
-    for details in found[:MAX_SHOWN]:
+    for details in problems[:MAX_SHOWN]:
         path = tuple(str(part) for part in details["loc"] if part != "[key]")
-        problem = validation_problem_text(details, model, path)
-        lines.append(f"{source(path)}: {'.'.join(path) or 'the file'}: {problem}")
-    return [*lines, *more]
+        text = validation_problem_text(details, model, path)
+        lines.append(f"{source(path)}: {'.'.join(path) or 'the file'}: {text}")
+    if len(problems) > MAX_SHOWN:
+        lines.append(f"and {len(problems) - MAX_SHOWN} more problems")
+    return lines
 
 
 def unknown_key_remedy(key: str, known: list[str]) -> str:

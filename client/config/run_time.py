@@ -1,7 +1,7 @@
-"""Settings that people change at run time: which keys there are, and a configuration with their values.
+"""Settings that people change at run time: the allowed keys, and a configuration with their values.
 
-They are no more trusted than the input of a run. So the keys are a list, and what runs code or widens powers is not in
-it: tools, commands, MCP servers, policies, keys, addresses, and the models of the local tier.
+These settings are no more trusted than the input of a run. So no key that runs code or widens powers is allowed: tools,
+commands, MCP servers, policies, credentials, addresses, and the models of the local tier.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ from orga.workflows.types.record import InvalidInput, bounds_problem
 from orga.workflows.types.settings import SettingProblem
 from orga.workflows.types.text import printable_text, similar_name_hint
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
 Values = Mapping[str, Any]
 
 AGENT_LIMITS = (
@@ -38,7 +38,7 @@ AGENT_LIMITS = (
 """The keys of an agent's `config` that are limits."""
 
 
-def setting_paths(config: OrgaConfig) -> dict[str, Path]:
+def setting_paths(config: OrgaConfig) -> dict[str, KeyPath]:
     """Return all keys that can be set at run time, with their paths in the configuration."""
     paths = [
         *(("goals", "prompts", name) for name in PROMPT_NAMES),
@@ -53,7 +53,7 @@ def setting_paths(config: OrgaConfig) -> dict[str, Path]:
     return {".".join(path): path for path in paths}
 
 
-def value_at(config: OrgaConfig, path: Path) -> Any:
+def value_at(config: OrgaConfig, path: KeyPath) -> Any:
     """Return the value of a key in its JSON form."""
     value: Any = config.with_agents(with_default_agent(config.agents))
     for name in path:
@@ -62,7 +62,7 @@ def value_at(config: OrgaConfig, path: Path) -> Any:
 
 
 def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
-    """Return the configuration with these values, after the checks that reading `orga.toml` makes."""
+    """Return the configuration with these values. Raise InvalidSettings for those that `orga.toml` could not have."""
     config = config.with_agents(with_default_agent(config.agents))
     paths = setting_paths(config)
     problems = list(_value_problems(values, paths))
@@ -70,9 +70,9 @@ def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
         raise InvalidSettings(problems)
     document = _settable_document(config)
     for key, value in values.items():
-        *above, last = paths[key]
+        *sections, last = paths[key]
         table = document
-        for name in above:
+        for name in sections:
             table = table.setdefault(name, {})
         table[last] = value
     try:
@@ -84,7 +84,7 @@ def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
     return config.with_agents(agents).with_models(models).with_goals(changed.goals)
 
 
-def _value_problems(values: Values, paths: Mapping[str, Path]) -> Iterator[SettingProblem]:
+def _value_problems(values: Values, paths: Mapping[str, KeyPath]) -> Iterator[SettingProblem]:
     if problem := bounds_problem(dict(values), frozenset(paths)):
         where, _, detail = problem.partition(": ")
         yield SettingProblem(where=where, detail=detail)
@@ -102,7 +102,7 @@ def _value_problems(values: Values, paths: Mapping[str, Path]) -> Iterator[Setti
 
 
 def _settable_document(config: OrgaConfig) -> dict[str, Any]:
-    """Return the sections that have such keys, as `orga.toml` would have them, and the names that they may refer to."""
+    """Return the sections with such keys, as `orga.toml` would have them, and the sections that those refer to."""
     document = config.model_dump(
         include={
             "models": {"default", "tiers", "endpoints"},
@@ -114,17 +114,18 @@ def _settable_document(config: OrgaConfig) -> dict[str, Any]:
     return {"models": {}, "goals": {}, **document, "agents": {name: {} for name in config.agents} | document["agents"]}
 
 
-def _validation_problems(error: ValidationError, paths: Mapping[str, Path]) -> list[SettingProblem]:
-    found: list[SettingProblem] = []
+def _validation_problems(error: ValidationError, paths: Mapping[str, KeyPath]) -> list[SettingProblem]:
+    problems: list[SettingProblem] = []
     for details in error.errors(include_url=False):
-        place = tuple(str(part) for part in details["loc"] if part != "[key]")
-        text = validation_problem_text(details, OrgaConfig, place)
-        keys = [key for key, path in paths.items() if place[: len(path)] == path]
-        below = {key: path[len(place) :] for key, path in paths.items() if path[: len(place)] == place}
-        # a check of a whole section begins with the key that it is about
-        keys = keys or [key for key, rest in below.items() if text.startswith(".".join(rest))] or list(below)
-        found.append(SettingProblem(where=", ".join(keys[:3]) or ".".join(place), detail=text))
-    return found
+        bad = tuple(str(part) for part in details["loc"] if part != "[key]")
+        text = validation_problem_text(details, OrgaConfig, bad)
+        keys = [key for key, path in paths.items() if bad[: len(path)] == path]
+        if not keys:
+            inside = {key: path[len(bad) :] for key, path in paths.items() if path[: len(bad)] == bad}
+            # the text of a check of a whole section begins with the key that it is about
+            keys = [key for key, rest in inside.items() if text.startswith(".".join(rest))] or list(inside)
+        problems.append(SettingProblem(where=", ".join(keys[:3]) or ".".join(bad), detail=text))
+    return problems
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class RunTimeRules:
 
     config: OrgaConfig
     default_model: str
-    """The model if `models.default` is not set."""
+    """The model to use if `models.default` is not set."""
     check_model: Callable[[str], None]
     """Raises ValueError for a model that cannot be called."""
     is_priced: Callable[[str], bool]
@@ -157,7 +158,7 @@ class RunTimeRules:
         return config
 
     def problems(self, values: Values) -> tuple[SettingProblem, ...]:
-        """Return the problems of a set, each with its key."""
+        """Return the problems of the values, each with its key."""
         try:
             self.effective(values)
         except InvalidSettings as error:
@@ -165,7 +166,7 @@ class RunTimeRules:
         return ()
 
     def _model_problems(self, values: Values) -> Iterator[SettingProblem]:
-        """Yield models that cannot be called, of the keys that name models."""
+        """Yield the models among the values that cannot be called."""
         for key, value in values.items():
             if key != "models.default" and not key.startswith("models.tiers.") and not key.endswith(".model"):
                 continue
@@ -177,9 +178,11 @@ class RunTimeRules:
                         yield SettingProblem(where=key, detail=str(error))
 
     def _new_problems(self, config: OrgaConfig) -> Iterator[SettingProblem]:
-        """Yield what would prevent runs of an agent that the configuration itself does not prevent."""
-        before = {(each.where, each.detail) for each in self._agent_problems(self.config)}
-        yield from (each for each in self._agent_problems(config) if (each.where, each.detail) not in before)
+        """Yield the problems of agents that this configuration has and our own has not."""
+        before = {(problem.where, problem.detail) for problem in self._agent_problems(self.config)}
+        for problem in self._agent_problems(config):
+            if (problem.where, problem.detail) not in before:
+                yield problem
         for name in config.agents:
             if self._is_local(self.config, name) and not self._is_local(config, name):
                 detail = "orga.toml binds the agent to the local tier, so its model cannot be changed to another one"
@@ -188,18 +191,18 @@ class RunTimeRules:
     def _agent_problems(self, config: OrgaConfig) -> Iterator[SettingProblem]:
         channels = run_channels(config.goals.deliveries)
         for name, agent in with_default_agent(config.agents).items():
-            found = dict[str, None]()
+            texts = list[str]()
             for is_goal in (False, True):
                 try:
                     chosen = self._chosen_models(config, name, is_goal=is_goal)
                 except InvalidInput as error:
-                    found[str(error)] = None
+                    texts.append(str(error))
                     continue
-                found[model_refusal(chosen, self.check_model)] = None
-                found[cost_refusal(chosen, agent.config, self.is_priced)] = None
+                texts.append(model_refusal(chosen, self.check_model))
+                texts.append(cost_refusal(chosen, agent.config, self.is_priced))
                 embedder = config.knowledge.embedder
-                found[embedder_refusal(chosen, agent.config, channels if is_goal else (), embedder)] = None
-            yield from (SettingProblem(where=f"agents.{name}", detail=text) for text in found if text)
+                texts.append(embedder_refusal(chosen, agent.config, channels if is_goal else (), embedder))
+            yield from (SettingProblem(where=f"agents.{name}", detail=text) for text in dict.fromkeys(texts) if text)
 
     def _chosen_models(self, config: OrgaConfig, agent: str, *, is_goal: bool = False) -> ChosenModels:
         choice = ModelChoice(config.models.default or self.default_model, config.models.tiers, config.goals.tiers)

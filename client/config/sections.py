@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from orga.own_code import set_aside
+from orga.own_code import removed_folders
 from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.control import ControlTerms
@@ -64,7 +64,7 @@ _CHANNEL_KEYS: Mapping[DeliveryKind, _ChannelKeys] = {
 
 
 class DeliveryConfig(CheckedInput):
-    """One channel. Its kind decides which keys it has."""
+    """A channel."""
 
     kind: DeliveryKind
     """The channel's kind, which decides which keys it has."""
@@ -101,10 +101,10 @@ class DeliveryConfig(CheckedInput):
 
     @model_validator(mode="after")
     def _check_keys(self) -> "DeliveryConfig":
-        keys, given = _CHANNEL_KEYS[self.kind], self.model_fields_set - {"kind", "default"}
+        keys = _CHANNEL_KEYS[self.kind]
         if missing := [key for key in keys.needed if not getattr(self, key)]:
             raise ValueError(f'kind "{self.kind}" needs {", ".join(missing)}')
-        if extra := sorted(given - {*keys.needed, *keys.optional}):
+        if extra := sorted(self.model_fields_set - {"kind", "default", *keys.needed, *keys.optional}):
             allowed = ", ".join((*keys.needed, *keys.optional))
             raise ValueError(f'{", ".join(extra)}: not of kind "{self.kind}"; it has {allowed}')
         if self.kind == "webhook" and (self.url is None) == (self.url_from is None):
@@ -114,7 +114,7 @@ class DeliveryConfig(CheckedInput):
         return self
 
     @model_validator(mode="after")
-    def _names_each_goal(self) -> "DeliveryConfig":
+    def _check_path(self) -> "DeliveryConfig":
         if self.path is None:
             return self
         rest = self.path.replace(GOAL_ID, "")
@@ -127,8 +127,8 @@ class DeliveryConfig(CheckedInput):
     @property
     def variables(self) -> set[str]:
         """The variables that hold its secrets."""
-        named = (self.url_from, self.secret_from, self.token_from, self.password_from)
-        return {variable for variable in named if variable}
+        variables = (self.url_from, self.secret_from, self.token_from, self.password_from)
+        return {variable for variable in variables if variable}
 
 
 class PromptsConfig(CheckedInput):
@@ -159,8 +159,8 @@ class PromptsConfig(CheckedInput):
     @property
     def templates(self) -> PromptTemplates | None:
         """The templates that runs record, or None if all are defaults."""
-        given: dict[PromptName, str] = {name: text for name in PROMPT_NAMES if (text := getattr(self, name))}
-        return PromptTemplates.of(given)
+        texts: dict[PromptName, str] = {name: text for name in PROMPT_NAMES if (text := getattr(self, name))}
+        return PromptTemplates.of(texts)
 
 
 DSN_VARIABLE = "ORGA_KNOWLEDGE_DSN"
@@ -179,11 +179,12 @@ def _checked_variable(name: object) -> object:
 
 
 def _checked_embedder(name: object) -> object:
-    """Accept any endpoint. The whole configuration decides which ones there are."""
+    """Accept any endpoint here. `OrgaConfig` checks whether it is configured."""
     if not isinstance(name, str):
         return name
     endpoint = name.strip().partition(":")[0]
-    return checked_embedder_name(name, () if endpoint in PROVIDERS or model_form_problem(name) else (endpoint,))
+    is_endpoint = endpoint not in PROVIDERS and not model_form_problem(name)
+    return checked_embedder_name(name, (endpoint,) if is_endpoint else ())
 
 
 class KnowledgeConfig(CheckedInput):
@@ -219,9 +220,8 @@ class TemporalConfig(CheckedInput):
     """Events after which a run continues as new."""
 
     def with_overrides(self, *, namespace: str | None = None, task_queue: str | None = None) -> Self:
-        """Return the section with the names that are given."""
-        named = {"namespace": namespace, "task_queue": task_queue}
-        return replace_fields(self, {key: value for key, value in named.items() if value})
+        names = {"namespace": namespace, "task_queue": task_queue}
+        return replace_fields(self, {key: name for key, name in names.items() if name})
 
 
 class ModelsConfig(CheckedInput):
@@ -256,26 +256,27 @@ class ModelsConfig(CheckedInput):
 
     @property
     def embedding_endpoints(self) -> tuple[str, ...]:
-        """Those whose protocol has embeddings."""
+        """The own endpoints whose protocol has embeddings, by name."""
         return tuple(name for name in self.own_endpoints if self.endpoints[name].api != "messages")
 
     @field_validator("base_urls")
     @classmethod
-    def _check_providers(cls, given: dict[str, str]) -> dict[str, str]:
+    def _check_providers(cls, urls: dict[str, str]) -> dict[str, str]:
         remote = [provider.name for provider in PROVIDERS.values() if provider.is_remote]
-        if unknown := next((name for name in given if name not in remote), None):
+        if unknown := next((name for name in urls if name not in remote), None):
             raise ValueError(
                 f"{unknown!r} is no provider with a server; {known_names_hint(unknown, remote)}; a server of your own "
                 f"has its address in [models.endpoints.NAME]"
             )
-        return given
+        return urls
 
     @field_validator("endpoints")
     @classmethod
-    def _check_endpoints(cls, given: dict[str, EndpointSettings]) -> dict[str, EndpointSettings]:
-        if problem := next(filter(None, (endpoint_problem(*item) for item in given.items())), ""):
-            raise ValueError(problem)
-        return given
+    def _check_endpoints(cls, endpoints: dict[str, EndpointSettings]) -> dict[str, EndpointSettings]:
+        for name, settings in endpoints.items():
+            if problem := endpoint_problem(name, settings):
+                raise ValueError(problem)
+        return endpoints
 
     @model_validator(mode="after")
     def _check_tiers(self) -> Self:
@@ -287,11 +288,8 @@ class ModelsConfig(CheckedInput):
 
     @model_validator(mode="after")
     def _check_default(self) -> Self:
-        if (
-            self.default
-            and (tier := tier_in_model_name(self.default)) is not None
-            and tier not in self.tiers.configured_tiers
-        ):
+        tier = tier_in_model_name(self.default) if self.default else None
+        if tier is not None and tier not in self.tiers.configured_tiers:
             raise ValueError(
                 f"default = {self.default!r} names a tier without models; {_tier_remedy(self.tiers, tier)}"
             )
@@ -534,7 +532,7 @@ class OrgaConfig(CheckedInput):
 
     @property
     def file(self) -> Path | None:
-        """The file that it was read from, or None."""
+        """The file that the configuration was read from, or None."""
         return self._file
 
     def with_temporal(self, temporal: TemporalConfig) -> Self:
@@ -568,4 +566,4 @@ def tool_folders(config: OrgaConfig) -> list[Path]:
     They are the file's own folder (the working directory without a file), and the folders that were removed from
     `sys.path`.
     """
-    return [config.file.parent if config.file else Path.cwd(), *set_aside]
+    return [config.file.parent if config.file else Path.cwd(), *removed_folders]

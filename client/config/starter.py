@@ -75,7 +75,7 @@ allow = {programs}
 _APPROVAL = """
 [tools.options.{tool}]
 # A person approves each call: `orga inbox` shows what waits, `orga approve ID` lets it run.
-approval = {yes}
+approval = {approval}
 """
 
 _REST = """
@@ -128,7 +128,7 @@ def starter_text(choices: StarterChoices) -> str:
         _FILES,
         _WEB if choices.web else "",
         _COMMANDS.format(programs=_toml_value(list(choices.programs))) if choices.programs else "",
-        *(_APPROVAL.format(tool=tool, yes=_toml_value(choices.approval)) for tool in choices.acting_tools),
+        *(_APPROVAL.format(tool=tool, approval=_toml_value(choices.approval)) for tool in choices.acting_tools),
         _REST,
     ]
     text = "".join(parts)
@@ -137,11 +137,11 @@ def starter_text(choices: StarterChoices) -> str:
 
 
 def _base_url(choices: StarterChoices) -> str:
-    about = "# The address of a provider of your own."
+    comment = "# The address of a provider of your own."
     if choices.base_url is None:
-        return f'{about}\n#base_urls.openai-compatible = "http://localhost:8000/v1"'
+        return f'{comment}\n#base_urls.openai-compatible = "http://localhost:8000/v1"'
     provider = (choices.model or "").partition(":")[0]
-    return f"{about}\nbase_urls.{provider} = {_toml_value(choices.base_url)}"
+    return f"{comment}\nbase_urls.{provider} = {_toml_value(choices.base_url)}"
 
 
 def _toml_value(value: str | bool | list[str] | None) -> str:

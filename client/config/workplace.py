@@ -36,11 +36,12 @@ ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"
 
 MARK_CHARS = 10
 MODELS_CHARS = 8
-MAX_SHOWN = 5
+DIGEST_CHARS = 12
+
+MAX_SHOWN_VARIABLES = 5
 """Variables in a displayed command."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,80}")
-DIGEST_CHARS = 12
-_MAX_BYTES = 1_000_000
+_MAX_CONFIG_BYTES = 1_000_000
 
 
 def workplace(config: OrgaConfig, root: Path | None = None) -> Workplace:
@@ -48,38 +49,38 @@ def workplace(config: OrgaConfig, root: Path | None = None) -> Workplace:
     root = (root or config.tools.files.root or Path.cwd()).resolve()
     file = config.file.resolve() if config.file else None
     models, variables = _model_settings()
-    place = Workplace(
-        folder=_file_text(Path.cwd()),
-        root=_file_text(root),
-        config=_file_text(file) if file else None,
+    current = Workplace(
+        folder=_printable_path(Path.cwd()),
+        root=_printable_path(root),
+        config=_printable_path(file) if file else None,
         digest=_digest(file) if file else "",
-        mark=_short_digest(str(root), MARK_CHARS),
+        mark=short_digest(str(root)),
     )
-    return place.with_models(models, variables) if models else place
+    return current.with_models(models, variables) if models else current
 
 
-def folder_queue(place: Workplace) -> str:
+def folder_queue(workplace: Workplace) -> str:
     """Return a folder's task queue on the embedded server. The queues of its shells and programs begin with it."""
-    return f"{TASK_QUEUE}-{place.mark}"
+    return f"{TASK_QUEUE}-{workplace.mark}"
 
 
-def is_earlier_queue(task_queue: str, home: Workplace | None, place: Workplace) -> bool:
+def is_earlier_queue(task_queue: str, recorded: Workplace | None, current: Workplace) -> bool:
     """Return whether a run of this folder is on its former queue, whose name also depended on the configuration."""
-    if home is None or home.root != place.root:
+    if recorded is None or recorded.root != current.root:
         return False
-    earlier = _short_digest(f"{home.root}\0{home.config or ''}", MARK_CHARS)
-    return home.mark == earlier and task_queue.endswith(f"-{earlier}")
+    earlier = short_digest(f"{recorded.root}\0{recorded.config or ''}")
+    return recorded.mark == earlier and task_queue.endswith(f"-{earlier}")
 
 
-def own_queue(config: OrgaConfig, place: Workplace, *, embedded: bool) -> str:
-    """Return the task queue. A configured server takes the configuration's, the embedded one that of folder and shell.
+def own_queue(config: OrgaConfig, workplace: Workplace, *, embedded: bool) -> str:
+    """Return the task queue: on a configured server that of the configuration, else that of folder and shell.
 
     On the embedded server the configuration names no queue, unless a command passes its folder's queue to its worker.
     """
-    named, of_folder = config.temporal.task_queue or TASK_QUEUE, folder_queue(place)
-    if not embedded or named.startswith(of_folder):
-        return named
-    return f"{of_folder}-{place.models}" if place.models else of_folder
+    configured, of_folder = config.temporal.task_queue or TASK_QUEUE, folder_queue(workplace)
+    if not embedded or configured.startswith(of_folder):
+        return configured
+    return f"{of_folder}-{workplace.models}" if workplace.models else of_folder
 
 
 async def recorded_workplace(run: WorkflowExecution) -> Workplace | None:
@@ -97,23 +98,26 @@ ANY_WORKER = "your project's own worker, or orga worker if it has none"
 """The worker to start for a run without a folder, as on a configured server. A project may define agents in code."""
 
 
-def worker_command(place: Workplace | None, command: str | None = None) -> str:
-    """Return the shell command that starts a worker for that place. It is `orga worker` unless `command` is given."""
-    if place is None:
+def worker_command(workplace: Workplace | None, command: str | None = None) -> str:
+    """Return the shell command that starts a worker in a workplace. It is `orga worker` unless `command` is given."""
+    if workplace is None:
         return command or ANY_WORKER
     command = command or "orga worker"
-    if not f"{place.folder}{place.config}{place.root}".isprintable():
+    if not f"{workplace.folder}{workplace.config}{workplace.root}".isprintable():
         return command
-    found = find_config(None, Path(place.folder), {})
-    named = None if place.config in {None, str(found)} else Path(str(place.config))
-    named = named if named is not None and named.is_file() else None  # a file that has moved is found at its new place
-    there = [] if place.folder == str(Path.cwd()) else ["cd", shlex.quote(place.folder), "&&"]
-    root = [] if _finds_root(named or found, place) else [f"{ROOT_VARIABLE}={shlex.quote(place.root)}"]
-    # the names of variables come from the run's starter and may be anything
-    differing = () if place.models in {"", _model_settings()[0]} else place.variables[:MAX_SHOWN]
-    variables = [f"{name}=…" for name in differing if _VARIABLE.fullmatch(name)]
-    option = [] if named is None else ["--config", shlex.quote(str(named))]
-    return " ".join([*there, *root, *variables, command, *option])
+    config = find_config(None, Path(workplace.folder), {})
+    words = [] if workplace.folder == str(Path.cwd()) else ["cd", shlex.quote(workplace.folder), "&&"]
+    option: list[str] = []
+    if workplace.config is not None and workplace.config != str(config) and Path(workplace.config).is_file():
+        config = Path(workplace.config)
+        option = ["--config", shlex.quote(workplace.config)]
+    if not _finds_root(config, workplace):
+        words.append(f"{ROOT_VARIABLE}={shlex.quote(workplace.root)}")
+    if workplace.models not in {"", _model_settings()[0]}:
+        # the names of variables come from the run's starter and may be anything
+        shown = workplace.variables[:MAX_SHOWN_VARIABLES]
+        words += [f"{name}=…" for name in shown if _VARIABLE.fullmatch(name)]
+    return " ".join([*words, command, *option])
 
 
 def _model_settings() -> tuple[str, tuple[str, ...]]:
@@ -121,19 +125,23 @@ def _model_settings() -> tuple[str, tuple[str, ...]]:
     from orga.activities.adapters.models.model_settings import named_models  # this import loads no model code
 
     named = named_models(os.environ)
-    return _short_digest(json.dumps(named, sort_keys=True), MODELS_CHARS) if named else "", tuple(sorted(named))
+    if not named:
+        return "", ()
+    return short_digest(json.dumps(named, sort_keys=True), MODELS_CHARS), tuple(sorted(named))
 
 
-def _finds_root(config: Path | None, place: Workplace) -> bool:
-    configured = _configured_root(config) if config else None
-    root = Path(str(config)).parent / user_path(configured) if configured else Path(place.folder)
-    return _file_text(root.resolve()) == place.root
+def _finds_root(config: Path | None, workplace: Workplace) -> bool:
+    """Return whether a worker with this configuration has the workplace's root without being told."""
+    root = Path(workplace.folder)
+    if config is not None and (configured := _configured_root(config)):
+        root = config.parent / user_path(configured)
+    return _printable_path(root.resolve()) == workplace.root
 
 
 def _configured_root(file: Path) -> str | None:
     """Return the root that a configuration names. The run's starter named the file, so it may be anything."""
     try:
-        if not file.is_file() or file.stat().st_size > _MAX_BYTES:
+        if not file.is_file() or file.stat().st_size > _MAX_CONFIG_BYTES:
             return None
         configured = read_toml(file.read_text(encoding="utf-8-sig"))["tools"]["files"]["root"]
     except (KeyError, OSError, TypeError, ValueError):
@@ -141,7 +149,7 @@ def _configured_root(file: Path) -> str | None:
     return configured if isinstance(configured, str) and can_exist(configured) else None
 
 
-def _short_digest(text: str, chars: int) -> str:
+def short_digest(text: str, chars: int = MARK_CHARS) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:chars]
 
 
@@ -152,19 +160,21 @@ def _digest(file: Path) -> str:
         return ""
 
 
-def _file_text(path: Path) -> str:
+def _printable_path(path: Path) -> str:
+    """Return the path, without bytes that are no UTF-8."""
     return str(path).encode(errors="surrogateescape").decode(errors="replace")
 
 
 _CLIENT_HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None, Callable[[], str]]]" = WeakKeyDictionary()
+"""Task queue, workplace and policy of the runs that a client starts."""
 
 
-def set_client_home(client: Client, queue: str, place: Workplace | None, policy: Callable[[], str] = str) -> None:
+def set_client_home(client: Client, queue: str, workplace: Workplace | None, policy: Callable[[], str] = str) -> None:
     """Remember the task queue, workplace and policy for the runs that this client starts."""
-    _CLIENT_HOMES[client] = (queue, place, policy)
+    _CLIENT_HOMES[client] = (queue, workplace, policy)
 
 
 def queue_and_memo(client: Client) -> tuple[str, dict[str, Any]]:
     """Return the client's queue and the memo of a run that starts now. Other clients get the default queue."""
-    queue, place, policy = _CLIENT_HOMES.get(client, (TASK_QUEUE, None, str))
-    return queue, run_memo(place, policy())
+    queue, home, policy = _CLIENT_HOMES.get(client, (TASK_QUEUE, None, str))
+    return queue, run_memo(home, policy())

@@ -31,11 +31,25 @@ from orga.own_code import ROOT
 from orga.start import module_command
 from orga.workflows.types.names import KEYS
 
+PORT = 7233
+UI_PORT = 8233
+
+DYNAMIC_CONFIG = (
+    "history.transferProcessorMaxPollRPS=10000",  # a lone run waits 45 ms less for each activity
+    "system.enableActivityEagerExecution=true",  # without it 1 activity in 100 starts 2 s late
+)
+
+ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
+"""The only variables that the server inherits. It outlives the command, whose environment may hold keys."""
+
+IDLE_S = 300.0
+START_TIMEOUT_S = 60.0
 TERMINATE_TIMEOUT_S = 10.0
+SUPERVISOR_END_S = 15.0
 
 
 def stop_server(home: Home) -> ServerRecord | None:
-    """Stop the running server, or one that a killed supervisor left, remove its record and return it.
+    """Stop the running server, or one that a killed supervisor left. Remove its record and return it.
 
     The held lock proves that the recorded process is the server, and not another process with its old number. The
     removed record signals to a supervisor that the server is meant to end.
@@ -43,8 +57,8 @@ def stop_server(home: Home) -> ServerRecord | None:
     record: ServerRecord | None = None
     deadline = time.monotonic() + TERMINATE_TIMEOUT_S
     while is_locked(home.server_lock):
-        if found := read_record(home.record):
-            record = found
+        if current := read_record(home.record):
+            record = current
             home.record.unlink(missing_ok=True)
             deadline = time.monotonic() + TERMINATE_TIMEOUT_S
             _send_signal(record.pid, signal.SIGTERM)
@@ -70,34 +84,20 @@ def _send_signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-PORT = 7233
-UI_PORT = 8233
-
-DYNAMIC_CONFIG = (
-    "history.transferProcessorMaxPollRPS=10000",  # a lone run waits 45 ms less for each activity
-    "system.enableActivityEagerExecution=true",  # without it 1 activity in 100 starts 2 s late
-)
-
-ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
-"""The only variables that the server inherits. It outlives the command, whose environment may hold keys."""
-
-
 def launch_supervisor(home: Home, executable: Path, idle_s: float) -> bool:
-    """Start supervisor and server, after cleaning up after killed ones. Return False if another supervisor lives.
+    """Stop a leftover server, then start supervisor and server. Return False if another supervisor lives.
 
-    The lock is taken here and inherited by the supervisor, so it is held without interruption. So are the claims of
-    ports.
+    The supervisor inherits its lock and the claims of the ports, so that they are held without interruption.
     """
     lock = try_lock(home.supervisor_lock)
     if lock is None:
         return False
     try:
         with _claimed_ports(home) as (port, ui_port):
-            place = ["--home", str(home.folder), "--idle-s", str(idle_s)]
-            place += ["--port", str(port.port), "--ui-port", str(ui_port.port)]
-            command = module_command(
-                "orga.client.server.supervisor", *place, "--", str(executable), *_server_flags(home)
-            )
+            options = ["--home", str(home.folder), "--idle-s", str(idle_s)]
+            options += ["--port", str(port.port), "--ui-port", str(ui_port.port)]
+            server = ["--", str(executable), *_server_flags(home)]
+            command = module_command("orga.client.server.supervisor", *options, *server)
             _run_detached(command, home.log, (lock, port.descriptor, ui_port.descriptor))
     finally:
         os.close(lock)
@@ -111,18 +111,19 @@ def _claimed_ports(home: Home) -> Generator[list[Claim]]:
     The ports are locked before it ends, so that no other server of ours takes them in between.
     """
     locks, numbers = cache_folder() / "ports", _last_ports(home)
-    held = [number_lock(number, locks) for number in numbers]
+    unused_locks = [number_lock(number, locks) for number in numbers]
     claims = list[Claim]()
     try:
         stop_server(home)
         for number in numbers:
-            claims.append(claimed_port(number, locks, lock=held.pop(0)))
+            claims.append(claimed_port(number, locks, lock=unused_locks.pop(0)))
         server, ui = (str(claim.port) for claim in claims)
         write_table(home.ports, {"server": server, "ui": ui})
         yield claims
     finally:
-        for descriptor in (*(claim.descriptor for claim in claims), *(lock for lock in held if lock is not None)):
-            os.close(descriptor)
+        for descriptor in (*(claim.descriptor for claim in claims), *unused_locks):
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 def _last_ports(home: Home) -> tuple[int, int]:
@@ -162,25 +163,21 @@ def _run_detached(command: list[str], log: Path, inherited: tuple[int, ...]) -> 
         )
 
 
-IDLE_S = 300.0
-START_TIMEOUT_S = 60.0
-
-
 async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
     """Return the running server, or start one, which stops after `idle_s` without a lease. Use it within a `lease`."""
     home = prepare_home()
     while True:
-        ours = False
+        launched = False
         if not is_locked(home.supervisor_lock):
             executable = await locate(report)
             report("starting the Temporal server…")
-            ours = await asyncio.to_thread(launch_supervisor, home, executable, idle_s)
+            launched = await asyncio.to_thread(launch_supervisor, home, executable, idle_s)
         if record := await _wait_for_answer(home):
             break
-        if ours:
+        if launched:
             raise _death_error(home)
-    if ours:
-        # an older database lacks some: the server applies the attributes in its flags only to a new one
+    if launched:
+        # an older database may lack search attributes: the server applies those in its flags only to a new one
         client = await Client.connect(record.endpoint.address, namespace=record.endpoint.namespace)
         await register_missing(client)
     return record.endpoint
@@ -196,7 +193,7 @@ def stop_embedded_server() -> bool:
     """Stop the embedded server, even if it is in use. Return whether there was one. Its runs stay in the database."""
     home = server_home()
     stopped = stop_server(home) is not None
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + SUPERVISOR_END_S
     while is_locked(home.supervisor_lock) and time.monotonic() < deadline:
         time.sleep(0.05)
     return stopped

@@ -10,7 +10,7 @@ from orga.client.errors import OrgaError, ServerUnavailable
 
 
 def user_path(written: str | Path) -> Path:
-    """Return the path with `~` replaced. Without such a home it stays unchanged, and names no existing file."""
+    """Return the path with `~` replaced. If that user has no home, return it unchanged: no such file exists."""
     try:
         return Path(written).expanduser()
     except RuntimeError:
@@ -73,7 +73,7 @@ def server_home() -> Home:
 
 
 def prepare_home() -> Home:
-    """Return the state folder, created and writable. It is private to the user: histories contain conversations."""
+    """Create the state folder and return it. It is private to the user, because histories contain conversations."""
     home = server_home()
     try:
         home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,14 +99,14 @@ class UnreadableTable(OrgaError):
 def read_table(path: Path) -> dict[str, str]:
     """Return the table, empty without a file. Raise UnreadableTable if it cannot be read."""
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableTable(f"{path}: cannot be read ({error}); correct or remove it") from None
-    if not isinstance(read, dict):
+    if not isinstance(table, dict):
         raise UnreadableTable(f"{path}: is no table; correct or remove it")
-    return cast("dict[str, str]", read)
+    return cast("dict[str, str]", table)
 
 
 def write_table(path: Path, table: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
 """Finds the `temporal` executable: named, on PATH or in our cache. Else it is downloaded or built into the cache.
 
-Both ways to get it check a checksum: the archive of the release, and a build with Go. Both work in a folder next to the
-target and then move the finished file, so an interruption never leaves half a file.
+A download and a build with Go both check a checksum. Both work in a folder next to the target and then move the
+finished file, so an interruption never leaves half a file.
 """
 
 import asyncio
@@ -43,161 +43,20 @@ SILENCE_S = 10.0
 """Seconds without data after which a download is given up."""
 
 
-class NoRelease(Exception):
-    """The archive is unavailable, or not the published one. The text is a clause with the reason."""
-
-
-async def unpacked_release(folder: Path) -> Path:
-    """Return the command, unpacked once its checksum is right. Raise NoRelease with the reason."""
-    import httpx  # most commands find an installed server and need no HTTP
-
-    machine = platform.system(), platform.machine()
-    if machine not in ARCHIVES:
-        raise NoRelease(f"release {VERSION} has none for {' '.join(machine)}")
-    name, checksum = ARCHIVES[machine]
-    archive = folder / "archive"
-    try:
-        found = await _save_archive(f"{ADDRESS}{name}.tar.gz", archive)
-    except httpx.HTTPError as error:
-        raise NoRelease(str(error) or type(error).__name__) from error
-    if found != checksum:
-        raise NoRelease(f"what came is not release {VERSION}: its SHA-256 is {found}, not {checksum}")
-    return await asyncio.to_thread(_unpack, archive, folder / "temporal")
-
-
-async def _save_archive(address: str, archive: Path) -> str:
-    """Save the response as a file and return its SHA-256."""
-    import httpx
-
-    digest, size = sha256(), 0
-    async with (
-        httpx.AsyncClient(follow_redirects=True, timeout=SILENCE_S) as client,
-        client.stream("GET", address, headers={"accept-encoding": "identity"}) as response,
-    ):
-        response.raise_for_status()
-        with archive.open("wb") as file:
-            async for piece in response.aiter_raw():
-                size += len(piece)
-                if size > MAX_BYTES:
-                    raise NoRelease(f"it has more than {MAX_BYTES:,} bytes")
-                digest.update(piece)
-                file.write(piece)
-    return digest.hexdigest()
-
-
-def _unpack(archive: Path, command: Path) -> Path:
-    with tarfile.open(archive) as members:
-        found = members.extractfile("temporal") if "temporal" in members.getnames() else None
-        if found is None:
-            raise NoRelease("the archive holds no `temporal`")
-        with found, command.open("wb") as file:
-            shutil.copyfileobj(found, file)
-    return command
-
-
-GO_MODULE = f"github.com/temporalio/cli/cmd/temporal@v{VERSION}"
-
 DOWNLOAD_TIMEOUT_S = 300.0
 BUILD_TIMEOUT_S = 1_800.0
 REPORT_EVERY_S = 5.0
 
-
-class ObtainFailed(Exception):
-    """One way failed. The text is a clause with the reason."""
-
-
-async def download_release(target: Path, report: Report) -> None:
-    """Download the archive, and move the command in it to `target` if the checksum is right."""
-    with _temporary_folder(target) as folder:
-        telling = asyncio.create_task(_report_progress("downloading the Temporal server, once", report))
-        try:
-            async with asyncio.timeout(DOWNLOAD_TIMEOUT_S):
-                made = await unpacked_release(folder)
-        except TimeoutError as failure:
-            raise ObtainFailed(f"its download failed: not done after {DOWNLOAD_TIMEOUT_S:g} s") from failure
-        except NoRelease as failure:
-            raise ObtainFailed(f"its download failed: {failure}") from failure
-        finally:
-            telling.cancel()
-        _move_executable(made, target)
-
-
-async def build_release(target: Path, report: Report) -> None:
-    """Build the pinned version with the Go toolchain at `target`."""
-    go = installed_program("go")
-    if go is None:
-        raise ObtainFailed("there is no Go 1.25 or later to build it with")
-    with _temporary_folder(target) as folder:
-        environment = {"GOBIN": str(folder)}
-        doing = "building the Temporal server with Go, once, 3 to 5 minutes"
-        try:
-            await _run([go, "install", GO_MODULE], environment, doing, report)
-        except ObtainFailed as failure:
-            raise ObtainFailed(f"its build with Go failed: {failure}") from failure
-        _move_executable(folder / "temporal", target)
-
-
-@contextmanager
-def _temporary_folder(target: Path) -> Generator[Path]:
-    """Create a temporary folder next to `target`. Folders of killed builds are removed, too."""
-    for stale in target.parent.glob(".obtain-*"):
-        shutil.rmtree(stale, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=".obtain-", dir=target.parent, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-def _move_executable(made: Path, target: Path) -> None:
-    if not made.is_file():
-        raise ObtainFailed("it left no executable")
-    made.chmod(0o755)
-    made.replace(target)
-
-
-async def _run(command: list[str], environment: dict[str, str], doing: str, report: Report) -> None:
-    starting = asyncio.create_task(
-        asyncio.create_subprocess_exec(
-            *command,
-            cwd=ROOT,
-            env=os.environ | environment,
-            start_new_session=True,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    )
-    telling = asyncio.create_task(_report_progress(doing, report))
-    try:
-        process = await asyncio.shield(starting)  # a cancellation here would end the process but not its children
-        async with asyncio.timeout(BUILD_TIMEOUT_S):
-            _, errors = await process.communicate()
-    except TimeoutError as error:
-        raise ObtainFailed(f"not done after {BUILD_TIMEOUT_S:g} s") from error
-    finally:
-        telling.cancel()
-        await _end_process(await starting)
-    if process.returncode != 0:
-        lines = errors.decode(errors="replace").strip().splitlines()
-        raise ObtainFailed((lines[-1].strip()[:300] if lines else "") or f"exit code {process.returncode}")
-
-
-async def _end_process(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # this includes the compilers that Go has started
-    await process.wait()
-
-
-async def _report_progress(doing: str, report: Report) -> None:
-    start = time.monotonic()
-    while True:
-        minutes, seconds = divmod(int(time.monotonic() - start), 60)
-        report(f"{doing}… {minutes}:{seconds:02}")
-        await asyncio.sleep(REPORT_EVERY_S)
-
+GO_MODULE = f"github.com/temporalio/cli/cmd/temporal@v{VERSION}"
 
 REMEDY = (
     "install the `temporal` command (https://docs.temporal.io/cli), name it in ORGA_TEMPORAL_CLI, "
     "or name a running server in TEMPORAL_ADDRESS"
 )
+
+
+class ObtainFailed(Exception):
+    """The download or the build failed. The text is a clause with the reason."""
 
 
 async def locate(report: Report) -> Path:
@@ -220,9 +79,9 @@ async def locate(report: Report) -> Path:
 
 async def _obtain_release(target: Path, report: Report) -> None:
     failures: list[str] = []
-    for way in (download_release, build_release):
+    for obtain in (download_release, build_release):
         try:
-            return await way(target, report)
+            return await obtain(target, report)
         except ObtainFailed as failure:
             report(f"the Temporal server: {failure}")
             failures.append(str(failure))
@@ -253,10 +112,148 @@ def _prepare_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ServerUnavailable(
-            f"the cache folder {folder} cannot be made ({error.strerror})", "make it writable or set XDG_CACHE_HOME"
+            f"the cache folder {folder} cannot be executable ({error.strerror})",
+            "make it writable or set XDG_CACHE_HOME",
         ) from error
     return folder
 
 
 def _is_executable(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
+
+
+async def download_release(target: Path, report: Report) -> None:
+    """Download the archive, and move the command in it to `target` if the checksum is right."""
+    with _temporary_folder(target) as folder:
+        progress = asyncio.create_task(_report_progress("downloading the Temporal server, once", report))
+        try:
+            async with asyncio.timeout(DOWNLOAD_TIMEOUT_S):
+                executable = await unpacked_release(folder)
+        except TimeoutError as failure:
+            raise ObtainFailed(f"its download failed: not done after {DOWNLOAD_TIMEOUT_S:g} s") from failure
+        except ObtainFailed as failure:
+            raise ObtainFailed(f"its download failed: {failure}") from failure
+        finally:
+            progress.cancel()
+        _move_executable(executable, target)
+
+
+async def unpacked_release(folder: Path) -> Path:
+    """Return the command, unpacked if its checksum is right."""
+    import httpx  # most commands find an installed server and need no HTTP
+
+    machine = platform.system(), platform.machine()
+    if machine not in ARCHIVES:
+        raise ObtainFailed(f"release {VERSION} has none for {' '.join(machine)}")
+    name, checksum = ARCHIVES[machine]
+    archive = folder / "archive"
+    try:
+        actual = await _save_archive(f"{ADDRESS}{name}.tar.gz", archive)
+    except httpx.HTTPError as error:
+        raise ObtainFailed(str(error) or type(error).__name__) from error
+    if actual != checksum:
+        raise ObtainFailed(f"what came is not release {VERSION}: its SHA-256 is {actual}, not {checksum}")
+    return await asyncio.to_thread(_unpack, archive, folder / "temporal")
+
+
+async def _save_archive(address: str, archive: Path) -> str:
+    """Save the archive at this address as a file and return its SHA-256."""
+    import httpx
+
+    digest, size = sha256(), 0
+    async with (
+        httpx.AsyncClient(follow_redirects=True, timeout=SILENCE_S) as client,
+        client.stream("GET", address, headers={"accept-encoding": "identity"}) as response,
+    ):
+        response.raise_for_status()
+        with archive.open("wb") as file:
+            async for piece in response.aiter_raw():
+                size += len(piece)
+                if size > MAX_BYTES:
+                    raise ObtainFailed(f"it has more than {MAX_BYTES:,} bytes")
+                digest.update(piece)
+                file.write(piece)
+    return digest.hexdigest()
+
+
+def _unpack(archive: Path, command: Path) -> Path:
+    with tarfile.open(archive) as members:
+        member = members.extractfile("temporal") if "temporal" in members.getnames() else None
+        if member is None:
+            raise ObtainFailed("the archive holds no `temporal`")
+        with member, command.open("wb") as file:
+            shutil.copyfileobj(member, file)
+    return command
+
+
+async def build_release(target: Path, report: Report) -> None:
+    """Build the pinned version with the Go toolchain at `target`."""
+    go = installed_program("go")
+    if go is None:
+        raise ObtainFailed("there is no Go 1.25 or later to build it with")
+    with _temporary_folder(target) as folder:
+        environment = {"GOBIN": str(folder)}
+        try:
+            await _run_build([go, "install", GO_MODULE], environment, report)
+        except ObtainFailed as failure:
+            raise ObtainFailed(f"its build with Go failed: {failure}") from failure
+        _move_executable(folder / "temporal", target)
+
+
+@contextmanager
+def _temporary_folder(target: Path) -> Generator[Path]:
+    """Create a temporary folder next to `target`. Folders of killed builds are removed, too."""
+    for stale in target.parent.glob(".obtain-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".obtain-", dir=target.parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _move_executable(executable: Path, target: Path) -> None:
+    if not executable.is_file():
+        raise ObtainFailed("it left no executable")
+    executable.chmod(0o755)
+    executable.replace(target)
+
+
+async def _run_build(command: list[str], environment: dict[str, str], report: Report) -> None:
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *command,
+            cwd=ROOT,
+            env=os.environ | environment,
+            start_new_session=True,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    )
+    progress = asyncio.create_task(
+        _report_progress("building the Temporal server with Go, once, 3 to 5 minutes", report)
+    )
+    try:
+        process = await asyncio.shield(starting)  # a cancellation here would end the process but not its children
+        async with asyncio.timeout(BUILD_TIMEOUT_S):
+            _, errors = await process.communicate()
+    except TimeoutError as error:
+        raise ObtainFailed(f"not done after {BUILD_TIMEOUT_S:g} s") from error
+    finally:
+        progress.cancel()
+        await _end_process(await starting)
+    if process.returncode != 0:
+        lines = errors.decode(errors="replace").strip().splitlines()
+        raise ObtainFailed((lines[-1].strip()[:300] if lines else "") or f"exit code {process.returncode}")
+
+
+async def _end_process(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # this includes the compilers that Go has started
+    await process.wait()
+
+
+async def _report_progress(work: str, report: Report) -> None:
+    start = time.monotonic()
+    while True:
+        minutes, seconds = divmod(int(time.monotonic() - start), 60)
+        report(f"{work}… {minutes}:{seconds:02}")
+        await asyncio.sleep(REPORT_EVERY_S)

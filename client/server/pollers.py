@@ -1,4 +1,8 @@
-"""The workers that poll a task queue, as the server remembers them, and the event loops of this machine's workers."""
+"""The workers that poll a task queue, as the server remembers them, and the event loops of this machine's workers.
+
+A worker's identity is `PID@HOST#CONFIG`, or `PID@HOST#CONFIG.POLICY` on a shared server. The last two are short
+digests, because the identity is part of most events of a history.
+"""
 
 import os
 import socket
@@ -18,6 +22,7 @@ from orga.workflows.types.input import Workplace
 
 MARK = "#"
 NO_CONFIG = "-"
+"""Stands for the digest of a worker without `orga.toml`."""
 DIGEST_CHARS = 8
 POLICY_MARK = "."
 POLICY_CHARS = 6
@@ -72,23 +77,20 @@ def own_identity(pid: int) -> str:
     return f"{pid}@{socket.gethostname()}"
 
 
-def identity_suffix(place: Workplace, policy: str = "") -> str:
-    """Return the last part: the digest of the configuration, and for a shared queue the worker's policy.
-
-    It is short, because it is part of most events of a history.
-    """
-    return f"{MARK}{own_digest(place)}" + (f"{POLICY_MARK}{short_policy(policy)}" if policy else "")
+def identity_suffix(workplace: Workplace, policy: str = "") -> str:
+    """Return the part of an identity after `PID@HOST`."""
+    return f"{MARK}{own_digest(workplace)}" + (f"{POLICY_MARK}{short_policy(policy)}" if policy else "")
 
 
-def own_digest(place: Workplace) -> str:
+def own_digest(workplace: Workplace) -> str:
     """Return the digest of a workplace's configuration, as identities contain it."""
-    return place.digest[:DIGEST_CHARS] or NO_CONFIG
+    return workplace.digest[:DIGEST_CHARS] or NO_CONFIG
 
 
 def config_digest(identity: str) -> str | None:
     """Return the digest of the configuration that a worker started with, or None if its identity has none."""
-    found = identity.rpartition(MARK)[2].partition(POLICY_MARK)[0] if MARK in identity else ""
-    return found or None
+    digest = identity.rpartition(MARK)[2].partition(POLICY_MARK)[0] if MARK in identity else ""
+    return digest or None
 
 
 def identity_policy(identity: str) -> str:
@@ -103,12 +105,12 @@ def short_policy(policy: str) -> str:
 
 
 def is_of_process(identity: str, pid: int) -> bool:
-    """Return whether a worker is that process of this machine."""
+    """Return whether this is the identity of that process of this machine."""
     return identity.partition(MARK)[0] == own_identity(pid)
 
 
 def may_live(identity: str) -> bool:
-    """Return False for a dead process of this machine. The server lists a killed worker for a minute."""
+    """Return False for a dead process of this machine, because the server lists a killed worker for another minute."""
     pid, at, host = identity.partition(MARK)[0].partition("@")
     if not at or not pid.isdigit() or host != socket.gethostname():
         return True
@@ -117,18 +119,17 @@ def may_live(identity: str) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass  # it lives, and belongs to another user
     return True
 
 
-def remember_blocked_loop(held: object) -> None:
+def remember_blocked_loop(block: object) -> None:
     """Record what blocked this process. If nothing can be written, its log and the metric still show it."""
     with suppress(OSError, ServerUnavailable, UnreadableTable):
-        there = {
-            identity: text for identity, text in read_table(server_home().blocked_loops).items() if may_live(identity)
-        }
-        text = f"{held}, until {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        write_table(server_home().blocked_loops, there | {own_identity(os.getpid()): text})
+        path = server_home().blocked_loops
+        living = {identity: text for identity, text in read_table(path).items() if may_live(identity)}
+        text = f"{block}, until {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        write_table(path, living | {own_identity(os.getpid()): text})
 
 
 def longest_block_text(identity: str) -> str:

@@ -15,19 +15,22 @@ from orga.client.errors import ServerUnavailable
 HOST = "127.0.0.1"
 """The address that embedded servers listen on. Only this machine reaches them."""
 
-TRIES = 200
+MAX_TRIES = 200
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A port number that is ours while the descriptor is open, in this process or in a child that inherits it."""
+    """A claimed port number. The claim lasts while a process has the descriptor of its lock open: this or a child."""
 
     port: int
     descriptor: int
 
 
 def number_lock(port: int, locks: Path) -> int | None:
-    """Return the descriptor that claims a number, free or not, or None if another server of ours has claimed it."""
+    """Return the descriptor of the lock on a number, or None if another server of ours has claimed it.
+
+    Another program may still use that port.
+    """
     locks.mkdir(parents=True, exist_ok=True)
     return try_lock(locks / f"{port}.lock")
 
@@ -35,9 +38,12 @@ def number_lock(port: int, locks: Path) -> int | None:
 def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Claim:
     """Return the first port from `preferred` on that is free and not claimed by another server of ours.
 
-    `locks` is the folder of the locks on numbers, and `lock` one on `preferred` that this process has already.
+    Args:
+        preferred: The first port to try.
+        locks: The folder of the locks on numbers.
+        lock: A lock on `preferred` that this process already has.
     """
-    for port in range(preferred, min(preferred + TRIES, 65_536)):
+    for port in range(preferred, min(preferred + MAX_TRIES, 65_536)):
         descriptor = lock if lock is not None and port == preferred else number_lock(port, locks)
         if descriptor is None:
             continue
@@ -45,7 +51,7 @@ def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Cla
             return Claim(port, descriptor)
         os.close(descriptor)
     raise ServerUnavailable(
-        f"every port from {preferred} to {preferred + TRIES - 1} on {HOST} is in use",
+        f"every port from {preferred} to {preferred + MAX_TRIES - 1} on {HOST} is in use",
         "stop what uses them, or name a running server in TEMPORAL_ADDRESS",
     )
 

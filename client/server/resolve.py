@@ -49,7 +49,7 @@ def names_server(configured: str | None) -> bool:
 
 
 def standard_address(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names, by default in this environment."""
+    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names, in this environment by default."""
     return _standard_options(environment).get("target_host")
 
 
@@ -64,15 +64,15 @@ def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
 def _embedded_ui(address: str) -> str | None:
     """Return the UI's address if the named server is the running embedded one."""
     with suppress(ServerUnavailable):
-        ours = running_server()
-        if ours is not None and ours.address == address.replace("localhost:", "127.0.0.1:"):
-            return ours.ui
+        embedded = running_server()
+        if embedded is not None and embedded.address == address.replace("localhost:", "127.0.0.1:"):
+            return embedded.ui
     return None
 
 
 def _require_no_scheme(address: str) -> None:
-    scheme, is_there, rest = address.partition("://")
-    if is_there:
+    scheme, separator, rest = address.partition("://")
+    if separator:
         tls = " (TLS: set TEMPORAL_TLS=true)" if scheme == "https" else ""
         raise ConfigError(
             f"{address!r} is no address of a Temporal server; write HOST:PORT, as {rest.rstrip('/')}{tls}"
@@ -81,11 +81,11 @@ def _require_no_scheme(address: str) -> None:
 
 def _require_no_namespace(configured: str | None, standard: str | None) -> None:
     """Refuse a namespace without an address, because its author must mean another server than the embedded one."""
-    named = configured or standard
-    if named and named != EMBEDDED_NAMESPACE:
-        by = "[temporal] namespace" if configured else "TEMPORAL_NAMESPACE, or Temporal's profile,"
+    namespace = configured or standard
+    if namespace and namespace != EMBEDDED_NAMESPACE:
+        source = "[temporal] namespace" if configured else "TEMPORAL_NAMESPACE, or Temporal's profile,"
         raise ConfigError(
-            f"{by} names {named!r}, and no address says where; name one (TEMPORAL_ADDRESS, [temporal] address)"
+            f"{source} names {namespace!r}, and no address says where; name one (TEMPORAL_ADDRESS, [temporal] address)"
             f" or leave the namespace out: the embedded server has {EMBEDDED_NAMESPACE!r} alone"
         )
 

@@ -27,7 +27,7 @@ class NoSearchAttributes(SearchAttributesRefused):
 
 
 def type_name(key: SearchAttributeKey[Any]) -> str:
-    """Return the type as Temporal's commands spell it: `Keyword`, `Int`, `Double`."""
+    """Return the type as Temporal's commands write it: `Keyword`, `Int`, `Double`."""
     return key.indexed_value_type.name.title().replace("_", "")
 
 
@@ -43,8 +43,8 @@ async def missing_names(client: Client) -> list[str]:
     except RPCError as error:
         raise NoSearchAttributes if is_unsupported(error) else _refused_error(client, list(KEYS), error) from error
     for key in KEYS:
-        there = listed.custom_attributes.get(key.name, key.indexed_value_type)
-        if there != key.indexed_value_type:
+        registered_type = listed.custom_attributes.get(key.name, key.indexed_value_type)
+        if registered_type != key.indexed_value_type:
             raise SearchAttributesRefused(
                 f"search attribute {key.name} of namespace {client.namespace!r} is no {type_name(key)}; "
                 "remove it, or give the runs a namespace of their own"
@@ -53,7 +53,7 @@ async def missing_names(client: Client) -> list[str]:
 
 
 async def are_usable(client: Client, report: Report) -> bool:
-    """Return whether runs can write all of them. An obstacle is reported and has no other effect on runs."""
+    """Return whether runs can write all our search attributes. If they cannot, report why: runs go on without them."""
     try:
         lacking = await missing_names(client)
     except NoSearchAttributes as error:
@@ -71,7 +71,7 @@ async def are_usable(client: Client, report: Report) -> bool:
 
 
 async def register_missing(client: Client) -> list[str]:
-    """Register what is missing and return its names. Raise SearchAttributesRefused if that is impossible."""
+    """Register the missing search attributes and return their names. Raise SearchAttributesRefused on failure."""
     names = await missing_names(client)
     keys = [key for key in KEYS if key.name in names]
     if not keys:

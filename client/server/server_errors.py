@@ -36,7 +36,7 @@ def error_reason(error: RPCError) -> str:
         words = (word.rpartition("/")[2] for word in error.message.split() if "/" in word)
         name = next(words, error.message)
         return f"{name}, which this server does not support, like Temporal's test server"
-    if any(sign in error.message.lower() for sign in _DISK_FULL):
+    if any(text in error.message.lower() for text in _DISK_FULL):
         return "the disk of its database is full; make room, and runs continue by themselves"
     return error.message
 
@@ -62,11 +62,11 @@ async def explain_failure(error: Exception, address: str) -> str:
 
 def connect_failure(error: Exception) -> str:
     """Return the cause in the SDK's nested message. A library's own message is never returned."""
-    text = str(error)
-    for sign, cause in _CAUSES.items():
-        if sign in text:
+    message = str(error)
+    for text, cause in _CAUSES.items():
+        if text in message:
             return cause
-    return _OTHER_SERVER if any(sign in text for sign in _LIBRARY_ERRORS) else " ".join(text.split())[:200]
+    return _OTHER_SERVER if any(text in message for text in _LIBRARY_ERRORS) else " ".join(message.split())[:200]
 
 
 async def _is_web_server(address: str) -> bool:

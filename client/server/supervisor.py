@@ -32,10 +32,11 @@ MAX_RESTARTS = 10
 
 @dataclass(frozen=True)
 class SupervisorOrders:
-    """The command, the place, and the idle time of the server."""
+    """The server to run."""
 
     home: Home
     idle_s: float
+    """Seconds without a lease after which the server ends."""
     port: int
     ui_port: int
     executable: str
@@ -59,12 +60,13 @@ async def supervise(orders: SupervisorOrders) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, terminated.set)
     for _ in range(1 + MAX_RESTARTS):
-        if not await _died_in_use(orders, terminated):
+        if not await _run_until_end(orders, terminated):
             return
         sys.stderr.write("the server died while it was in use\n")
 
 
-async def _died_in_use(orders: SupervisorOrders, terminated: asyncio.Event) -> bool:
+async def _run_until_end(orders: SupervisorOrders, terminated: asyncio.Event) -> bool:
+    """Run the server until its end. Return whether it died while it was in use."""
     api = Api()
     server = await _start_server(orders, api)
     try:
@@ -87,7 +89,7 @@ def _in_use(home: Home) -> bool:
 
 
 async def _start_server(orders: SupervisorOrders, api: Api) -> Process:
-    """Start the server with a lock that it holds while it lives. Its record is written before we release ours."""
+    """Start the server, which inherits a lock and holds it while it lives. Write its record before we close ours."""
     lock = acquire_lock(orders.home.server_lock)
     try:
         command = (orders.executable, *orders.flags, *api.flags())
@@ -125,7 +127,7 @@ async def _wait_for_end(server: Process, orders: SupervisorOrders, terminated: a
 
 
 async def _wait_until_unused(orders: SupervisorOrders) -> None:
-    """Return after `idle_s` without a lease. The lock is then kept, so that a new lease waits until we are gone."""
+    """Return after `idle_s` without a lease. Keep the lock then, so that a new lease waits until we are gone."""
     used = time.monotonic()
     while True:
         lock = try_lock_leases(orders.home)
@@ -139,7 +141,7 @@ async def _wait_until_unused(orders: SupervisorOrders) -> None:
 
 
 async def _stop_server(server: Process) -> None:
-    """Let the server finish its writes, and kill it if it does not end. SQLite survives that, too."""
+    """Let the server finish its writes. Kill it if it does not end: its SQLite database survives that."""
     with suppress(ProcessLookupError):
         server.terminate()
     try:
@@ -157,12 +159,13 @@ def _read_orders() -> SupervisorOrders:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--ui-port", type=int, required=True)
     parser.add_argument("command", nargs="+", help="executable and flags")
-    given = parser.parse_args()
-    executable, *flags = given.command
+    options = parser.parse_args()
+    executable, *flags = options.command
     version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    address = ["--ip", HOST, "--port", str(given.port), "--headless"]
+    address = ["--ip", HOST, "--port", str(options.port), "--headless"]
     flags = ["server", "start-dev", *address, *flags]
-    return SupervisorOrders(Home(given.home), given.idle_s, given.port, given.ui_port, executable, flags, version)
+    home = Home(options.home)
+    return SupervisorOrders(home, options.idle_s, options.port, options.ui_port, executable, flags, version)
 
 
 def main() -> None:

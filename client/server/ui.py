@@ -60,10 +60,10 @@ class Api:
         self.host = _unknown_host()
 
     def flags(self) -> list[str]:
-        return ["--http-port", str(self.port), *_closing_flags(self.host)]
+        return ["--http-port", str(self.port), *_restricting_flags(self.host)]
 
     def is_closed(self) -> bool:
-        """Return whether the API refuses another `Host`, unlike one too old. Raise OSError if it does not answer."""
+        """Return whether the API refuses another `Host`, as old servers do not. Raise OSError if it does not answer."""
         connection = HTTPConnection(HOST, self.port, timeout=ANSWER_TIMEOUT_S)
         try:
             connection.request("GET", f"{API}namespaces")
@@ -76,8 +76,11 @@ def _unknown_host() -> str:
     return f"{secrets.token_hex(16)}.invalid"
 
 
-def _closing_flags(host: str) -> list[str]:
-    """Return the flags that close a server's HTTP API. Nexus is disabled because its routes do not check `Host`."""
+def _restricting_flags(host: str) -> list[str]:
+    """Return the flags of a server whose HTTP API answers this host only.
+
+    Nexus is disabled because its routes do not check `Host`.
+    """
     settings = f'frontend.httpAllowedHosts=["{host}"]', "system.enableNexus=false"
     return [flag for setting in settings for flag in ("--dynamic-config-value", setting)]
 
@@ -95,9 +98,9 @@ def refusal_reason(method: str, headers: Message) -> str:
         return "Origin: a request that changes something has to name the Temporal UI as its origin"
     if origin is not None and origin != f"http://{hosts[0]}":
         return "Origin: the Temporal UI answers its own pages only"
-    of_a_visit = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
-    is_visit = method == "GET" and of_a_visit  # a link of another page, and no frame in it
-    if headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"} and not is_visit:
+    navigates = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
+    is_link = method == "GET" and navigates  # a person follows a link of another page, and no frame in that page
+    if headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"} and not is_link:
         return "Sec-Fetch-Site: the Temporal UI answers its own pages only"
     return ""
 
@@ -110,7 +113,7 @@ class Pages:
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._lock = threading.Lock()
-        self._rest: threading.Timer | None = None
+        self._idle_timer: threading.Timer | None = None
 
     def port(self) -> int:
         """Return the port of the pages, after starting their server if necessary. Raise OSError if it fails."""
@@ -118,11 +121,11 @@ class Pages:
             if self._process is None or not _is_answering(self._port):
                 self._end()
                 self._start()
-            if self._rest is not None:
-                self._rest.cancel()
-            self._rest = threading.Timer(PAGES_IDLE_S, self.stop)
-            self._rest.daemon = True
-            self._rest.start()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
+            self._idle_timer = threading.Timer(PAGES_IDLE_S, self.stop)
+            self._idle_timer.daemon = True
+            self._idle_timer.start()
             return self._port
 
     def stop(self) -> None:
@@ -130,8 +133,9 @@ class Pages:
             self._end()
 
     def _start(self) -> None:
-        ports = ["--port", str(free_port()), "--ui-port", str(port := free_port())]
-        flags = ["--ip", HOST, *ports, "--log-level", "error", *_closing_flags(_unknown_host())]
+        port = free_port()
+        ports = ["--port", str(free_port()), "--ui-port", str(port)]
+        flags = ["--ip", HOST, *ports, "--log-level", "error", *_restricting_flags(_unknown_host())]
         command = ["/bin/sh", "-c", UNTIL_CLOSED, "sh", self._executable, "server", "start-dev", *flags]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         self._port = port
@@ -163,7 +167,7 @@ def serve_ui(port: int, api: Api, executable: str) -> Generator[None]:
     pages = Pages(executable)
 
     class Guard(_GuardHandler):
-        upstream = api, pages
+        upstream_api, upstream_pages = api, pages
 
     loop = asyncio.get_running_loop()
     with _UiServer((HOST, port), Guard) as server:
@@ -191,7 +195,8 @@ class _GuardHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 30.0
     """Seconds for a request to arrive."""
-    upstream: tuple[Api, Pages]
+    upstream_api: Api
+    upstream_pages: Pages
 
     def _answer(self) -> None:
         self.close_connection = True
@@ -214,11 +219,13 @@ class _GuardHandler(BaseHTTPRequestHandler):
 
     @contextmanager
     def _upstream(self, body: bytes) -> Generator[HTTPResponse]:
-        api, pages = self.upstream
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP_HEADERS}
         if self._is_api:
-            headers |= {"Host": api.host, "Accept": JSON, "Content-Type": JSON}
-        connection = HTTPConnection(HOST, api.port if self._is_api else pages.port(), timeout=ANSWER_TIMEOUT_S)
+            headers |= {"Host": self.upstream_api.host, "Accept": JSON, "Content-Type": JSON}
+            port = self.upstream_api.port
+        else:
+            port = self.upstream_pages.port()
+        connection = HTTPConnection(HOST, port, timeout=ANSWER_TIMEOUT_S)
         try:
             connection.request(self.command, self.path, body or None, headers)
             yield connection.getresponse()

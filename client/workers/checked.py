@@ -37,18 +37,18 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class _Problems:
-    found: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    items: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     def add(self, place: str, problem: object, remedy: str) -> None:
-        self.found.append({"place": place, "problem": str(problem), "remedy": remedy})
+        self.items.append({"place": place, "problem": str(problem), "remedy": remedy})
 
     @contextmanager
-    def collecting(self, place: str, remedy: str) -> Generator[None]:
+    def collect(self, place: str, remedy: str) -> Generator[None]:
         """Add a problem if the block raises ValueError."""
         try:
             yield
         except BrokenPolicies as error:
-            self.found.extend(asdict(problem) for problem in error.problems)
+            self.items.extend(asdict(problem) for problem in error.problems)
         except ValueError as error:
             self.add(place, error, remedy)
 
@@ -56,18 +56,10 @@ class _Problems:
 def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
     """Return agents, tools, models, policy, problems and warnings as JSON values.
 
-    If no check here finds a problem, all parts are built as in a worker, which finds the rest.
+    If no check of a section finds a problem, all parts are built as in a worker, which finds the rest.
     """
     problems, warnings = _Problems(), _Problems()
-    tools: dict[str, ToolSpec] = {}
-    store: KnowledgeStore | None = None
-    with problems.collecting("tools", "correct [tools] in orga.toml"):
-        with problems.collecting("knowledge", "correct [knowledge] in orga.toml, or the environment"):
-            store = configured_store(config, env, root)
-        catalog = ToolCatalog(each.tool for each in worker_tools(config, root, env, store))
-        if found := writable_rules(config, root, env):
-            warnings.add("rules", found.problem, found.remedy)
-        tools = {name: tool.spec for name, tool in catalog.items()}
+    tools = _check_tools(config, root, env, problems, warnings)
     agents = with_default_agent(config.agents)
     models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices, endpoints=config.models.endpoints)
     choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
@@ -75,33 +67,21 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     _check_tiers(config, models.check, problems)
     _check_models(chosen, models.check, problems)
     is_priced = price_check(config.models, models.is_priced)
-    for name, each in chosen.items():
-        if problem := cost_refusal(each, agents[name].config, is_priced):
+    for name, agent_models in chosen.items():
+        if problem := cost_refusal(agent_models, agents[name].config, is_priced):
             problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
-    is_elsewhere = partial(is_server_tool, servers=config.mcp.servers)
-    problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
-    problems.found.extend(asdict(found) for found in pipeline_problems(config.pipelines, agents))
-    policy = ""
-    with problems.collecting("policy", "correct [policy] in orga.toml"):
-        settings = policy_settings(config.policy, env)
-        policy_engine(settings)  # it works
-        policy = f"{engine_name(settings)}: {_POLICY_TEXTS[engine_name(settings)](settings)}"
-    with problems.collecting("mcp", "correct [mcp] in orga.toml, or the environment"):
-        servers = server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
-        warnings.found.extend(asdict(found) for found in unready_servers(servers))
-    with problems.collecting("notify", "correct [notify] in orga.toml, or the environment"):
-        notify_settings(config.notify, env)
-    with problems.collecting("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
-        configured_deliveries(config, root, env)
-    with problems.collecting("permits", f"correct {PERMIT_KEY}, or unset it on all workers"):
-        permit_keys(env)
-    if not problems.found:
-        with problems.collecting("worker", "correct orga.toml, or the environment"):
+    is_of_server = partial(is_server_tool, servers=config.mcp.servers)
+    problems.items.extend(asdict(problem) for problem in agent_problems(agents, tools or None, is_of_server))
+    problems.items.extend(asdict(problem) for problem in pipeline_problems(config.pipelines, agents))
+    policy = _check_policy(config, env, problems)
+    _check_services(config, root, env, problems, warnings)
+    if not problems.items:
+        with problems.collect("worker", "correct orga.toml, or the environment"):
             configured_parts(config, env, root, knows_attributes=False)
     tiers = config.models.tiers
-    named = [name for each in chosen.values() for name in each.models]
-    named += [name for tier in tiers.configured_tiers for name in tiers.models(tier)]
-    answers = asyncio.run(_model_problems(models, named, warnings))
+    names = [name for agent_models in chosen.values() for name in agent_models.models]
+    names += [name for tier in tiers.configured_tiers for name in tiers.models(tier)]
+    answers = asyncio.run(_model_problems(models, names, warnings))
     return {
         "agents": {
             name: {"model": agent.model or choice.default, "tools": list(agent.tools)} for name, agent in agents.items()
@@ -109,33 +89,69 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
         "tools": list(tools),
         "models": answers,
         "policy": policy,
-        "problems": problems.found,
-        "warnings": warnings.found,
+        "problems": problems.items,
+        "warnings": warnings.items,
     }
+
+
+def _check_tools(
+    config: OrgaConfig, root: Path, env: Environment, problems: _Problems, warnings: _Problems
+) -> dict[str, ToolSpec]:
+    """Return the tools by name, or none if one of them cannot be used."""
+    store: KnowledgeStore | None = None
+    with problems.collect("tools", "correct [tools] in orga.toml"):
+        with problems.collect("knowledge", "correct [knowledge] in orga.toml, or the environment"):
+            store = configured_store(config, env, root)
+        catalog = ToolCatalog(item.tool for item in worker_tools(config, root, env, store))
+        if warning := writable_rules(config, root, env):
+            warnings.add("rules", warning.problem, warning.remedy)
+        return {name: tool.spec for name, tool in catalog.items()}
+    return {}
+
+
+def _check_policy(config: OrgaConfig, env: Environment, problems: _Problems) -> str:
+    """Return the policy as a text, or "" if it cannot be used."""
+    with problems.collect("policy", "correct [policy] in orga.toml"):
+        settings = policy_settings(config.policy, env)
+        policy_engine(settings)  # raises if it cannot judge
+        return f"{engine_name(settings)}: {_POLICY_TEXTS[engine_name(settings)](settings)}"
+    return ""
+
+
+def _check_services(config: OrgaConfig, root: Path, env: Environment, problems: _Problems, warnings: _Problems) -> None:
+    with problems.collect("mcp", "correct [mcp] in orga.toml, or the environment"):
+        servers = server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
+        warnings.items.extend(asdict(warning) for warning in unready_servers(servers))
+    with problems.collect("notify", "correct [notify] in orga.toml, or the environment"):
+        notify_settings(config.notify, env)
+    with problems.collect("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
+        configured_deliveries(config, root, env)
+    with problems.collect("permits", f"correct {PERMIT_KEY}, or unset it on all workers"):
+        permit_keys(env)
 
 
 def _chosen_models(
     agents: Mapping[str, AgentConfig], choice: ModelChoice, problems: _Problems
 ) -> dict[str, ChosenModels]:
     """Return the models of each agent, except agents whose models cannot be determined."""
-    found: dict[str, ChosenModels] = {}
+    chosen: dict[str, ChosenModels] = {}
     for name, agent in agents.items():
-        with problems.collecting(f"agents.{name}", "correct the agent, or [models.tiers]"):
-            found[name] = choice.chosen_models(agent)
-    return found
+        with problems.collect(f"agents.{name}", "correct the agent, or [models.tiers]"):
+            chosen[name] = choice.chosen_models(agent)
+    return chosen
 
 
 def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Problems) -> None:
     for tier in config.models.tiers.configured_tiers:
         for model in config.models.tiers.models(tier):
-            with problems.collecting(f"models.tiers.{tier}", "no run that asks for the tier starts before that"):
+            with problems.collect(f"models.tiers.{tier}", "no run that asks for the tier starts before that"):
                 check(model)
 
 
 def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], None], problems: _Problems) -> None:
     for name, models in chosen.items():
         for key, model in models.keyed_models():
-            with problems.collecting(f"agents.{name}.{key}", "name another model"):
+            with problems.collect(f"agents.{name}.{key}", "name another model"):
                 check(model)
         if models.unfit_model_problem:
             problems.add(f"agents.{name}", models.unfit_model_problem, "name another model")
@@ -143,15 +159,15 @@ def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], Non
 
 async def _model_problems(models: ModelRegistry, names: Iterable[str], warnings: _Problems) -> dict[str, str]:
     """Return why each model cannot be called now, or "". Models that are not configured are left out."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in dict.fromkeys(names):
         with suppress(ValueError):
-            found[name] = await models.unreachable_reason(name)
-            if shortage := "" if found[name] else await models.context_shortage(name):
+            reasons[name] = await models.unreachable_reason(name)
+            if not reasons[name] and (shortage := await models.context_shortage(name)):
                 problem, _, remedy = shortage.partition(". ")
                 warnings.add(f"model {name}", problem, remedy)
     await models.close()
-    return found
+    return reasons
 
 
 _POLICY_TEXTS: dict[str, Callable[[PolicySettings], str]] = {

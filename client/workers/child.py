@@ -11,25 +11,25 @@ import threading
 from importlib import import_module
 from queue import SimpleQueue
 
-from orga.isolated import loading
+from orga.isolated import interrupt_silently
 
 
 def listen(orders: SimpleQueue[bytes]) -> None:
     """Pass the order on, wait for the end of standard input, then terminate this process."""
     received = b""
-    while more := os.read(0, 65_536):
+    while piece := os.read(0, 65_536):
         if b"\n" not in received:
-            received += more
+            received += piece
             if b"\n" in received:
                 orders.put(received)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> None:
-    """Run `worker.py` as `orga-worker` does, with this process's arguments, else with those of the order."""
+    """Run `worker.py` as `orga-worker` does, with the arguments of this process or, if it has none, of the order."""
     orders = SimpleQueue[bytes]()
     threading.Thread(target=listen, args=(orders,), daemon=True).start()
-    with loading():
+    with interrupt_silently():
         worker = import_module("orga.worker")
     arguments = sys.argv[1:]
     if not arguments:

@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 SHUTDOWN_GRACE = timedelta(seconds=10)
 """Time for running activities to end after the worker is asked to stop. The SDK would cancel them at once."""
 
-LAST_S = 3.0
+LAST_STEP_S = 3.0
 """Seconds for the last step of a shutdown, after all polls and completions. It usually takes milliseconds.
 
 Together with `SHUTDOWN_GRACE` it is less than the time that the command waits (`STOP_TIMEOUT_S`)."""
@@ -55,7 +55,7 @@ def _bound_last_step(bridge: _Bridge, task_queue: str) -> None:
 
     async def finalize_in_time() -> None:
         try:
-            await asyncio.wait_for(finalize(), LAST_S)
+            await asyncio.wait_for(finalize(), LAST_STEP_S)
         except TimeoutError:
             _log.warning("the worker of %r has ended, except for the SDK's own clean-up", task_queue)
 
@@ -86,7 +86,7 @@ class EarlyEvents:
         """By run id, for the runs in the worker's cache."""
 
     def is_early(self, activation: WorkflowActivation) -> bool:
-        """Return True if the activation has early events. Call this once for each activation, in their order.
+        """Return whether the activation has early events, and remember it. Call this for each activation, in order.
 
         A workflow task that has started reports a new size, because the history has grown since the last one, and a new
         time. Only a task for updates may report the old size: the server starts one without recording it, and forgets

@@ -14,7 +14,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from shlex import quote
 
-from temporalio.api.deployment.v1 import WorkerDeploymentVersion as Described
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion as DescribedVersion
 from temporalio.api.enums.v1 import VersioningBehavior, WorkerVersioningMode
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkerDeploymentVersion as Version
@@ -27,29 +27,28 @@ LIBRARIES = ("google-re2", "minijinja", "opentelemetry-api", "pydantic", "pydant
 """Libraries that workflow code imports. Another version may decide differently."""
 
 BUILD_CHARS = 6
-"""Characters in base32, 30 bits: among a hundred builds, two are equal once in 200,000 times. The build id is part of
-three events per workflow and activity task, so it is short."""
+"""Base32 characters of a build id, 30 bits. It is short, because three events per task contain it. Among a hundred
+builds, two have the same id with a probability of 1 in 200,000."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @cache
 def build_id() -> str:
-    """Return the build id of this process. It is the same wherever the same code is installed."""
+    """Return the build id of this process. Every installation of the same code has the same one."""
     return digest_of(sources(), {"python": f"{sys.version_info[:2]}", **{name: version(name) for name in LIBRARIES}})
 
 
 def digest_of(code: Iterable[tuple[str, bytes]], versions: dict[str, str]) -> str:
-    found = sha256(repr(sorted(versions.items())).encode())
+    digest = sha256(repr(sorted(versions.items())).encode())
     for name, source in code:
-        found.update(name.encode() + b"/" + sha256(source).digest())
-    return b32encode(found.digest()).decode().lower()[:BUILD_CHARS]
+        digest.update(name.encode() + b"/" + sha256(source).digest())
+    return b32encode(digest.digest()).decode().lower()[:BUILD_CHARS]
 
 
 def deployment_version(deployment: str) -> Version:
-    """Raise ValueError if the name is invalid."""
+    """Return this process's version of a deployment. Raise ValueError if the name is invalid."""
     return Version(deployment_name(deployment), build_id())
-
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class Routing:
     @property
     def waiting_versions(self) -> list[Version]:
         """The versions whose workers poll but take no new runs."""
-        found = [version for version in self.polled if version is not None and version != self.current]
-        return sorted(found, key=Version.to_canonical_string)
+        waiting = [version for version in self.polled if version is not None and version != self.current]
+        return sorted(waiting, key=Version.to_canonical_string)
 
 
 async def routing(client: Client, task_queue: str) -> Routing | None:
@@ -79,24 +78,23 @@ async def routing(client: Client, task_queue: str) -> Routing | None:
     if answer is None:
         return None
     versioned = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
-    options = [poller.deployment_options for poller in live_pollers(answer)]
     polled = [
-        Version(each.deployment_name, each.build_id) if each.worker_versioning_mode == versioned else None
-        for each in options
+        Version(options.deployment_name, options.build_id) if options.worker_versioning_mode == versioned else None
+        for options in (poller.deployment_options for poller in live_pollers(answer))
     ]
     return Routing(_parsed_version(answer.versioning_info.current_deployment_version), frozenset(polled))
 
 
 async def is_version_missing(client: Client, task_queue: str, version: Version | None) -> bool:
-    """Return whether a run is pinned to a version of which no worker polls."""
+    """Return whether a run is pinned to a version, and no worker of that version polls."""
     if version is None:
         return False
-    there = await routing(client, task_queue)
-    return there is not None and version not in there.polled
+    versions = await routing(client, task_queue)
+    return versions is not None and version not in versions.polled
 
 
 def deployment_name(text: str) -> str:
-    """Raise ValueError for an invalid name. The server reserves `.` and `:`."""
+    """Return the name unchanged. Raise ValueError if it is invalid: the server reserves `.` and `:`."""
     if not _NAME.fullmatch(text):
         raise ValueError(f"--deployment {text!r}: 1 to 64 letters, digits, - and _, the first a letter or a digit")
     return text
@@ -104,9 +102,9 @@ def deployment_name(text: str) -> str:
 
 def make_current_command(version: Version, server: Endpoint) -> str:
     """Return the command that sends new runs to a version."""
-    where = f"--address {server.address} --namespace {quote(server.namespace)}"
-    named = f"--deployment-name {version.deployment_name} --build-id {version.build_id}"
-    return f"temporal worker deployment set-current-version {where} {named}"
+    server_options = f"--address {server.address} --namespace {quote(server.namespace)}"
+    version_options = f"--deployment-name {version.deployment_name} --build-id {version.build_id}"
+    return f"temporal worker deployment set-current-version {server_options} {version_options}"
 
 
 def no_workers_text(current: Version, task_queue: str) -> str:
@@ -119,12 +117,9 @@ def no_workers_text(current: Version, task_queue: str) -> str:
 def pinned_version(run: WorkflowExecutionDescription) -> Version | None:
     """Return the version that a run is pinned to, if any."""
     info = run.raw_description.workflow_execution_info.versioning_info
-    return (
-        _parsed_version(info.deployment_version)
-        if info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
-        else None
-    )
+    is_pinned = info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
+    return _parsed_version(info.deployment_version) if is_pinned else None
 
 
-def _parsed_version(found: Described) -> Version | None:
-    return Version(found.deployment_name, found.build_id) if found.build_id else None
+def _parsed_version(described: DescribedVersion) -> Version | None:
+    return Version(described.deployment_name, described.build_id) if described.build_id else None

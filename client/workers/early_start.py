@@ -47,7 +47,7 @@ class WorkerOrder:
         return {ROOT_VARIABLE: str(self.root)} if self.root else {}
 
     def arguments(self) -> list[str]:
-        named = (
+        options = (
             ("--address", self.address),
             ("--namespace", self.namespace),
             ("--task-queue", self.task_queue),
@@ -55,8 +55,8 @@ class WorkerOrder:
             ("--config", self.config),
             ("--deployment", self.deployment),
         )
-        options = [text for name, value in named if value for text in (name, str(value))]
-        return [*options, "--json-logs"] if self.json_logs else options
+        arguments = [text for name, value in options if value for text in (name, str(value))]
+        return [*arguments, "--json-logs"] if self.json_logs else arguments
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class EarlyWorker:
     log: Path | None = None
 
     def send_order(self, order: WorkerOrder) -> None:
-        """Send the order. If the worker has died, whoever waits for it notices."""
+        """Send the order. If the worker has died, this does nothing: the command notices when it waits for polling."""
         order_line = {"arguments": order.arguments(), "environment": order.environment()}
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
@@ -73,7 +73,7 @@ class EarlyWorker:
             self.process.stdin.flush()
 
     def end(self) -> None:
-        """End it at once and delete its log."""
+        """End the worker at once and delete its log."""
         self.process.kill()
         self.process.wait()
         if self.process.stdin is not None:
@@ -84,13 +84,13 @@ class EarlyWorker:
 
 
 _early_workers: list[tuple[EarlyWorker, int]] = []
-"""Each with the lock that keeps other commands from starting one too."""
+"""At most one, with the lock that keeps other commands from starting one too."""
 
 
-def begin_ahead() -> None:
+def start_early() -> None:
     """Start a worker that this command will probably need, unless another command is doing the same.
 
-    If two hundred commands start at once, one of them is enough to find out that a worker is already running.
+    If two hundred commands start at once, only one of them starts a worker that may turn out to be needless.
     """
     if _early_workers:
         return
@@ -104,11 +104,11 @@ def begin_ahead() -> None:
             os.close(lock)
 
 
-def dismiss() -> None:
+def end_early() -> None:
     """End the worker that was started early and is not needed."""
     while _early_workers:
-        begun, lock = _early_workers.pop()
-        begun.end()
+        worker, lock = _early_workers.pop()
+        worker.end()
         os.close(lock)
 
 
@@ -116,9 +116,9 @@ def take_or_start() -> EarlyWorker:
     """Return the worker that was started early, else start one now."""
     if not _early_workers:
         return start_without_order()
-    begun, lock = _early_workers.pop()
+    worker, lock = _early_workers.pop()
     os.close(lock)
-    return begun
+    return worker
 
 
 def start_without_order() -> EarlyWorker:
@@ -126,7 +126,7 @@ def start_without_order() -> EarlyWorker:
     folder = prepare_home().folder
     descriptor, draft = tempfile.mkstemp(prefix="worker-", suffix=".starting", dir=folder)
     with os.fdopen(descriptor, "wb") as log:
-        process = start_writing_to(log.fileno())
+        process = start_process(log.fileno())
     log = Path(draft).rename(folder / f"worker-{process.pid}.log")
     ended = [log for log in folder.glob("worker-*.log") if not _may_live(log)]
     for old in sorted(ended, key=_modified_at)[:-KEPT_LOGS]:
@@ -134,8 +134,8 @@ def start_without_order() -> EarlyWorker:
     return EarlyWorker(process, log)
 
 
-def start_writing_to(output: int | None) -> subprocess.Popen[bytes]:
-    """Start a worker that writes to `output`. None means this command's own two streams."""
+def start_process(output: int | None) -> subprocess.Popen[bytes]:
+    """Start a worker that writes to `output`. None means standard output and error of this command."""
     return subprocess.Popen(
         module_command("orga.client.workers.child"),
         stdin=subprocess.PIPE,
@@ -152,7 +152,7 @@ def _may_live(log: Path) -> bool:
     except (ValueError, OverflowError, ProcessLookupError):
         return False
     except PermissionError:
-        return True
+        pass  # it exists, and belongs to another user
     return True
 
 

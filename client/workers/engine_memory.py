@@ -23,7 +23,10 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.gate import is_same_policy, is_weaker_engine, policy_text
 
 _MAX_EVENTS_READ = 50
-"""A run's setup is near its beginning."""
+"""A run's setup is among its first events."""
+
+LIVE_RUNS = 20
+"""The newest live runs of a task queue, whose policies are checked."""
 
 
 def remembered_engine(config: OrgaConfig) -> str:
@@ -47,7 +50,7 @@ async def recorded_engine(client: Client, task_queue: str) -> str:
 
 
 async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
-    """Refuse a task queue whose runs are judged by another policy, since any of its workers may judge any of them.
+    """Raise ConfigError if the queue's runs are judged by another policy. Any worker of a queue may judge any of them.
 
     `own` is the policy of the worker that is about to poll it, as `policy_text` returns it.
     """
@@ -57,12 +60,12 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
                 f"policy: worker {identity} polls task queue {task_queue!r} and judges by another policy than this "
                 "folder's. Give this folder a [temporal] task_queue of its own, or stop that worker"
             )
-    with suppress(RPCError):  # as above
+    with suppress(RPCError):  # a worker may be allowed to poll but not to list runs
         for run in await newest_runs(client, _queue_query(task_queue), LIVE_RUNS, with_ended=False):
-            wanted = await recorded_policy(run)
-            if not wanted and (setup := await _read_setup(client, run)) and setup.policy_place:
-                wanted = policy_text(setup.policy, setup.policy_place, setup.policy_version)
-            if not is_same_policy(own, wanted):
+            recorded = await recorded_policy(run)
+            if not recorded and (setup := await _read_setup(client, run)) and setup.policy_place:
+                recorded = policy_text(setup.policy, setup.policy_place, setup.policy_version)
+            if not is_same_policy(own, recorded):
                 raise ConfigError(
                     f"policy: run {run.id} on task queue {task_queue!r} is judged by another policy than this folder. "
                     "Give this folder a [temporal] task_queue of its own; or let the run end, keep changed policies "
@@ -74,10 +77,6 @@ def worker_policy(config: OrgaConfig, engine: PolicyEngine) -> str:
     return policy_text(
         engine_name(policy_settings(config.policy, {})), policy_location_digest(config), policy_version(engine)
     )
-
-
-LIVE_RUNS = 20
-"""The newest live runs of a task queue, whose policies are checked."""
 
 
 def _queue_query(task_queue: str) -> str:
@@ -93,25 +92,27 @@ async def _read_setup(client: Client, run: WorkflowExecution) -> Setup | None:
 
 
 def engine_change_text(config: OrgaConfig, engine: str, before: str) -> str:
-    """Return a message about another engine, or "". Raise ConfigError if it checks less and is not named explicitly."""
+    """Return a message if the engine is not the one before, else "".
+
+    Raise ConfigError if it checks less than that and the configuration does not name it.
+    """
     if config.policy.engine is None and is_weaker_engine(engine, before):
-        lost = config.policy.dir or "the policies folder, or [policy] opa"
+        missing = config.policy.dir or "the policies folder, or [policy] opa"
         raise ConfigError(
             f"policy: {before} has judged the runs here, and now {engine} would, since there are no policies; restore "
-            f'{lost}, or say [policy] engine = "{engine}"; work of another kind takes another [temporal] task_queue'
+            f'{missing}, or say [policy] engine = "{engine}"; work of another kind takes another [temporal] task_queue'
         )
     return f"policy: {engine} judges in place of {before}" if before and before != engine else ""
 
 
 async def _first_events(client: Client, workflow_id: str, run_id: str) -> list[HistoryEvent]:
-    found: list[HistoryEvent] = []
-    async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events(
-        page_size=_MAX_EVENTS_READ
-    ):
-        found.append(event)
-        if len(found) == _MAX_EVENTS_READ:
+    events: list[HistoryEvent] = []
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    async for event in handle.fetch_history_events(page_size=_MAX_EVENTS_READ):
+        events.append(event)
+        if len(events) == _MAX_EVENTS_READ:
             break
-    return found
+    return events
 
 
 def _memory_key(config: OrgaConfig) -> str:

@@ -37,6 +37,8 @@ Function = Callable[..., Any] | Tool
 method."""
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Any)
+"""A pydantic model."""
 
 _OBJECT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -65,26 +67,26 @@ class Agent:
         """Raise ConfigError, which names each key that cannot be used."""
         if not self.name.strip():
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
-        for key, given in (("tools", self.tools), ("delegates", self.delegates), ("critics", self.critics)):
-            _require_list(key, given, f"Agent({self.name!r}): ")
+        for key, values in (("tools", self.tools), ("delegates", self.delegates), ("critics", self.critics)):
+            _require_list(key, values, f"Agent({self.name!r}): ")
         if self.model is not None and tier_in_model_name(self.model) is None:
             _require_model(self.name, model_form_problem(self.model))
-        _ = self.settings
+        _ = self.settings  # validates the rest
 
     @cached_property
     def settings(self) -> AgentConfig:
         """The same settings as an entry of the configuration."""
-        given = {
+        entry = {
             "description": self.description,
             "model": self.model,
             "instructions": self.instructions,
-            "tools": tuple(each if isinstance(each, str) else as_tool(each).spec.name for each in self.tools),
+            "tools": tuple(tool if isinstance(tool, str) else as_tool(tool).spec.name for tool in self.tools),
             "delegates": tuple(self.delegates),
             "decisions": dict(self.decisions),
             "critics": tuple(self.critics),
             "config": self.config,
         }
-        return _validate(AgentConfig, given, f"Agent({self.name!r})")
+        return _validate(AgentConfig, entry, f"Agent({self.name!r})")
 
 
 def _require_model(agent: str, problem: str) -> None:
@@ -92,20 +94,20 @@ def _require_model(agent: str, problem: str) -> None:
         raise ConfigError(f"Agent({agent!r}): model: {problem}, or tier:NAME")
 
 
-def _require_list(key: str, given: Any, owner: str = "") -> None:
+def _require_list(key: str, values: Any, owner: str = "") -> None:
     """Refuse a single value instead of a list, and a generator, because the values are read repeatedly."""
-    if not isinstance(given, (list, tuple)):
-        raise ConfigError(f"{owner}{key} takes a list; write {key}=[{_example_text(given)}]")
+    if not isinstance(values, (list, tuple)):
+        raise ConfigError(f"{owner}{key} takes a list; write {key}=[{_example_text(values)}]")
 
 
-def _example_text(given: Any) -> str:
-    if isinstance(given, Agent):
-        return f"Agent({given.name!r}, ...)"
-    return repr(given) if isinstance(given, str) else getattr(given, "__name__", "...")
+def _example_text(value: Any) -> str:
+    if isinstance(value, Agent):
+        return f"Agent({value.name!r}, ...)"
+    return repr(value) if isinstance(value, str) else getattr(value, "__name__", "...")
 
 
 def as_tool(function: Function) -> Tool:
-    """Return a function as a tool, and a tool unchanged. Raise ConfigError if it cannot be offered to a model."""
+    """Return the tool that calls the function. A tool stays unchanged. Raise ConfigError if no model can call it."""
     if inspect.isclass(function):
         raise ConfigError(
             f"tool {function.__qualname__!r}: it is a class; give a function, or the methods of an object"
@@ -124,16 +126,17 @@ def as_tool(function: Function) -> Tool:
         raise ConfigError(f"tool {getattr(function, '__qualname__', function)!r}: {error}") from error
 
 
-def _require_mapping(key: str, given: Any) -> None:
-    if not isinstance(given, Mapping):
+def _require_mapping(key: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
         raise ConfigError(f"{key} takes objects by name; write {key}={{NAME: ...}}")
 
 
-def _require_method(given: object, method: str, owner: str) -> None:
-    if inspect.isclass(given):
-        raise ConfigError(f"{owner}: {given.__name__} is a class; give an object of it, {given.__name__}(...)")
-    if given is not None and not inspect.iscoroutinefunction(getattr(given, method, None)):
-        raise ConfigError(f"{owner}: {type(given).__name__} has no `async def {method}`; see docs/own-parts.md")
+def _require_method(part: object, method: str, owner: str) -> None:
+    """Refuse a part without the method. None passes, because all parts are optional."""
+    if inspect.isclass(part):
+        raise ConfigError(f"{owner}: {part.__name__} is a class; give an object of it, {part.__name__}(...)")
+    if part is not None and not inspect.iscoroutinefunction(getattr(part, method, None)):
+        raise ConfigError(f"{owner}: {type(part).__name__} has no `async def {method}`; see docs/own-parts.md")
 
 
 @dataclass(frozen=True)
@@ -153,10 +156,10 @@ class OwnParts:
         """Check the names and the methods."""
         for key, objects, method in (("models", self.models, "complete"), ("critics", self.critics, "review")):
             _require_mapping(key, objects)
-            for name, each in objects.items():
+            for name, part in objects.items():
                 if not _OBJECT_NAME.fullmatch(name):
                     raise ConfigError(f"{key}: {name!r} must be lower-case letters, digits, - and _, such as house-1")
-                _require_method(each, method, f"{key}[{name!r}]")
+                _require_method(part, method, f"{key}[{name!r}]")
         if shared := sorted(self.models.keys() & self.critics.keys()):
             raise ConfigError(f"critics: {shared[0]!r} is a model, too, and both are code:{shared[0]}; rename one")
         _require_method(self.engine, "judge", "policy")
@@ -186,34 +189,35 @@ class InCodeParts:
         _require_list("agents", self.agents)
         _require_list("tools", self.tools)
         _require_mapping("mcp_servers", self.mcp_servers)
-        for each in self.agents:
-            if not isinstance(cast("object", each), Agent):
-                raise ConfigError(f"agents: {each!r} is no orga.Agent; write agents=[Agent(NAME, ...)]")
+        for agent in self.agents:
+            if not isinstance(cast("object", agent), Agent):
+                raise ConfigError(f"agents: {agent!r} is no orga.Agent; write agents=[Agent(NAME, ...)]")
 
     @property
     def is_empty(self) -> bool:
         """True if nothing is given in code, so that only the file counts."""
-        given = self.agents or self.tools or self.mcp_servers or self.policy
-        return not given and self.own == NO_OWN_PARTS
+        return not (self.agents or self.tools or self.mcp_servers or self.policy) and self.own == NO_OWN_PARTS
 
     def functions(self) -> list[Tool]:
         """Return each function once as a tool, whether it was given as a tool or to an agent."""
-        named = [each for agent in self.agents for each in agent.tools if not isinstance(each, str)]
-        found: list[Function] = []
-        for each in (*self.tools, *named):
-            if each not in found:
-                found.append(each)
-        return [as_tool(each) for each in found]
+        of_agents = [tool for agent in self.agents for tool in agent.tools if not isinstance(tool, str)]
+        functions: list[Function] = []
+        for function in (*self.tools, *of_agents):
+            if function not in functions:
+                functions.append(function)
+        return [as_tool(function) for function in functions]
 
     def refuse_unknown_tools(self, tools: Mapping[str, ToolSpec], servers: Mapping[str, McpServer]) -> None:
         """Raise ConfigError, with a line per agent, for tools that the worker does not have."""
         for agent in self.agents:
-            listed = {agent.name: agent.settings}
-            found = agent_problems(listed, tools, partial(is_server_tool, servers=servers))
-            if problems := [each for each in found if each.place == f"agents.{agent.name}.tools"]:
-                raise ConfigError(
-                    "\n".join(f"Agent({agent.name!r}): {each.problem}; {each.remedy}" for each in problems)
-                )
+            problems = agent_problems({agent.name: agent.settings}, tools, partial(is_server_tool, servers=servers))
+            lines = [
+                f"Agent({agent.name!r}): {problem.problem}; {problem.remedy}"
+                for problem in problems
+                if problem.place == f"agents.{agent.name}.tools"
+            ]
+            if lines:
+                raise ConfigError("\n".join(lines))
 
     def refuse_missing_models(self, resolve: Callable[[str], object]) -> None:
         """Raise ConfigError for an agent whose model is an object that the worker does not have.
@@ -233,31 +237,34 @@ class InCodeParts:
         for agent in self.agents:
             if agent.model is not None and tier_in_model_name(agent.model) is None:
                 _require_model(agent.name, model_name_problem(agent.model, config.models.own_endpoints))
-        agents = _merge_tables("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
-        servers = [
-            (name, each if isinstance(each, McpServer) else _validate(McpServer, dict(each), f"mcp_servers[{name!r}]"))
-            for name, each in self.mcp_servers.items()
-        ]
+        agents = _merge_tables("agent", config.agents, [(agent.name, agent.settings) for agent in self.agents], file)
+        servers = [(name, _checked_server(name, server)) for name, server in self.mcp_servers.items()]
         mcp = {"servers": _merge_tables("MCP server", config.mcp.servers, servers, file)}
-        found = config.with_agents(agents).with_mcp(_validate(type(config.mcp), mcp, "mcp_servers"))
+        merged = config.with_agents(agents).with_mcp(_validate(type(config.mcp), mcp, "mcp_servers"))
         if self.own.engine is not None:
-            return found.with_policy(_own_policy(config.policy, file))
-        return found if self.policy is None else found.with_policy(_folder_policy(self.policy, config.policy, file))
+            return merged.with_policy(_own_policy(config.policy, file))
+        if self.policy is not None:
+            return merged.with_policy(_folder_policy(self.policy, config.policy, file))
+        return merged
 
 
-def _merge_tables(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]], file: str) -> dict[str, T]:
+def _checked_server(name: str, server: McpServer | Mapping[str, Any]) -> McpServer:
+    return server if isinstance(server, McpServer) else _validate(McpServer, dict(server), f"mcp_servers[{name!r}]")
+
+
+def _merge_tables(kind: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]], file: str) -> dict[str, T]:
     merged = dict(of_file)
-    for name, each in in_code:
+    for name, entry in in_code:
         if name in of_file:
-            raise ConfigError(f"{what} {name!r} is given in code, and {file} has one; rename one of them, or remove it")
+            raise ConfigError(f"{kind} {name!r} is given in code, and {file} has one; rename one of them, or remove it")
         if name in merged:
-            raise ConfigError(f"two {what}s given in code are called {name!r}; rename one of them")
-        merged[name] = each
+            raise ConfigError(f"two {kind}s given in code are called {name!r}; rename one of them")
+        merged[name] = entry
     return merged
 
 
 def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyConfig:
-    """Return the policy of a folder given in code. It may not replace a configured policy, so that no doubt remains."""
+    """Return the policy of a folder given in code. Raise ConfigError if the configuration has another policy."""
     folder = folder.absolute()
     if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
         raise ConfigError(f"policy: {folder} has no *.cedar files; name the folder that they lie in")
@@ -269,7 +276,7 @@ def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyC
 
 
 def _own_policy(configured: PolicyConfig, file: str) -> PolicyConfig:
-    """Return the policy that an object decides. It may not replace a configured policy, so that no doubt remains."""
+    """Return the policy of an object given in code. Raise ConfigError if the configuration has another policy."""
     other = configured.dir or configured.opa.url or configured.opa.wasm
     if configured.engine not in (None, "code") or other:
         other = other or configured.engine
@@ -277,11 +284,8 @@ def _own_policy(configured: PolicyConfig, file: str) -> PolicyConfig:
     return configured.with_engine("code")
 
 
-M = TypeVar("M", bound=Any)
-
-
-def _validate(kind: type[M], given: Mapping[str, Any], owner: str) -> M:
+def _validate(kind: type[M], entry: Mapping[str, Any], owner: str) -> M:
     try:
-        return kind.model_validate(given, extra="forbid")
+        return kind.model_validate(entry, extra="forbid")
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{owner}: {each}" for each in validation_problems(error, kind))) from None
+        raise ConfigError("\n".join(f"{owner}: {problem}" for problem in validation_problems(error, kind))) from None

@@ -1,6 +1,5 @@
 """Opens the configured store of knowledge and its embedder, for workers and for the command line."""
 
-import hashlib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ from orga.activities.adapters.models.model_settings import provider_endpoint
 from orga.activities.adapters.problem import extra_remedy
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
 from orga.client.config.sections import ModelsConfig, OrgaConfig
+from orga.client.config.workplace import short_digest
 from orga.client.server.home import server_home, user_path
 from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT
 from orga.workflows.types.models.providers import HASHING, WORDLLAMA, checked_embedder_name
@@ -35,9 +35,6 @@ def configured_embedder(name: str, env: Mapping[str, str], models: ModelsConfig)
     return ProviderEmbedder(model, provider_endpoint(provider, env, models.base_urls, settings))
 
 
-MARK_CHARS = 10
-
-
 def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> KnowledgeStore:
     """Return the store. It opens nothing before its first use, so that a worker without knowledge leaves no file.
 
@@ -58,8 +55,7 @@ def store_path(config: OrgaConfig, root: Path) -> Path:
     if config.knowledge.path is not None:
         return user_path(config.knowledge.path).absolute()
     base = (config.file.parent if config.file else root).resolve()
-    mark = hashlib.sha256(str(base).encode(errors="surrogateescape")).hexdigest()[:MARK_CHARS]
-    return server_home().knowledge / f"{mark}.db"
+    return server_home().knowledge / f"{short_digest(str(base))}.db"
 
 
 def _postgres_store(variable: str, env: Mapping[str, str], embedder: Embedder) -> KnowledgeStore:

@@ -54,6 +54,8 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
+_log = logging.getLogger(__name__)
+
 
 class KnownModels(Models, Protocol):
     """Models by name, and the checks that need no call."""
@@ -92,11 +94,17 @@ class StandIns:
     tools: Sequence[StandInTool] = ()
 
     def applied_to(self, tools: Mapping[str, Tool]) -> ToolCatalog:
-        """Return the tools with stand-ins added, or in place of namesakes. Raise ValueError if two share a name."""
-        by_name = ToolCatalog(self.tools)
-        kept = [tool for name, tool in tools.items() if name not in by_name]
-        found = [s.in_place_of(tools[s.spec.name].spec) if s.spec.name in tools else s for s in self.tools]
-        return ToolCatalog([*kept, *found])
+        """Return the tools and the stand-ins. A stand-in replaces the tool of its name, and takes its definition.
+
+        Raise ValueError if two stand-ins share a name.
+        """
+        stand_ins = ToolCatalog(self.tools)
+        others = [tool for name, tool in tools.items() if name not in stand_ins]
+        replacing = [
+            stand_in.in_place_of(tools[stand_in.spec.name].spec) if stand_in.spec.name in tools else stand_in
+            for stand_in in self.tools
+        ]
+        return ToolCatalog([*others, *replacing])
 
 
 def configured_deliveries(
@@ -112,9 +120,6 @@ def configured_deliveries(
         lambda: store or configured_store(config, env, root),
         env,
     )
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -144,13 +149,13 @@ class Parts:
     summarizer: Summarizer | None = None
     """The application's summarizer, or None."""
     root: Path | None = None
-    """The root of the file tools. Conventions also apply to places in it."""
+    """The root of the file tools, and of the folders that stored conventions apply to."""
     engine: str = ""
     """The name of the policy engine. A run that began under a stronger engine is not judged by a weaker one."""
     check_settings: SettingsCheck | None = None
     """Checks settings that somebody wants to save at run time. None if the configuration cannot be changed so."""
     blobs: BlobStore | None = None
-    """The store of pictures and documents. None: tools and models have words for them."""
+    """The store of pictures and documents. If it is None, tools and models get a text in place of each."""
 
 
 def configured_tools(
@@ -163,11 +168,11 @@ def configured_tools(
     stand_ins: Sequence[Tool] = (),
 ) -> ToolCatalog:
     """Return the worker's tools, as `worker_tools` does. Raise ValueError if one of them cannot be used."""
-    found = worker_tools(config, root, env, store, in_code, stand_ins=stand_ins)
-    for each in found:
-        if each.digest:
-            _log.info("tool %s is %s, code %s", each.tool.spec.name, each.source, each.digest)
-    return ToolCatalog(each.tool for each in found)
+    tools = worker_tools(config, root, env, store, in_code, stand_ins=stand_ins)
+    for item in tools:
+        if item.digest:
+            _log.info("tool %s is %s, code %s", item.tool.spec.name, item.source, item.digest)
+    return ToolCatalog(item.tool for item in tools)
 
 
 def configured_parts(
@@ -177,7 +182,7 @@ def configured_parts(
     *,
     knows_attributes: bool,
     link: RunLink = no_link,
-    place: Workplace | None = None,
+    workplace: Workplace | None = None,
     in_code: Sequence[Tool] = (),
     stand_ins: StandIns | None = None,
     client: Client | None = None,
@@ -185,13 +190,23 @@ def configured_parts(
 ) -> Parts:
     """Return the parts for a configuration. Raise ValueError for something in it that is unavailable.
 
-    An application gives tools `in_code`, and its `own` objects take the place of configured parts. Without a client,
-    there are no settings at run time.
+    Args:
+        config: The worker's configuration.
+        env: The environment.
+        root: The root of the file tools.
+        knows_attributes: True if the server knows our search attributes.
+        link: Returns the address of a run's page.
+        workplace: The only workplace whose runs the worker takes. None takes any run.
+        in_code: Tools of an application.
+        stand_ins: Replacements for a worker under test.
+        client: Reads the settings at run time. Without it, there are none.
+        own: Objects of an application that replace configured parts.
     """
     store = own.knowledge or configured_store(config, env, root)
     blobs = blob_store() if own.blobs is None else own.blobs
     tools = configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools if stand_ins else ())
-    tools = tools if stand_ins is None else stand_ins.applied_to(tools)
+    if stand_ins is not None:
+        tools = stand_ins.applied_to(tools)
     servers = configured_servers(config, tools, env)
     models: KnownModels = stand_ins.models if stand_ins else _registry(config, env, own, blobs)
     default = stand_ins.models.default if stand_ins else default_model(env)
@@ -208,8 +223,8 @@ def configured_parts(
         search_attributes=knows_attributes,
         roll_over_events=config.temporal.roll_over_events,
     )
-    if place is not None:
-        facts = facts.with_workplace(place)
+    if workplace is not None:
+        facts = facts.with_workplace(workplace)
     webhook = notify_settings(config.notify, env)
     if webhook is not None:
         facts = facts.with_notify(config.notify.events)
@@ -284,13 +299,13 @@ def _registry(config: OrgaConfig, env: Mapping[str, str], own: OwnParts, blobs: 
 
 def secret_names(config: OrgaConfig) -> set[str]:
     """Return the variables that hold secrets although their names do not show it."""
-    deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
+    deliveries = config.goals.deliveries.values()
     endpoints = config.models.endpoints.values()
     return {
         *server_secret_variables(config.mcp.servers),
         *(variable for endpoint in endpoints for variable in endpoint.secret_variables),
         *manifest_secrets(config),
-        *deliveries,
+        *(variable for delivery in deliveries for variable in delivery.variables),
         config.knowledge.dsn,
         ADDRESS,
     }

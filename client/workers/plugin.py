@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class _ServerAgents:
-    """The agents of a worker. Their server is only contacted when the worker starts, long after they were created."""
+    """The agents of a worker. `knows_attributes` is set at its start, because nothing asks the server before."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -72,7 +72,7 @@ class _ServerAgents:
 
 class _WorkerParts(NamedTuple):
     interceptor: Interceptor
-    """Identifies the worker when it runs."""
+    """Identifies the worker of these parts when it runs: no other worker has this object."""
     parts: Parts
     agents: _ServerAgents
 
@@ -87,7 +87,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     _stand_ins: StandIns | None = None
     """Replacements for a worker under test."""
     _shutdown_grace = SHUTDOWN_GRACE
-    """The default, if the application sets none."""
+    """Time for running activities to end, if the application sets none."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._functions = in_code.functions()
         self.config = in_code.merged_with(config)
         self.root = Path(root or self.config.tools.files.root or Path.cwd()).resolve()
-        self._made: list[_WorkerParts] = []
+        self._worker_parts: list[_WorkerParts] = []
 
     @property
     def names(self) -> list[str]:
@@ -143,7 +143,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return [*self.config.agents, *tools, *self.config.mcp.servers, *self._in_code.own.names]
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
-        """Let the client write values in our way, and give the reason if a run refuses an update.
+        """Give the client our payload converter, errors with the reason of a refused update, and the store of files.
 
         Its codec and all other parts of its converter stay.
         """
@@ -166,27 +166,27 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """
         client = worker_client(config, self)
         register_store(client.service_client, self._in_code.own.blobs)
-        made = self._parts(client)
-        agents = _ServerAgents(made.agents)
-        parts = replace(made, agents=agents)
+        parts = self._parts(client)
+        agents = _ServerAgents(parts.agents)
+        parts = replace(parts, agents=agents)
         ours = registrations(client, parts)
-        given = cast("dict[str, Any]", config)
-        workflows, activities = list(given.get("workflows", ())), list(given.get("activities", ()))
+        options = cast("dict[str, Any]", config)
+        workflows, activities = list(options.get("workflows", ())), list(options.get("activities", ()))
         refuse_shared_names(workflows, activities, ours, {tool.spec.name for tool in self._functions})
         seal()
-        self._made.append(_WorkerParts(ours.interceptors[-1], parts, agents))
-        given["workflows"] = [*workflows, *ours.workflows]
-        given["activities"] = [*activities, *ours.activities]
-        given["interceptors"] = [*given.get("interceptors", ()), *ours.interceptors]
-        deployment, runner = cast("WorkerDeploymentConfig | None", given.get("deployment_config")), our_runner()
+        self._worker_parts.append(_WorkerParts(ours.interceptors[-1], parts, agents))
+        options["workflows"] = [*workflows, *ours.workflows]
+        options["activities"] = [*activities, *ours.activities]
+        options["interceptors"] = [*options.get("interceptors", ()), *ours.interceptors]
+        deployment, runner = cast("WorkerDeploymentConfig | None", options.get("deployment_config")), our_runner()
         is_versioned = deployment is not None and deployment.use_worker_versioning
-        _share_runners(given, UnpinningRunner(runner) if is_versioned else runner)
-        given["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
-        given["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
-        given["graceful_shutdown_timeout"] = given.get("graceful_shutdown_timeout") or self._shutdown_grace
-        if given.get("max_concurrent_workflow_tasks") is None and given.get("tuner") is None:
-            given["max_concurrent_workflow_tasks"] = WORKFLOW_TASKS
-        if given.get("max_cached_workflows") == 0:
+        _share_runners(options, UnpinningRunner(runner) if is_versioned else runner)
+        options["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        options["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        options["graceful_shutdown_timeout"] = options.get("graceful_shutdown_timeout") or self._shutdown_grace
+        if options.get("max_concurrent_workflow_tasks") is None and options.get("tuner") is None:
+            options["max_concurrent_workflow_tasks"] = WORKFLOW_TASKS
+        if options.get("max_cached_workflows") == 0:
             _log.warning(
                 "max_cached_workflows=0: a worker without a cache loses tasks when runs are looked at; give 1 or more"
             )
@@ -198,23 +198,23 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         Raises:
             ConfigError: The task queue's runs were judged by policies, and there are none now.
         """
-        async with AsyncExitStack() as around:
+        async with AsyncExitStack() as stack:
             with end_if_not_begun(worker):
                 interceptors = cast("dict[str, Any]", worker.config(active_config=True))["interceptors"]
-                [made] = [made for made in self._made if made.interceptor in interceptors]
-                await self._check_before_start(worker, made)
-                await around.enter_async_context(supporting_services(made.parts))
+                [own] = [item for item in self._worker_parts if item.interceptor in interceptors]
+                await self._check_before_start(worker, own)
+                await stack.enter_async_context(supporting_services(own.parts))
             await next(work_around_core_faults(worker))
 
-    async def _check_before_start(self, worker: Worker, made: _WorkerParts) -> None:
-        """Refuse what must not start, and warn about what may surprise."""
-        made.agents.knows_attributes = await are_usable(worker.client, _log.warning)
-        await require_own_policy(worker.client, worker.task_queue, worker_policy(self.config, made.parts.policy))
+    async def _check_before_start(self, worker: Worker, own: _WorkerParts) -> None:
+        """Ask the server about search attributes, refuse another policy, and warn about changed or writable rules."""
+        own.agents.knows_attributes = await are_usable(worker.client, _log.warning)
+        await require_own_policy(worker.client, worker.task_queue, worker_policy(self.config, own.parts.policy))
         before = await recorded_engine(worker.client, worker.task_queue)
-        if changed := engine_change_text(self.config, made.parts.engine, before):
+        if changed := engine_change_text(self.config, own.parts.engine, before):
             _log.warning(changed)
-        if open_to_agents := writable_rules(self.config, self.root, os.environ):
-            _log.warning("%s", open_to_agents)
+        if warning := writable_rules(self.config, self.root, os.environ):
+            _log.warning("%s", warning)
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """Let a replayer also replay our runs."""
@@ -245,7 +245,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 self.root,
                 knows_attributes=True,
                 link=lambda workflow_id: run_page(ui, client.namespace, workflow_id) if ui else None,
-                place=workplace(config, self.root),
+                workplace=workplace(config, self.root),
                 in_code=self._functions,
                 stand_ins=self._stand_ins,
                 client=client,
@@ -259,6 +259,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
 
 def _share_runners(config: dict[str, Any], ours: WorkflowRunner) -> None:
+    """Let our workflows run with our runner, and the application's with its own."""
     config["workflow_runner"] = sandbox_for_others(config.get("workflow_runner") or SandboxedWorkflowRunner())
     theirs = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
     config["unsandboxed_workflow_runner"] = SharedRunner(ours, theirs)

@@ -20,8 +20,8 @@ from orga.client.workers.early_start import (
     POLLING_MESSAGE,
     EarlyWorker,
     WorkerOrder,
-    dismiss,
-    start_writing_to,
+    end_early,
+    start_process,
     take_or_start,
 )
 
@@ -31,6 +31,16 @@ CHECK_S = 0.05
 """Seconds between two queries whether the server sees the starting worker."""
 END_CHECK_S = 0.01
 """Seconds between two checks of an ending worker. It is short, because the command does nothing but wait."""
+
+KEEP_CHECK_S = 1.0
+"""Seconds between two checks of a running worker."""
+HEALTHY_S = 30.0
+"""Seconds. A worker that lived this long is worth replacing."""
+MAX_DEATHS = 3
+"""Early deaths in a row, after which no other worker is started."""
+
+RequireUsable = Callable[[], None]
+"""Raises ConfigError with the reason why our own worker could not start."""
 
 
 class WorkerFailed(OrgaError):
@@ -73,10 +83,10 @@ class WorkerProcess:
 
     async def _is_polling(self, client: Client, task_queue: str) -> bool:
         """Ask the server who polls. If the server does not report that, look into the worker's log."""
-        there = await poller_identities(client, task_queue)
-        if there is None:
+        identities = await poller_identities(client, task_queue)
+        if identities is None:
             return POLLING_MESSAGE in self._log_text()
-        return any(is_of_process(each, self.pid) for each in there)
+        return any(is_of_process(identity, self.pid) for identity in identities)
 
     async def stop(self) -> None:
         deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S
@@ -114,16 +124,16 @@ class WorkerProcess:
 
 def spawn_worker(order: WorkerOrder) -> WorkerProcess:
     """Start a worker in the working directory. Its output goes to a file in orga's home."""
-    begun = take_or_start()
-    begun.send_order(order)
-    return WorkerProcess(begun.process, begun.log)
+    worker = take_or_start()
+    worker.send_order(order)
+    return WorkerProcess(worker.process, worker.log)
 
 
 def spawn_in_foreground(order: WorkerOrder, *, pipe: bool = False) -> WorkerProcess:
     """Start a worker that writes to this command's streams, or into a pipe."""
-    begun = EarlyWorker(start_writing_to(subprocess.PIPE if pipe else None))
-    begun.send_order(order)
-    return WorkerProcess(begun.process, None)
+    worker = EarlyWorker(start_process(subprocess.PIPE if pipe else None))
+    worker.send_order(order)
+    return WorkerProcess(worker.process, None)
 
 
 async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
@@ -141,20 +151,10 @@ def _exit_text(code: int) -> str:
     return f" (signal {signal.Signals(-code).name})" if code < 0 else f" (exit code {code})"
 
 
-_KEEP_CHECK_S = 1.0
-HEALTHY_S = 30.0
-"""Seconds. A worker that lived this long is worth replacing."""
-MAX_DEATHS = 3
-"""Early deaths in a row, after which no other worker is started."""
-
-Require = Callable[[], None]
-"""Raises the reason why a worker of ours could not start."""
-
-
 class WorkerKeeper:
     """Makes sure that some worker polls a task queue."""
 
-    def __init__(self, client: Client, order: WorkerOrder, report: Report, require_usable: Require) -> None:
+    def __init__(self, client: Client, order: WorkerOrder, report: Report, require_usable: RequireUsable) -> None:
         self._client = client
         self._order = order
         self._require_usable = require_usable
@@ -171,19 +171,20 @@ class WorkerKeeper:
     async def ensure(self) -> None:
         """Start a worker unless one polls.
 
-        Raise ConfigError if our worker could not start with this configuration, or WorkerFailed if it did not start, or
-        would get no run because all go to a version of a deployment.
+        Raises:
+            ConfigError: Our worker could not start with this configuration.
+            WorkerFailed: It did not start, or it would get no run, because all go to a version of a deployment.
         """
-        there = await routing(self._client, self._order.task_queue)
-        if there is None or not there.is_served:
-            await self._start(there)
+        versions = await routing(self._client, self._order.task_queue)
+        if versions is None or not versions.is_served:
+            await self._start(versions)
         else:
-            dismiss()
+            end_early()
 
     async def keep(self) -> None:
-        """Replace any worker that dies, until this is cancelled or three die early in a row."""
-        while self._deaths < MAX_DEATHS:
-            await asyncio.sleep(_KEEP_CHECK_S)
+        """Replace any worker that dies, until this is cancelled or `MAX_DEATHS` die early in a row."""
+        while self.is_keeping:
+            await asyncio.sleep(KEEP_CHECK_S)
             with suppress(RPCError):  # the server is away: wait until it returns
                 await self._replace()
 
@@ -200,20 +201,18 @@ class WorkerKeeper:
             self._deaths = self._deaths + 1 if young else 1
             self.report(f"worker {self.own.pid} died; its log: {self.own.log}")
             await self.stop()
-        there = await routing(self._client, self._order.task_queue)
-        if there is None or not there.is_served:
-            await self._try_start(there)
-
-    async def _try_start(self, there: Routing | None) -> None:
+        versions = await routing(self._client, self._order.task_queue)
+        if versions is not None and versions.is_served:
+            return
         try:
-            await self._start(there)
+            await self._start(versions)
         except (ConfigError, WorkerFailed, OSError) as error:
             self._deaths = MAX_DEATHS
             self.report(str(error))
 
-    async def _start(self, there: Routing | None) -> None:
-        if there is not None and there.current is not None:
-            raise WorkerFailed(no_workers_text(there.current, self._order.task_queue))
+    async def _start(self, versions: Routing | None) -> None:
+        if versions is not None and versions.current is not None:
+            raise WorkerFailed(no_workers_text(versions.current, self._order.task_queue))
         self._require_usable()
         self.report("starting a worker…")
         self.own = await start_worker(self._client, self._order)
@@ -223,7 +222,7 @@ class WorkerKeeper:
 
 @asynccontextmanager
 async def keep_worker(
-    client: Client, order: WorkerOrder, report: Report, require_usable: Require
+    client: Client, order: WorkerOrder, report: Report, require_usable: RequireUsable
 ) -> AsyncGenerator[WorkerKeeper]:
     """Keep a worker polling until the block ends, then stop our own. Raise ConfigError or WorkerFailed as `ensure`."""
     keeper = WorkerKeeper(client, order, report, require_usable)

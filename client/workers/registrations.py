@@ -1,4 +1,4 @@
-"""Everything a worker registers with Temporal, and checks that an application's own parts fit next to ours."""
+"""Everything a worker registers with Temporal, and checks that an application's own parts do not conflict with ours."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
@@ -35,12 +35,12 @@ from orga.client.workers.parts import Parts
 from orga.workflows.types.names import OWN_ACTIVITIES
 
 HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
-"""The age that a model's live text may reach, and the delay until an abort takes effect."""
+"""The longest delay of a model's live text, and of an abort of a call."""
 
 WORKFLOW_TASKS = max(8, 2 * (os.cpu_count() or 1))
-"""Workflow tasks at a time. The server keeps the others. They share this process's processor, so each of a hundred
-would take a hundred times as long, and a task that takes ten seconds is given to another worker and repeated. The
-minimum is eight, because a task that waits for a local tool keeps its place."""
+"""Workflow tasks at a time. The server keeps the others. All tasks share one processor core, so each of a hundred would
+take a hundred times as long, and after ten seconds the server gives a task to another worker. The minimum is eight,
+because a task that waits for a local tool counts, too."""
 
 
 class _Registrations(NamedTuple):
@@ -50,14 +50,14 @@ class _Registrations(NamedTuple):
 
 
 def registrations(client: Client, parts: Parts) -> _Registrations:
-    """Raise ValueError if a tool has the name of one of our activities."""
+    """Return what a worker with these parts registers. Raise ValueError if a tool has the name of our own activity."""
     circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
     return _Registrations(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
 
 
 @asynccontextmanager
 async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
-    """Run what a worker needs besides: its source of tools, its store, and the watchdog of its event loop."""
+    """Run a worker's source of tools and the watchdog of its event loop. Close its store at the end."""
     try:
         async with Watchdog(report=remember_blocked_loop).watch(), parts.source or nullcontext():
             yield
@@ -96,15 +96,14 @@ ON_THE_CLIENT = "Client.connect(..., plugins=[plugin])"
 
 def with_our_converter(converter: DataConverter) -> DataConverter:
     """Put our payload converter in place of a standard one. Raise ConfigError if the application has its own."""
-    own = converter.payload_converter_class
-    if issubclass(own, FrugalPayloadConverter):
+    current = converter.payload_converter_class
+    if issubclass(current, FrugalPayloadConverter):
         return converter
-    # the class of `pydantic_data_converter`, or another such converter of the SDK
-    is_plain = issubclass(own, _PLAIN_CONVERTERS) and own.__module__.startswith("temporalio.")
-    if own not in _PLAIN_CONVERTERS and not is_plain:
+    is_of_sdk = issubclass(current, _PLAIN_CONVERTERS) and current.__module__.startswith("temporalio.")
+    if current not in _PLAIN_CONVERTERS and not is_of_sdk:
         raise ConfigError(
-            f"the client's payload converter {own.__qualname__} is not orga's, which its runs need; derive yours from "
-            "orga.client.history.values.FrugalPayloadConverter, or do what it does in a payload codec"
+            f"the client's payload converter {current.__qualname__} is not orga's, which its runs need; derive yours "
+            "from orga.client.history.values.FrugalPayloadConverter, or do what it does in a payload codec"
         )
     return replace(converter, payload_converter_class=FrugalPayloadConverter)
 
@@ -112,13 +111,13 @@ def with_our_converter(converter: DataConverter) -> DataConverter:
 def worker_client(config: WorkerConfig, plugin: Plugin) -> Client:
     """Return the client of a worker. Raise ConfigError if it writes values in another way than our runs."""
     client = cast("dict[str, Client]", config)["client"]
-    known = client.config(active_config=True)
-    own = known["data_converter"].payload_converter_class
-    if not issubclass(own, FrugalPayloadConverter):
-        if plugin in known["plugins"]:
+    client_config = client.config(active_config=True)
+    converter = client_config["data_converter"].payload_converter_class
+    if not issubclass(converter, FrugalPayloadConverter):
+        if plugin in client_config["plugins"]:
             raise ConfigError(
-                f"another plugin of the client writes values by {own.__qualname__} in place of orga's converter; put "
-                "OrgaPlugin last, plugins=[..., plugin]"
+                f"another plugin of the client writes values by {converter.__qualname__} in place of orga's converter; "
+                "put OrgaPlugin last, plugins=[..., plugin]"
             )
         raise ConfigError(f"give OrgaPlugin to the client, {ON_THE_CLIENT}: its workers take it from there")
     return client
@@ -134,30 +133,31 @@ def refuse_shared_names(
 
     `in_code` has the names of tools that the application gave in code.
     """
-    if any(each in workflows for each in ours.workflows):
+    if any(workflow_class in workflows for workflow_class in ours.workflows):
         raise ConfigError(
             f"OrgaPlugin is given twice: give it to the client alone, {ON_THE_CLIENT}, one for all agents, and do not "
             "list AgentWorkflow, GoalWorkflow or SessionWorkflow among the worker's workflows"
         )
-    names = {_workflow_name(each) for each in ours.workflows}
-    faults = [
-        f"workflow {each.__qualname__}: orga has one of the name {name!r}; name yours differently, "
+    our_names = {_workflow_name(workflow_class) for workflow_class in ours.workflows}
+    problems = [
+        f"workflow {workflow_class.__qualname__}: orga has one of the name {name!r}; name yours differently, "
         '@workflow.defn(name="...")'
-        for each in workflows
-        if (name := _workflow_name(each)) in names
+        for workflow_class in workflows
+        if (name := _workflow_name(workflow_class)) in our_names
     ]
-    faults += _shared_activities(activities, ours, in_code)
-    if faults:
-        raise ConfigError("\n".join(faults))
+    problems += _activity_problems(activities, ours, in_code)
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
-def _shared_activities(
+def _activity_problems(
     activities: Sequence[Callable[..., Any]], ours: _Registrations, in_code: Collection[str]
 ) -> Iterator[str]:
-    taken = {_activity_name(each) for each in ours.activities}
-    for each in activities:
-        name, label = _activity_name(each), getattr(each, "__qualname__", each)
-        if name not in taken:
+    """Yield a text for each of the application's activities that has the name of one of ours."""
+    our_names = {_activity_name(function) for function in ours.activities}
+    for function in activities:
+        name, label = _activity_name(function), getattr(function, "__qualname__", function)
+        if name not in our_names:
             continue
         if name is None:
             yield f"activity {label}: it is dynamic, and MCP servers need the one dynamic activity; give it a name"

@@ -26,7 +26,7 @@ FRESH_S = 2.0
 """Seconds for which a lookup counts. So many starts cost one request."""
 
 CHANGING_S = 10.0
-"""Seconds after a check in which nothing counts for longer than a moment, because the set is about to be saved."""
+"""Seconds after a check of new values in which each lookup asks again, because the values are about to be saved."""
 
 LOOKUP_TIMEOUT = timedelta(seconds=1)
 
@@ -38,21 +38,21 @@ class SettingsLookup:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._found: dict[str, tuple[float, asyncio.Task[RecordedSettings]]] = {}
+        self._lookups: dict[str, tuple[float, asyncio.Task[RecordedSettings]]] = {}
         """The last lookup of each queue, and the time until which it counts."""
-        self._changing: dict[str, float] = {}
-        """The time until which each queue is about to change."""
+        self._changing_until: dict[str, float] = {}
 
     async def settings(self, queue: str) -> RecordedSettings:
         now = time.monotonic()
-        until, task = self._found.get(queue, (0.0, None))
-        if task is None or (task.done() and (now > until or now < self._changing.get(queue, 0.0))):
+        fresh_until, task = self._lookups.get(queue, (0.0, None))
+        is_fresh = self._changing_until.get(queue, 0.0) <= now <= fresh_until
+        if task is None or (task.done() and not is_fresh):
             task = asyncio.ensure_future(read_settings(self._client, queue, within=LOOKUP_TIMEOUT))
-            self._found[queue] = (now + FRESH_S, task)
+            self._lookups[queue] = (now + FRESH_S, task)
         return await asyncio.shield(task)
 
     def expect_change(self, queue: str) -> None:
-        self._changing[queue] = time.monotonic() + CHANGING_S
+        self._changing_until[queue] = time.monotonic() + CHANGING_S
 
 
 class RunTimeAgents:
@@ -63,8 +63,8 @@ class RunTimeAgents:
     ) -> None:
         """`own` are the agents of the configuration alone, and `build` returns those of a changed one."""
         self._own, self._rules, self._build, self._lookup = own, rules, build, lookup
-        self._built: tuple[Mapping[str, Any], Agents | None] = ({}, own)
-        """The last set, and its agents. None if it is invalid."""
+        self._last_build: tuple[Mapping[str, Any], Agents | None] = ({}, own)
+        """The last values, and the agents with these values. None if the values are invalid."""
 
     async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
         """Return the setup of a run. It names the version of the settings, if there are any."""
@@ -75,20 +75,20 @@ class RunTimeAgents:
         return (await agents.setup(request, is_goal=is_goal)).with_settings_version(current.version)
 
     def check(self, queue: str, values: Mapping[str, Any]) -> tuple[SettingProblem, ...]:
-        """Return the problems of a set that somebody wants to save for a queue."""
+        """Return the problems of values that somebody wants to save for a queue."""
         self._lookup.expect_change(queue)
         return self._rules.problems(values)
 
     async def _current_settings(self) -> CurrentSettings | None:
         if not activity.in_activity():
             return None
-        found = await self._lookup.settings(activity.info().task_queue)
-        if found.state in {"broken", "unreachable"}:
-            _log.warning("settings at run time: %s; the worker's configuration counts alone", found.detail)
-        return found.current
+        recorded = await self._lookup.settings(activity.info().task_queue)
+        if recorded.state in {"broken", "unreachable"}:
+            _log.warning("settings at run time: %s; the worker's configuration counts alone", recorded.detail)
+        return recorded.current
 
     def _agents_with(self, current: CurrentSettings) -> Agents | None:
-        values, agents = self._built
+        values, agents = self._last_build
         if values != current.values:
             try:
                 agents = self._build(self._rules.effective(current.values))
@@ -99,5 +99,5 @@ class RunTimeAgents:
                     error,
                 )
                 agents = None
-            self._built = (current.values, agents)
+            self._last_build = (current.values, agents)
         return agents

@@ -1,6 +1,5 @@
 """`async with orga.worker(...) as client`: a worker in the process of a script, on the configured server."""
 
-import hashlib
 import site
 import sys
 import sysconfig
@@ -19,7 +18,7 @@ from orga.activities.ports import BlobStore, CodeCritic, ModelProvider, PolicyEn
 from orga.client.config.known_input import refuse_in_process
 from orga.client.config.policy import starter_policy
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import set_client_home
+from orga.client.config.workplace import set_client_home, short_digest
 from orga.client.connect import connection
 from orga.client.runs.agents import register_check
 from orga.client.telemetry.start import telemetry
@@ -30,8 +29,6 @@ from orga.workflows.types.tool_calls.mcp import McpServer
 
 GRACE_OF_A_SCRIPT = timedelta(seconds=5)
 """Time for running calls to end when the block ends. It is short, because somebody waits for the script."""
-
-MARK_CHARS = 10
 
 
 @asynccontextmanager
@@ -58,7 +55,7 @@ async def worker(
     the embedded one is started. Blocking code stops the worker: await slow operations, or run them in a thread.
 
     Args:
-        agents: As for `OrgaPlugin`, like the next ten.
+        agents: As for `OrgaPlugin`, and so are all others up to `blobs`.
         tools: Functions for agents.
         mcp_servers: Servers by name.
         policy: Folder of Cedar files, or an object that judges.
@@ -73,8 +70,8 @@ async def worker(
         activities: Your own activities.
         task_queue: The queue to poll. None takes that of this folder and configuration. If anything is given in code,
             None takes a queue of this program alone, because no other worker of the folder has that code. A notebook,
-            or an application that another program runs, is identified by its folder and the names of what it is given.
-            Name the queue if two of them have the same.
+            or an application that another program runs, is identified by its folder and the names of its parts. Name
+            the queue if two such programs have the same names.
 
     Raises:
         ConfigError: As for `OrgaPlugin`.
@@ -97,12 +94,12 @@ async def worker(
     observed = telemetry(plugin.config.telemetry)
     try:
         async with connection(plugin.config, lambda _: None, observed.plugins, root=plugin.root) as connected:
-            mark = _program_mark(_names(plugin, workflows, activities)) if has_own else ""
+            mark = _program_mark(_part_names(plugin, workflows, activities)) if has_own else ""
             queue = task_queue or connected.task_queue + mark
-            place = connected.workplace if connected.endpoint.embedded else None
-            set_client_home(connected.client, queue, place, partial(starter_policy, plugin.config))
+            home = connected.workplace if connected.endpoint.embedded else None
+            set_client_home(connected.client, queue, home, partial(starter_policy, plugin.config))
             register_check(connected.client, partial(refuse_in_process, config=plugin.config))
-            at_work = Worker(
+            own_worker = Worker(
                 connected.client,
                 task_queue=queue,
                 workflows=workflows,
@@ -111,7 +108,7 @@ async def worker(
                 build_id=None if has_own else build_id(),
                 graceful_shutdown_timeout=GRACE_OF_A_SCRIPT,
             )
-            async with observed.watch(connected.client), at_work:
+            async with observed.watch(connected.client), own_worker:
                 yield connected.client
     finally:
         observed.shutdown()
@@ -121,19 +118,19 @@ def _program_mark(names: Iterable[str]) -> str:
     """Return a suffix for the queue of this program. It is the same at every start, so that its runs continue.
 
     A program without a file of its own (a notebook, or an application that `uvicorn` or `pytest` runs) is identified by
-    its working folder and these names of its worker's parts. Another program there has other names.
+    its working folder and the names of its worker's parts. Another program in that folder has other names.
     """
-    program = [str(found)] if (found := _own_file()) else [str(Path.cwd()), *sorted(names)]
-    place = "\0".join(program).encode(errors="surrogateescape")
-    return f"-{hashlib.sha256(place).hexdigest()[:MARK_CHARS]}"
+    file = _own_file()
+    program = [str(Path.cwd()), *sorted(names)] if file is None else [str(file)]
+    return f"-{short_digest(chr(0).join(program))}"
 
 
-def _names(
+def _part_names(
     plugin: OrgaPlugin, workflows: Sequence[type[Any]], activities: Sequence[Callable[..., Any]]
 ) -> Iterator[str]:
     yield from plugin.names
-    yield from (each.__qualname__ for each in workflows)
-    yield from (getattr(each, "__qualname__", type(each).__qualname__) for each in activities)
+    yield from (workflow_class.__qualname__ for workflow_class in workflows)
+    yield from (getattr(function, "__qualname__", type(function).__qualname__) for function in activities)
 
 
 def _own_file() -> Path | None:
@@ -143,5 +140,5 @@ def _own_file() -> Path | None:
         return None
     file, paths = Path(main).resolve(), sysconfig.get_paths()
     installed = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
-    installed |= {Path(each).resolve() for each in (*site.getsitepackages(), site.getusersitepackages())}
+    installed |= {Path(folder).resolve() for folder in (*site.getsitepackages(), site.getusersitepackages())}
     return None if any(file.is_relative_to(folder) for folder in installed) else file

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from orga.activities.adapters.mcp.servers import McpServers
 
 
+BUILT_IN = "built-in"
+IN_CODE = "given in code"
+
+
 def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[str, str]) -> "McpServers | None":
     """Return the servers, not yet connected, or None if there are none. `tools` are the worker's other tools.
 
@@ -42,10 +46,6 @@ def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[st
 
     settings = server_settings(config.mcp.servers, config.tools.options, env, server_home().logins)
     return McpServers(settings, {*tools, *RESERVED_NAMES, *OWN_ACTIVITIES})
-
-
-BUILT_IN = "built-in"
-IN_CODE = "given in code"
 
 
 @dataclass(frozen=True)
@@ -66,47 +66,57 @@ def worker_tools(
     *,
     stand_ins: Sequence[Tool] = (),
 ) -> list[WorkerTool]:
-    """Return the built-in tools, the functions and the manifests that the config names, with their options.
+    """Return the built-in tools, and the functions, manifests, activities and deferred tools of the configuration.
 
-    With a `store`, the tools that recall and store knowledge are among the built-in ones. An application's functions
-    and a test's `stand_ins` are added, the latter only under names that no tool has.
+    All have their configured options.
+
+    Args:
+        config: The worker's configuration.
+        root: The root of the file tools.
+        env: The environment, with tokens and credentials.
+        store: If given, the tools that recall and store knowledge are among the built-in ones.
+        in_code: Tools of an application.
+        stand_ins: Tools of a test. They are added only under names that no other tool has.
     """
-    wanted = config.tools
+    settings = config.tools
     rules = rules_in_use(config, root, env)
-    github = GitHubSettings(wanted.github.base_url, wanted.github.repo, env.get("GITHUB_TOKEN"))
-    builtin = builtin_tools(
-        root,
-        allow_hosts=wanted.web.allow_hosts,
-        commands=wanted.commands.allow,
-        sandbox=wanted.commands.sandbox,
-        github=github,
-        rules=rules,
-        edits=server_home().edits,
-    )
+    tools = [WorkerTool(tool, BUILT_IN) for tool in _built_in_tools(config, root, env, rules)]
     if store is not None:
-        builtin += [RecallKnowledge(store, root), StoreKnowledge(store)]
-    found = [WorkerTool(tool, BUILT_IN) for tool in builtin]
-    functions = [(load_function(path, tool_folders(config)), path) for path in wanted.python]
-    found += [WorkerTool(function, path, function.code_digest) for function, path in functions]
-    found += [WorkerTool(function, IN_CODE) for function in in_code]
-    found += [
+        tools += [WorkerTool(tool, BUILT_IN) for tool in (RecallKnowledge(store, root), StoreKnowledge(store))]
+    functions = [(load_function(path, tool_folders(config)), path) for path in settings.python]
+    tools += [WorkerTool(function, path, function.code_digest) for function, path in functions]
+    tools += [WorkerTool(function, IN_CODE) for function in in_code]
+    tools += [
         WorkerTool(_manifest_tool(file, config, root, env, rules), str(file.path))
         for file in configured_manifests(config)
     ]
-    found += [_activity_tool(name, each) for name, each in wanted.activities.items()]
-    known = {each.tool.spec.name for each in found} | wanted.deferred.keys()
-    found += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in known]
-    names = [*(each.tool.spec.name for each in found), *wanted.deferred]
-    options = own_options(wanted.options, config.mcp.servers, names)
-    found = _configured_tools(found, {name: each for name, each in options.items() if name not in wanted.deferred})
-    starts = {each.tool.spec.name: each.tool for each in found}
-    later = [_deferred_tool(name, each, starts) for name, each in wanted.deferred.items()]
-    return [*found, *_configured_tools(later, {name: options[name] for name in wanted.deferred if name in options})]
+    tools += [_activity_tool(name, activity) for name, activity in settings.activities.items()]
+    names = {item.tool.spec.name for item in tools} | settings.deferred.keys()
+    tools += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in names]
+    names = [*(item.tool.spec.name for item in tools), *settings.deferred]
+    options = own_options(settings.options, config.mcp.servers, names)
+    tools = _with_options(tools, {name: own for name, own in options.items() if name not in settings.deferred})
+    starts = {item.tool.spec.name: item.tool for item in tools}
+    deferred = [_deferred_tool(name, tool, starts) for name, tool in settings.deferred.items()]
+    return [*tools, *_with_options(deferred, {name: options[name] for name in settings.deferred if name in options})]
 
 
-def _configured_tools(found: Sequence[WorkerTool], options: Mapping[str, ToolOptions]) -> list[WorkerTool]:
-    tools = with_options([each.tool for each in found], options)
-    return [replace(each, tool=tool) for tool, each in zip(tools, found, strict=True)]
+def _built_in_tools(config: OrgaConfig, root: Path, env: Mapping[str, str], rules: Rules) -> list[Tool]:
+    settings = config.tools
+    return builtin_tools(
+        root,
+        allow_hosts=settings.web.allow_hosts,
+        commands=settings.commands.allow,
+        sandbox=settings.commands.sandbox,
+        github=GitHubSettings(settings.github.base_url, settings.github.repo, env.get("GITHUB_TOKEN")),
+        rules=rules,
+        edits=server_home().edits,
+    )
+
+
+def _with_options(items: Sequence[WorkerTool], options: Mapping[str, ToolOptions]) -> list[WorkerTool]:
+    tools = with_options([item.tool for item in items], options)
+    return [replace(item, tool=tool) for tool, item in zip(tools, items, strict=True)]
 
 
 def manifest_secrets(config: OrgaConfig) -> list[str]:
@@ -128,8 +138,8 @@ def _deferred_tool(name: str, config: DeferredConfig, starts: Mapping[str, Tool]
             f"tools.deferred.{name}.start: there is no tool {config.start!r}; {known_names_hint(config.start, starts)}"
         )
     try:
-        given: dict[str, Any] = {**dict(config), "start": starts[config.start] if config.start else None}
-        tool = DeferredTool(name, **given)
+        settings: dict[str, Any] = {**dict(config), "start": starts[config.start] if config.start else None}
+        tool = DeferredTool(name, **settings)
     except ValueError as error:
         raise ValueError(f"tools.deferred.{error}") from None
     return WorkerTool(tool, tool.source)
@@ -152,19 +162,19 @@ async def available_tools(
         ValueError: Something in the configuration is unavailable, or two tools have one name.
     """
     own = worker_tools(config, root, env, configured_store(config, env, root))
-    configured = configured_servers(config, ToolCatalog(each.tool for each in own), env)
+    configured = configured_servers(config, ToolCatalog(item.tool for item in own), env)
     if configured is None:
         yield own
         return
     async with configured as servers:
-        found = await servers.specs([f"{name}_*" for name in config.mcp.servers])
+        specs = await servers.specs([f"{name}_*" for name in config.mcp.servers])
         for name in config.mcp.servers:
             missing = servers.absent_tool(f"{name}_*")
             if missing and missing.is_temporary:
                 report(missing.why)
         yield own + [
             WorkerTool(_OfferedTool(spec, tool), f"MCP server {meant_server(name, config.mcp.servers)}")
-            for name, spec in found.items()
+            for name, spec in specs.items()
             if (tool := servers.tool(name, spec.digest))
         ]
 

@@ -19,6 +19,12 @@ from orga.client.server.home import read_table, server_home, write_table
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.text import escaped_line
 
+VARIABLE = "ORGA_TRUST"
+"""`1` trusts every configuration. It is for automation, where whoever sets the environment also chose the folder."""
+
+_VARIABLES = {"OPA_TOKEN": "policy", "ORGA_KNOWLEDGE_DSN": "knowledge", "ORGA_NOTIFY_SECRET": "notify"}
+"""Variables that are not `ORGA_SECTION__KEY` settings, with the section that each belongs to."""
+
 
 def trust_key(path: Path) -> str:
     """Return the key of a file. A link has its own key, because other files lie next to it."""
@@ -36,29 +42,22 @@ def trust_digest(path: Path, digest: str) -> None:
 
 def revoke_trust(path: Path) -> bool:
     """Stop trusting a file. Return whether it was trusted."""
-    known = trusted_digests()
-    was = known.pop(trust_key(path), None)
-    write_table(server_home().trust, known)
-    return was is not None
+    digests = trusted_digests()
+    removed = digests.pop(trust_key(path), None)
+    write_table(server_home().trust, digests)
+    return removed is not None
 
 
 def ownership_problem(path: Path, user: int) -> str | None:
     """Return why somebody other than `user` and root may have written a file or its folder, or None."""
-    real = path.resolve()
-    for each in dict.fromkeys((path, real, path.parent.resolve(), real.parent)):
-        status = each.lstat()
+    target = path.resolve()
+    for checked in dict.fromkeys((path, target, path.parent.resolve(), target.parent)):
+        status = checked.lstat()
         if status.st_uid not in (user, 0):
-            return f"{each} belongs to another user ({status.st_uid})"
+            return f"{checked} belongs to another user ({status.st_uid})"
         if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
-            return f"{each} can be written by every user"
+            return f"{checked} can be written by every user"
     return None
-
-
-VARIABLE = "ORGA_TRUST"
-"""`1` trusts every configuration. It is for automation, where whoever sets the environment also chose the folder."""
-
-_VARIABLES = {"OPA_TOKEN": "policy", "ORGA_KNOWLEDGE_DSN": "knowledge", "ORGA_NOTIFY_SECRET": "notify"}
-"""Variables that are not `ORGA_SECTION__KEY` settings, by the section that they belong to."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class TrustRequest:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the file and of all files that it makes run, computed on first use because it takes time."""
+        """The digest of the file and of all code that it makes run. It is computed on first use, because it is slow."""
         return self._digest()
 
     @property
@@ -83,11 +82,14 @@ class TrustRequest:
 class Untrusted(ConfigError):
     """The configuration needs trust, and nobody has trusted its present content."""
 
-    def __init__(self, asked: TrustRequest) -> None:
-        self.asked = asked
-        changed = " in its present form" if trust_key(asked.path) in trusted_digests() else ""
-        lines = [f"{escaped_line(str(asked.path))} is not trusted{changed}. It", *(f"  {risk}" for risk in asked.risks)]
-        super().__init__("\n".join([*lines, f"if you want that: orga trust {escaped_line(quote(str(asked.path)))}"]))
+    def __init__(self, request: TrustRequest) -> None:
+        self.request = request
+        changed = " in its present form" if trust_key(request.path) in trusted_digests() else ""
+        lines = [
+            f"{escaped_line(str(request.path))} is not trusted{changed}. It",
+            *(f"  {risk}" for risk in request.risks),
+        ]
+        super().__init__("\n".join([*lines, f"if you want that: orga trust {escaped_line(quote(str(request.path)))}"]))
 
 
 def trusts_all(env: Mapping[str, str]) -> bool:
@@ -95,23 +97,23 @@ def trusts_all(env: Mapping[str, str]) -> bool:
 
 
 def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
-    """Raise ConfigError, with the owner, for a file of others, unless both command and environment vouch for it."""
+    """Raise ConfigError for a file that others may have written, unless it is named and `ORGA_TRUST` is 1."""
     problem = None if named and trusts_all(env) else ownership_problem(path, os.geteuid())
     if problem:
         remedy = f"take it over (chown, chmod o-w), or name it with --config and set {VARIABLE}=1"
         raise ConfigError(f"{path}: is not used, since {problem}; {remedy}")
 
 
-def file_trust_request(path: Path, text: str, config: OrgaConfig, found: Sequence[Risk]) -> TrustRequest:
-    """Return a file's trust request. `config` is the file without other settings, `found` the keys that need trust."""
-    return TrustRequest(path, tuple(found), lambda: _digest(path, text, config))
+def file_trust_request(path: Path, text: str, config: OrgaConfig, risks: Sequence[Risk]) -> TrustRequest:
+    """Return a file's trust request. `config` is the file's, without settings of the environment."""
+    return TrustRequest(path, tuple(risks), lambda: _digest(path, text, config))
 
 
-def policies_risk(folder: Path, own: UserSettings) -> Risk | None:
+def policies_risk(folder: Path, user: UserSettings) -> Risk | None:
     """Return the risk of a policy folder that nothing names, or None if it replaces no decision of the user's."""
-    if own.server:
-        return Risk(("policies",), str(folder), own.server, why="judges the runs of others on that server")
-    setting = next((variable for key, variable in own.variables if key[0] == "policy"), "")
+    if user.server:
+        return Risk(("policies",), str(folder), user.server, why="judges the runs of others on that server")
+    setting = next((variable for key, variable in user.variables if key[0] == "policy"), "")
     return Risk(("policies",), str(folder), setting, why="decides in place of what you have set") if setting else None
 
 
@@ -120,15 +122,14 @@ def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
     return TrustRequest(folder, (risk,), lambda: f"sha256:{_sha256(trust_key(folder).encode())}")
 
 
-def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSettings:
-    """Return the settings that the environment adds to a file's."""
-    keys = [(key, each.variable) for each in found for key, _ in _leaf_values(each.path, each.value)]
-    keys += [
-        (WIDE, each.variable)
-        for each in found
-        for key, value in _leaf_values(each.path, each.value)
-        if key[0] == "agents" and key[2:] == ("tools",) and not reads_only(value)
-    ]
+def user_settings(settings: Sequence[Setting], env: Mapping[str, str]) -> UserSettings:
+    """Return the user's own settings: those of `ORGA_SECTION__KEY` variables, and what other variables set."""
+    keys: list[tuple[Key, str]] = []
+    for setting in settings:
+        for key, value in _leaf_values(setting.path, setting.value):
+            keys.append((key, setting.variable))
+            if key[0] == "agents" and key[2:] == ("tools",) and not reads_only(value):
+                keys.append((WIDE, setting.variable))
     of_models = [name for provider in DEFAULT_PROVIDERS for name in (provider.model, provider.base_url)]
     variables = _VARIABLES | dict.fromkeys(of_models, "models")
     keys += [((section,), name) for name, section in variables.items() if env.get(name)]
@@ -136,11 +137,14 @@ def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSetti
     return UserSettings(keys, _server_source(keys, env))
 
 
-def letter_case_risks(found: Sequence[Setting]) -> list[Risk]:
+def letter_case_risks(settings: Sequence[Setting]) -> list[Risk]:
     """Return the names in a file that attract a setting of the user: `Clerk` takes over what is set for `clerk`."""
-    plain = {each.variable: tuple(part.lower() for part in each.path) for each in found}
     why = "gets what you have set for the name in lower case"
-    return [Risk(each.path, each.value, each.variable, why=why) for each in found if each.path != plain[each.variable]]
+    return [
+        Risk(setting.path, setting.value, setting.variable, why=why)
+        for setting in settings
+        if any(part != part.lower() for part in setting.path)
+    ]
 
 
 def _leaf_values(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
@@ -168,16 +172,18 @@ def _server_source(keys: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> s
 def _digest(path: Path, text: str, config: OrgaConfig) -> str:
     from orga.client.config.trust.rules_in_use import user_code  # this import takes half a second
 
-    whole = {trust_key(path): _sha256(text.encode())}
-    root, compiled = config.tools.files.root, config.policy.opa.wasm
-    found = [
+    digests = {trust_key(path): _sha256(text.encode())}
+    root, compiled_policy = config.tools.files.root, config.policy.opa.wasm
+    files = [
         file
         for folder in ((root,) if root else (path.parent, Path.cwd()))
         for file in user_code(config.with_file(path), folder).existing_files()
     ]
-    for file in [*found, *((compiled,) if compiled and compiled.is_file() else ())]:
-        whole[str(file.resolve())] = _sha256(file.read_bytes())
-    return f"sha256:{_sha256(json.dumps(whole, sort_keys=True).encode())}"
+    if compiled_policy and compiled_policy.is_file():
+        files.append(compiled_policy)
+    for file in files:
+        digests[str(file.resolve())] = _sha256(file.read_bytes())
+    return f"sha256:{_sha256(json.dumps(digests, sort_keys=True).encode())}"
 
 
 def _sha256(content: bytes) -> str:

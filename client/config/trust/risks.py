@@ -1,7 +1,7 @@
 """The risks of a configuration: it runs code, widens tools or policy, or names another server.
 
-A key that is harmless by itself can undo what the user has set elsewhere. So each such key lists the settings of the
-user that make it a risk.
+A key that is harmless by itself can undo what the user has set elsewhere. So a harmless key is listed with the settings
+of the user that make it a risk.
 """
 
 import json
@@ -15,16 +15,17 @@ from orga.workflows.types.agents import READ_ONLY_TOOLS
 Key = tuple[str, ...]
 _MAX_SHOWN = 300
 
-WIDE: Key = ("wide",)
+_WIDE = "wide"
+WIDE: Key = (_WIDE,)
 """A pseudo setting: the user, not the file, has given some agent tools that do more than read."""
 
-_WIDE = "wide"
 _MODELS = ("models", "agents.*.model", "agents.*.critics", "goals.tiers", "knowledge.embedder", _WIDE)
 """The settings that choose a model, and so who sees what agents read, and at what price."""
 _TOOLS = (
     *("tools.python", "tools.manifests", "tools.activities", "tools.deferred", "tools.commands", "tools.options"),
     *("mcp", _WIDE),
 )
+"""The settings that give agents tools."""
 
 _HARMLESS: dict[str, tuple[str, ...]] = {
     "temporal.task_queue": ("temporal",),
@@ -68,10 +69,10 @@ _HARMLESS: dict[str, tuple[str, ...]] = {
     "telemetry.service_name": ("telemetry",),
     "telemetry.export_interval_s": ("telemetry",),
 }
-"""Keys that are harmless unless the user has set one of the listed keys. All other keys need trust, new ones too."""
+"""Keys that are harmless unless the user has set one of the keys on the right. A key in no table needs trust."""
 
 _SAFE_TOOLS = {*READ_ONLY_TOOLS, "terminate"}
-_AT_HOME = ("ollama:", "local:", "offline:")
+_OWN_PROVIDERS = ("ollama:", "local:", "offline:")
 """Providers that are programs on this machine, or on one that the user has named."""
 
 
@@ -84,23 +85,23 @@ def _is_inside(value: Any, folder: Path) -> bool:
     return isinstance(value, str) and Path(value).resolve().is_relative_to(folder.resolve())
 
 
-def _are_at_home(models: Any, _: Path) -> bool:
+def _are_own_models(models: Any, _: Path) -> bool:
     return isinstance(models, list) and all(
-        str(each).strip().startswith(_AT_HOME) for each in cast("list[Any]", models)
+        str(model).strip().startswith(_OWN_PROVIDERS) for model in cast("list[Any]", models)
     )
 
 
 _HARMLESS_VALUES: dict[str, tuple[Callable[[Any, Path], bool], tuple[str, ...]]] = {
     "agents.*.tools": (lambda value, _: reads_only(value), ()),
-    "models.tiers.local": (_are_at_home, _MODELS),
+    "models.tiers.local": (_are_own_models, _MODELS),
     "tools.files.root": (_is_inside, ()),
     "policy.dir": (_is_inside, ("policy",)),
     "policy.engine": (lambda value, _: value in ("cedar", "default"), ("policy",)),
     "knowledge.backend": (lambda value, _: value == "sqlite", ("knowledge",)),
 }
-"""Like `_HARMLESS`, but only the values that the function accepts are harmless."""
+"""Like `_HARMLESS`, but only the values that the function accepts are harmless. It also gets the file's folder."""
 
-_STRICT: dict[str, Any] = {
+_ALWAYS_HARMLESS: dict[str, Any] = {
     "tools.options.*.approval": True,
     "tools.commands.sandbox.isolation": "bubblewrap",
     "tools.commands.sandbox.network": False,
@@ -159,59 +160,64 @@ class Risk:
 
     def __str__(self) -> str:
         """Return the risk on one line, with control characters escaped."""
-        why = next((why for pattern, why in _WHY.items() if _is_below(self.key, pattern)), "changes what you have set")
+        own_text = next((text for pattern, text in _WHY.items() if _is_below(self.key, pattern)), "")
+        why = self.why or own_text or "changes what you have set"
         name = json.dumps(".".join(self.key))[1:-1]
         value = json.dumps(self.value, default=str)
-        cut = value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
+        if len(value) > _MAX_SHOWN:
+            value = f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
         setting = f" (you have set {json.dumps(self.user_setting)[1:-1]})" if self.user_setting else ""
-        return f"{name} = {cut}: {self.why or why}{setting}"
+        return f"{name} = {value}: {why}{setting}"
 
 
-def risks(file: Mapping[str, Any], folder: Path, around: UserSettings | None = None) -> list[Risk]:
-    """Return the risks of a file's tables, whose paths are absolute. `folder` is the file's own."""
-    return list(_risks((), file, folder, around or UserSettings()))
+def risks(file: Mapping[str, Any], folder: Path, user: UserSettings | None = None) -> list[Risk]:
+    """Return the risks of a file's tables, whose paths are absolute. `folder` is the folder of the file."""
+    return list(_risks((), file, folder, user or UserSettings()))
 
 
-def _risks(key: Key, value: Any, folder: Path, around: UserSettings) -> Iterator[Risk]:
-    if value in ([], {}, "") or any(_fits(key, pattern) and value == strict for pattern, strict in _STRICT.items()):
+def _risks(key: Key, value: Any, folder: Path, user: UserSettings) -> Iterator[Risk]:
+    always_harmless = any(_matches(key, pattern) and value == safe for pattern, safe in _ALWAYS_HARMLESS.items())
+    if always_harmless or value in ([], {}, ""):
         return
-    judge, revoking = _harmless_check(key)
-    if revoking is not None:
-        if not judge(value, folder):
-            yield Risk(key, value, around.server or _overriding_variable(revoking, around))
-        elif around.server:
-            yield Risk(
-                key, value, around.server, why="holds for all runs of that server that a worker here carries out"
-            )
-        elif setting := _overriding_variable(revoking, around):
-            yield Risk(key, value, setting)
+    accepts, conflicting_keys = _harmless_check(key)
+    if conflicting_keys is not None:
+        if not accepts(value, folder):
+            yield Risk(key, value, user.server or _user_variable(conflicting_keys, user))
+        elif user.server:
+            yield Risk(key, value, user.server, why="holds for all runs of that server that a worker here carries out")
+        elif variable := _user_variable(conflicting_keys, user):
+            yield Risk(key, value, variable)
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
-            yield from _risks((*key, name), inner, folder, around)
+            yield from _risks((*key, name), inner, folder, user)
     else:
         yield Risk(key, value)
 
 
 def _harmless_check(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, ...] | None]:
-    """Return which values are harmless, and the user's settings that revoke that. None instead if no value is."""
-    for pattern, (judge, revoking) in _HARMLESS_VALUES.items():
-        if _fits(key, pattern):
-            return judge, revoking
-    revoking = next((revoking for pattern, revoking in _HARMLESS.items() if _fits(key, pattern)), None)
-    return lambda value, folder: True, revoking
+    """Return a function that accepts harmless values, and the user's keys that make any value a risk.
+
+    The keys are None if the key is in no table.
+    """
+    for pattern, (accepts, conflicting_keys) in _HARMLESS_VALUES.items():
+        if _matches(key, pattern):
+            return accepts, conflicting_keys
+    conflicting_keys = next((keys for pattern, keys in _HARMLESS.items() if _matches(key, pattern)), None)
+    return lambda value, folder: True, conflicting_keys
 
 
-def _overriding_variable(patterns: Sequence[str], around: UserSettings) -> str:
+def _user_variable(patterns: Sequence[str], user: UserSettings) -> str:
     """Return the variable by which the user has set one of these keys or a key below one, or ""."""
-    return next(
-        (variable for key, variable in around.variables if any(_is_below(key, pattern) for pattern in patterns)), ""
-    )
+    for key, variable in user.variables:
+        if any(_is_below(key, pattern) for pattern in patterns):
+            return variable
+    return ""
 
 
 def _is_below(key: Key, pattern: str) -> bool:
-    return _fits(key[: pattern.count(".") + 1], pattern)
+    return _matches(key[: pattern.count(".") + 1], pattern)
 
 
-def _fits(key: Key, pattern: str) -> bool:
+def _matches(key: Key, pattern: str) -> bool:
     parts = pattern.split(".")
     return len(parts) == len(key) and all(part in ("*", name) for part, name in zip(parts, key, strict=True))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from glob import escape, has_magic
+from itertools import chain, takewhile
 from pathlib import Path
 
 from orga.activities.adapters.agents.agents import with_default_agent
@@ -19,61 +20,71 @@ from orga.own_code import ROOT, is_installed, is_ours
 from orga.workflows.types.tool_calls.mcp import is_server_tool
 from orga.workflows.types.tool_calls.sandbox import Isolation
 
-_FILES_OF_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
-_ENDS_OF_POLICIES = ("cedar", "test.toml")
-_LINKED_FOLDERS = ("activities", "client", "workflows", "worker.py")
-"""Folders that lie next to the package in a clone. The package links to them."""
+_FILE_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
+_POLICY_SUFFIXES = ("cedar", "test.toml")
+_LINKED_FROM_PACKAGE = ("activities", "client", "workflows", "worker.py")
+"""In a clone these lie next to the package, which links to them."""
+_MAX_SHOWN = 5
+_MOVE_ROOT = "set [tools.files] root to a folder without rules"
 
 
 def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rules:
     """Return the rules of a worker that starts here with that configuration. Its tools write below `root`."""
-    here = Path.cwd()
-    base = config.file.parent if config.file else here
-    variables = (user_path(env[name]).absolute() for name in _FILES_OF_VARIABLES if env.get(name))
+    working_folder = Path.cwd()
+    variables = (user_path(env[name]).absolute() for name in _FILE_VARIABLES if env.get(name))
     named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *variables]
-    policies = [folder for folder in (base / FOLDER, config.policy.dir) if folder]
-    manifests = [pattern for pattern in config.tools.manifests if has_magic(pattern)]
-    folders = {folder: [f"{escape(str(folder))}/**/*.{end}" for end in _ENDS_OF_POLICIES] for folder in policies}
-    for pattern in manifests:
-        folders.setdefault(_glob_folder(pattern), []).append(pattern)
+    globs = _rule_globs(config, working_folder)
     code = user_code(config, root)
     return Rules(
         files=tuple(sorted({*(path for path in named if path), *code.files, *_running_modules(root)})),
-        folders=tuple(folder for folder in folders if not _is_above(folder, root)),
-        globs=tuple(glob for folder, globs in folders.items() if _is_above(folder, root) for glob in globs),
+        folders=tuple(folder for folder in globs if not _is_above(folder, root)),
+        globs=tuple(chain.from_iterable(inside for folder, inside in globs.items() if _is_above(folder, root))),
         modules=tuple(sorted(code.modules)),
-        installed=tuple(path for path in _installed_files(here) if not _is_above(path, root)),
+        installed=tuple(path for path in _installed_files(working_folder) if not _is_above(path, root)),
         stores=tuple(_knowledge_files(config)),
     )
 
 
+def _rule_globs(config: OrgaConfig, working_folder: Path) -> dict[Path, list[str]]:
+    """Return the folders of policies and manifests, each with the globs of its rules."""
+    base = config.file.parent if config.file else working_folder
+    globs: dict[Path, list[str]] = {}
+    for folder in (base / FOLDER, config.policy.dir):
+        if folder:
+            globs[folder] = [f"{escape(str(folder))}/**/*.{suffix}" for suffix in _POLICY_SUFFIXES]
+    for pattern in config.tools.manifests:
+        if has_magic(pattern):
+            globs.setdefault(_glob_folder(pattern), []).append(pattern)
+    return globs
+
+
 def user_code(config: OrgaConfig, root: Path) -> UserCode:
     """Return the code that the configuration makes run. Some of it may be missing."""
-    here = Path.cwd()
+    working_folder = Path.cwd()
     paths = manifest_paths(config.tools.manifests)
-    commands = [each.manifest.command for each in read_manifests(paths)[0] if each.manifest.command]
+    commands = [file.manifest.command for file in read_manifests(paths)[0] if file.manifest.command]
     code = UserCode(frozenset(path.absolute() for path in paths)) | modules(config.tools.python, tool_folders(config))
     for command in commands:
         words = [word for part in command.argv for word in part.argv]
         code |= scripts(words, root / command.cwd, command.env)
     for server in config.mcp.servers.values():
         if server.command:
-            code |= scripts([server.command, *server.args], here / (server.cwd or here))
+            code |= scripts([server.command, *server.args], working_folder / (server.cwd or ""))
     return code
 
 
 def _knowledge_files(config: OrgaConfig) -> Iterator[Path]:
     """Yield the configured store and the files that SQLite writes next to it, since agents are shown their content."""
     if path := config.knowledge.path:
-        yield from (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal")))
+        yield from (path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
 
 
 def _running_modules(root: Path) -> Iterator[Path]:
     """Yield the modules below the root that belong to the application in this process, if there is one."""
-    roots = {str(root), str(root.resolve())}
+    prefixes = (f"{root}/", f"{root.resolve()}/")
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and not is_ours(name) and any(file.startswith(f"{each}/") for each in roots):
+        if file and not is_ours(name) and file.startswith(prefixes):
             path = Path(file)
             if not is_installed(path.resolve()):
                 yield path
@@ -81,29 +92,24 @@ def _running_modules(root: Path) -> Iterator[Path]:
 
 def _glob_folder(pattern: str) -> Path:
     """Return the longest folder without wildcards that begins the glob."""
-    parts = Path(pattern).parts
-    return Path(*parts[: next(at for at, part in enumerate(parts) if has_magic(part))]).absolute()
+    return Path(*takewhile(lambda part: not has_magic(part), Path(pattern).parts)).absolute()
 
 
-def _installed_files(here: Path) -> Iterator[Path]:
+def _installed_files(working_folder: Path) -> Iterator[Path]:
     yield from (server_home().folder, cache_folder(), Path(sys.prefix))
     package = ROOT / "orga"
-    yield from (package, ROOT / ".cache", *((package / name).resolve() for name in _LINKED_FOLDERS))
-    yield from (here / entry for entry in sys.path)
+    yield from (package, ROOT / ".cache", *((package / name).resolve() for name in _LINKED_FROM_PACKAGE))
+    yield from (working_folder / entry for entry in sys.path)
 
 
 def _is_above(path: Path, root: Path) -> bool:
-    """Return whether the path contains the whole root. Then somebody chose to work inside it, and it holds no rules."""
+    """Return whether the path contains the root. Such a folder as a whole is no rule, or agents could write nothing."""
     return root.is_relative_to(path.resolve())
-
-
-_MAX_SHOWN = 5
-_ELSEWHERE = "set [tools.files] root to a folder without rules"
 
 
 @dataclass(frozen=True)
 class WritableRules:
-    """A warning to an operator that rules lie where agents may write."""
+    """A warning to an operator that rules lie in a folder that agents can write."""
 
     problem: str
     remedy: str
@@ -117,31 +123,31 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
     writers = dict(_writing_tools(config))
     rules = rules_in_use(config, root, env)
     try:
-        there = rules.paths_inside(root.resolve()) if writers else []
+        paths = rules.paths_inside(root.resolve()) if writers else []
     except TooManyFolders as error:
-        return WritableRules(f"{root}: {error}, so isolated commands are refused", _ELSEWHERE)
-    if not there:
+        return WritableRules(f"{root}: {error}, so isolated commands are refused", _MOVE_ROOT)
+    if not paths:
         return None
-    shown = ", ".join(_path_text(path, root.resolve()) for path in there[:_MAX_SHOWN])
-    more = f" and {len(there) - _MAX_SHOWN} more" if len(there) > _MAX_SHOWN else ""
+    shown = ", ".join(_path_text(path, root.resolve()) for path in paths[:_MAX_SHOWN])
+    more = f" and {len(paths) - _MAX_SHOWN} more" if len(paths) > _MAX_SHOWN else ""
     problem = f"rules lie in a writable root: {root} holds {shown}{more}"
-    if free := [name for name, isolation in writers.items() if isolation == "none"]:
-        why = f"{', '.join(free)} can change them, since what is started there is not isolated"
-        return WritableRules(f"{problem}; {why}", f'set isolation = "bubblewrap", or {_ELSEWHERE}')
-    return WritableRules(f"{problem}; {', '.join(writers)} cannot change them", f"to be sure, {_ELSEWHERE}")
+    if unrestricted := [name for name, isolation in writers.items() if isolation == "none"]:
+        why = f"{', '.join(unrestricted)} can change them, since what is started there is not isolated"
+        return WritableRules(f"{problem}; {why}", f'set isolation = "bubblewrap", or {_MOVE_ROOT}')
+    return WritableRules(f"{problem}; {', '.join(writers)} cannot change them", f"to be sure, {_MOVE_ROOT}")
 
 
 def _writing_tools(config: OrgaConfig) -> Iterator[tuple[str, Isolation | None]]:
     """Yield the tools by which some agent can write. Those that start programs come with their isolation."""
-    found: dict[str, Isolation | None] = {"write_file": None, "edit_file": None}
+    tools: dict[str, Isolation | None] = {"write_file": None, "edit_file": None}
     if config.tools.commands.allow:
-        found["run_command"] = config.tools.commands.sandbox.isolation
+        tools["run_command"] = config.tools.commands.sandbox.isolation
     for manifest in (file.manifest for file in configured_manifests(config)):
         if manifest.command:
-            found[manifest.name] = manifest.command.sandbox.isolation
+            tools[manifest.name] = manifest.command.sandbox.isolation
     agents = with_default_agent(config.agents).values()
     is_of_server = partial(is_server_tool, servers=config.mcp.servers)
-    for name, isolation in found.items():
+    for name, isolation in tools.items():
         if any(is_tool_listed(name, agent.tools, is_of_server, is_own=True) for agent in agents):
             yield name, isolation
 

@@ -16,6 +16,7 @@ _MAX_BYTES = 2_000_000
 _BETWEEN_WORDS = re.compile(r"[\s;&|()<>'\"`=,]+")
 """Separates file names from the other words of shell code."""
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy|ipython|uv)[\d.]*(?:t|d|-dbg)?")
+"""The word of a command that starts Python."""
 _SHEBANG_OF_PYTHON = re.compile(rb"#![^\n]*(?:python|pypy|\buv\b)")
 _SHEBANG_OF_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a)?sh\b")
 _IMPORTS = re.compile(r"\b(?:from|import)\b[^\n(]*(?:\([^()]*\))?")
@@ -23,8 +24,11 @@ _IMPORTS = re.compile(r"\b(?:from|import)\b[^\n(]*(?:\([^()]*\))?")
 _MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
 """Python's `-m`. Flags may precede it in the same word, and the module may follow."""
 _CODE = re.compile(r"-[bBdEiIOPqRsSuvx]*c.*", re.DOTALL)
+"""Python's `-c`, in the same way."""
 _MODULE_OPTIONS = frozenset({"-m", "--module", "-A", "--app"})
+"""Options of Python and of web servers. A module follows."""
 _FOLDER_OPTIONS = frozenset({"cd", "pushd", "-C", "--chdir", "--cwd", "--directory", "--prefix", "--project"})
+"""Commands and options that change the folder. Its name follows."""
 _OBJECT = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_]\w*(?:\(\))?")
 """`package.module:app`, the notation of web servers."""
 _NAMES = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -32,10 +36,10 @@ _SCRIPTS = frozenset(
     [".py", ".pyw", ".pyz", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".jar"]
 )
 """Suffixes of code. If a command names such a file, it counts even before it exists."""
-_AT_START = ("sitecustomize", "usercustomize")
+_STARTUP_MODULES = ("sitecustomize", "usercustomize")
 """Modules that Python imports first."""
-_RUN_AS = ("", ".__main__")
-"""Suffixes of the module that `-m` runs: the name itself for a module, `.__main__` for a package."""
+_RUN_SUFFIXES = ("", ".__main__")
+"""Suffixes of the name that `-m` runs: none for a module, `.__main__` for a package."""
 _OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
 """Options of Python that take a value."""
 
@@ -46,7 +50,7 @@ class UserCode:
 
     files: frozenset[Path] = frozenset()
     modules: frozenset[Path] = frozenset()
-    """Python modules by their paths without a suffix."""
+    """Paths of Python modules without a suffix: `lib/tool` for `lib/tool.py` and for `lib/tool/__init__.py`."""
 
     def __or__(self, other: "UserCode") -> "UserCode":
         return UserCode(self.files | other.files, self.modules | other.modules)
@@ -54,8 +58,8 @@ class UserCode:
     def existing_files(self) -> Iterator[Path]:
         """Yield the existing files that would run.
 
-        Programs that ignore the environment read compiled code in `__pycache__`. What Python itself compiled there
-        belongs to the source next to it and is left out. Only compiled code marked as unchecked counts.
+        Compiled code in `__pycache__` counts only if it is marked as unchecked. Other compiled code belongs to the
+        source next to it.
         """
         yield from filter(_is_file, self.files)
         for file in module_files(self.modules):
@@ -71,9 +75,10 @@ def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> UserCode:
     Args:
         import_paths: `package.module`, optionally with a colon and more.
     """
-    wanted = [path.partition(":")[0].split(".") for path in import_paths]
+    dotted_names = [path.partition(":")[0].split(".") for path in import_paths]
     return _union(
-        _with_imports((), (place for names in wanted for place in _module_files(base, names)), base) for base in folders
+        _with_imports((), chain.from_iterable(_module_paths(base, names) for names in dotted_names), base)
+        for base in folders
     )
 
 
@@ -92,10 +97,10 @@ def scripts(words: Sequence[str], folder: Path, env: Mapping[str, str] | None = 
     while waiting:
         script = waiting.pop()
         if script not in read and _is_shell_script(script):
-            more = _Command(_script_words(script))
-            found = _union(more.code_in(base, on_path) for base in (folder, script.parent))
-            waiting += found.files
-            code |= found
+            command = _Command(_script_words(script))
+            started = _union(command.code_in(base, on_path) for base in (folder, script.parent))
+            waiting += started.files
+            code |= started
         read.add(script)
     return code
 
@@ -108,17 +113,18 @@ class _Command:
         lines = [words, *(_BETWEEN_WORDS.split(word) for word in words)]
         texts = [text for text in dict.fromkeys(chain.from_iterable(lines)) if text and "\0" not in text]
         self._texts = dict.fromkeys([*texts, *(part for text in texts for part in text.split(":") if part)])
-        self._run = {operand for line in lines for operand in _python_operands(line)}
+        self._python_scripts = {operand for line in lines for operand in _python_operands(line)}
         """The scripts or folders that the command passes to Python."""
         self._is_python = any(map(_PYTHON.fullmatch, texts))
         pairs = [pair for line in lines for pair in pairwise(line)]
         self._folders = [name for option, name in pairs if option in _FOLDER_OPTIONS]
         """Folders that the command may change into."""
-        self._on_path = [each for name, entries in pairs if name == "PYTHONPATH" for each in entries.split(":") if each]
+        entries = chain.from_iterable(value.split(":") for name, value in pairs if name == "PYTHONPATH")
+        self._on_path = [*filter(None, entries)]
         """Module folders that the command itself names: `env PYTHONPATH=lib python3 ...`."""
-        self._modules = {*filter(_NAMES.fullmatch, self._named_files(texts, pairs))}
+        self._modules = {*filter(_NAMES.fullmatch, self._module_names(texts, pairs))}
 
-    def _named_files(self, texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    def _module_names(self, texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield from (name for option, name in pairs if option in _MODULE_OPTIONS)
         yield from (match[1] for text in texts if (match := _OBJECT.fullmatch(text)))
         if self._is_python:
@@ -130,17 +136,17 @@ class _Command:
     def code_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
         """Return what runs if the command starts in `folder`, and Python also finds modules in `on_path`."""
         on_path = [*on_path, *(folder / entry for entry in self._on_path)]
-        places = [folder, *(place for name in self._folders if _is_folder(place := folder / name))]
-        return _union(self._run_in(place, on_path) for place in dict.fromkeys(places))
+        folders = [folder, *filter(_is_folder, (folder / name for name in self._folders))]
+        return _union(self._started_in(base, on_path) for base in dict.fromkeys(folders))
 
-    def _run_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
-        files = {place for text in self._texts if _is_file(place := folder / text)}
-        by_python = {folder / text for text in self._run}
+    def _started_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
+        files = {path for text in self._texts if _is_file(path := folder / text)}
+        by_python = {folder / text for text in self._python_scripts}
         run = by_python | {folder / text for text in self._words[:1]}
         named = (
             folder / word
-            for at, word in enumerate(self._words)
-            if Path(word).suffix in _SCRIPTS or (at == 0 and "/" in word)
+            for index, word in enumerate(self._words)
+            if Path(word).suffix in _SCRIPTS or (index == 0 and "/" in word)
         )
         code = UserCode(frozenset({*files, *filter(can_exist, named)}))
         for file in files:
@@ -150,21 +156,21 @@ class _Command:
             for base in dict.fromkeys((file.parent, file.resolve().parent)):
                 shadowing = _shadowing_modules(base) if self._is_python or file in run else ()
                 code |= _with_imports([file], shadowing, base, *on_path)
-        starts = [(base, f"{name}{end}") for base in (folder, *on_path) for name in self._modules for end in _RUN_AS]
-        starts += [(base, name) for base in on_path for name in _AT_START]
-        starts += [(base, "__main__") for base in run if _is_folder(base)]
-        for base, name in starts:
+        names = [f"{name}{suffix}" for name, suffix in product(self._modules, _RUN_SUFFIXES)]
+        modules = [*product((folder, *on_path), names), *product(on_path, _STARTUP_MODULES)]
+        modules += [(base, "__main__") for base in run if _is_folder(base)]
+        for base, name in modules:
             shadowing = _shadowing_modules(base)
-            code |= _with_imports((), chain(_module_files(base, name.split(".")), shadowing), base, *on_path)
+            code |= _with_imports((), chain(_module_paths(base, name.split(".")), shadowing), base, *on_path)
         return code
 
 
 def _python_operands(line: Sequence[str]) -> Iterator[str]:
-    """Yield the first operand of each Python in a line. `uv` yields all, since its options have values too."""
-    for at, program in enumerate(line):
+    """Yield the first operand of each Python in a line, and all operands of `uv`, since its options have values too."""
+    for index, program in enumerate(line):
         if not _PYTHON.fullmatch(program):
             continue
-        rest = iter(line[at + 1 :])
+        rest = iter(line[index + 1 :])
         for word in rest:
             if _MODULE.fullmatch(word) or _CODE.fullmatch(word):
                 break
@@ -189,34 +195,34 @@ def _is_shell_script(file: Path) -> bool:
 
 
 def _shadowing_modules(folder: Path) -> Iterator[Path]:
-    """Yield Python's own modules, at the place in a folder where a file would replace them."""
+    """Yield the path in this folder of each of Python's own modules. A file at that path would replace the module."""
     return (folder / name for name in sys.stdlib_module_names)
 
 
-def _with_imports(files: Iterable[Path], places: Iterable[Path], *bases: Path) -> UserCode:
-    """Return modules and all that they and the files import from these folders, directly or not."""
+def _with_imports(files: Iterable[Path], modules: Iterable[Path], *bases: Path) -> UserCode:
+    """Return the modules and all that they and the files import from these folders, directly or not."""
     found: set[Path] = set()
-    waiting = [*files]
-    more = [*places]
-    while waiting or more:
-        for place in more:
-            if place not in found:
-                found.add(place)
-                waiting += (place.with_name(f"{place.name}.py"), place / "__init__.py")
-        more = [each for file in waiting for each in _imported_files(file, bases)]
-        waiting = []
+    unread_files = [*files]
+    new_modules = [*modules]
+    while unread_files or new_modules:
+        for module in new_modules:
+            if module not in found:
+                found.add(module)
+                unread_files += (module.with_name(f"{module.name}.py"), module / "__init__.py")
+        new_modules = [module for file in unread_files for module in _imported_modules(file, bases)]
+        unread_files = []
     return UserCode(frozenset(), frozenset(found))
 
 
-def _module_files(base: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield what importing a dotted name may run: the packages on the way and the module itself."""
+def _module_paths(base: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Yield the modules that importing a dotted name may run: its packages and the module itself."""
     for depth in range(1, len(names) + 1):
-        place = base.joinpath(*names[:depth])
-        if can_exist(place.with_name(f"{place.name}.py")):
-            yield place
+        module = base.joinpath(*names[:depth])
+        if can_exist(module.with_name(f"{module.name}.py")):
+            yield module
 
 
-def _imported_files(file: Path, bases: Sequence[Path]) -> Iterator[Path]:
+def _imported_modules(file: Path, bases: Sequence[Path]) -> Iterator[Path]:
     try:
         source = file.read_bytes() if _is_file(file) else b""
     except OSError:
@@ -225,19 +231,19 @@ def _imported_files(file: Path, bases: Sequence[Path]) -> Iterator[Path]:
     if tree is None:
         lines = _IMPORTS.findall(source.decode(errors="replace").replace("\\\n", " "))
         for name in {name for line in lines for name in _NAMES.findall(line)}:
-            for above in dict.fromkeys((*bases, *file.parents[:2])):
-                yield from _module_files(above, name.split("."))
+            for folder in dict.fromkeys((*bases, *file.parents[:2])):
+                yield from _module_paths(folder, name.split("."))
         return
     for node in ast.walk(tree):
         match node:
             case ast.Import():
                 for base, alias in product(bases, node.names):
-                    yield from _module_files(base, alias.name.split("."))
+                    yield from _module_paths(base, alias.name.split("."))
             case ast.ImportFrom() if node.level <= len(file.parents):
                 folders = (file.parents[node.level - 1],) if node.level else bases
                 names = node.module.split(".") if node.module else []
-                for above, alias in product(folders, node.names):
-                    yield from _module_files(above, [*names, alias.name])
+                for folder, alias in product(folders, node.names):
+                    yield from _module_paths(folder, [*names, alias.name])
             case _:
                 pass
 
@@ -263,8 +269,8 @@ def _first_bytes(file: Path, size: int) -> bytes:
         return b""
 
 
-def _union(found: Iterable[UserCode]) -> UserCode:
-    return reduce(UserCode.__or__, found, UserCode())
+def _union(codes: Iterable[UserCode]) -> UserCode:
+    return reduce(UserCode.__or__, codes, UserCode())
 
 
 def _is_file(path: Path) -> bool:
