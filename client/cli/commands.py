@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
-from orga.isolated import loading
+from orga.isolated import interrupt_silently
 
 C = TypeVar("C", bound=Any)
 
@@ -19,8 +19,8 @@ HELP_OPTIONS = ["--help", "-h"]
 def with_plain_flags(command: C) -> C:
     """Give a command and all commands of its group `-h` for `--help`, and remove the type from the help of flags."""
     command.context_settings = {**command.context_settings, "help_option_names": HELP_OPTIONS}
-    helping = command.get_help_option(command.context_class(command, help_option_names=HELP_OPTIONS))
-    for option in (*command.params, *([helping] if helping else [])):
+    help_option = command.get_help_option(command.context_class(command, help_option_names=HELP_OPTIONS))
+    for option in (*command.params, *([help_option] if help_option else [])):
         if getattr(option, "is_flag", False):
             option.metavar = ""
     for inner in getattr(command, "commands", {}).values():
@@ -42,16 +42,18 @@ class LastRunCommand(TyperCommand):
 
     def __init__(self, *arguments: Any, **extra: Any) -> None:
         super().__init__(*arguments, **extra)
-        places = [at for at, each in enumerate(self.params) if isinstance(each, TyperArgument)]
-        self._takes_run = any(self.params[at].name == RUN_ARGUMENT for at in places)
+        positions = [index for index, param in enumerate(self.params) if isinstance(param, TyperArgument)]
+        self._takes_run = any(self.params[index].name == RUN_ARGUMENT for index in positions)
         if self._takes_run:
-            self.params.insert(max(places) + 1, _last_option(_LAST_HELP_BY_COMMAND.get(str(self.name), _LAST_HELP)))
+            help_text = _LAST_HELP_BY_COMMAND.get(str(self.name), _LAST_HELP)
+            self.params.insert(max(positions) + 1, _last_option(help_text))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the newest run as the ID, which is the first argument."""
         if self._takes_run and LAST_OPTION in args:
-            given, _, _ = self.make_parser(ctx).parse_args(args=[*args])
-            args = [NEWEST_RUN, *args] if given.get(_LAST_PARAMETER) else args
+            values, _, _ = self.make_parser(ctx).parse_args(args=[*args])
+            if values.get(_LAST_PARAMETER):
+                args = [NEWEST_RUN, *args]
         return super().parse_args(ctx, args)
 
 
@@ -66,9 +68,9 @@ _LAST_HELP_BY_COMMAND = {"chat": "Continue the newest session of this folder tha
 def _last_option(help_text: str) -> Any:
     def declare_option(last: Annotated[bool, typer.Option(LAST_OPTION, help=help_text)] = False) -> None: ...
 
-    alone = typer.Typer(add_completion=False)
-    alone.command()(declare_option)
-    [option] = typer.main.get_command(alone).params
+    app = typer.Typer(add_completion=False)
+    app.command()(declare_option)
+    [option] = typer.main.get_command(app).params
     option.expose_value = False
     return option
 
@@ -88,8 +90,8 @@ class CommandEntry(NamedTuple):
     """A command of the overview."""
 
     name: str
-    place: str
-    """The module below `orga.client.cli` and its function, or its Typer application if the name is that of a group."""
+    target: str
+    """`module:attribute` below `orga.client.cli`. The attribute is a function, or for a group a Typer application."""
     help: str
     """The short help, which the overview shows without loading the command."""
     begins_worker: bool = False
@@ -345,22 +347,22 @@ class _LazyCommand(TyperCommand):
     def make_context(self, info_name: Any, args: list[str], *others: Any, **extra: Any) -> Any:
         """Parse the arguments with the command itself. A worker that it may need starts first and loads meanwhile."""
         if self._command.begins_worker and not OPTIONS_WITHOUT_WORKER.intersection(args):
-            import_module("orga.client.workers.early_start").begin_ahead()
+            import_module("orga.client.workers.early_start").start_early()
         command = load_command(self._command)
         return command.make_context(info_name, args, *others, **extra)
 
 
 def load_command(entry: CommandEntry) -> Any:
-    module, _, found = entry.place.partition(":")
-    with loading():
-        target = getattr(import_module(f"orga.client.cli.{module}"), found)
+    module, _, attribute = entry.target.partition(":")
+    with interrupt_silently():
+        target = getattr(import_module(f"orga.client.cli.{module}"), attribute)
     if isinstance(target, typer.Typer):
         group = typer.main.get_group(target)
         group.help = entry.help
         return with_plain_flags(group)
-    alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(entry.name, cls=LastRunCommand)(target)
-    command = typer.main.get_command(alone)
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    app.command(entry.name, cls=LastRunCommand)(target)
+    command = typer.main.get_command(app)
     command.help = f"{entry.help}\n\n{command.help or ''}".strip()
     return with_plain_flags(command)
 

@@ -40,20 +40,19 @@ class CliContext:
     @property
     def folder_runs_query(self) -> str:
         """A visibility query: the runs of this folder, or on a configured server those of the task queue."""
-        here = self.connection
-        if here.endpoint.embedded:
-            return f"TaskQueue STARTS_WITH {visibility_literal(here.folder_queue)}"
-        return f"TaskQueue = {visibility_literal(here.task_queue)}"
+        if self.connection.endpoint.embedded:
+            return f"TaskQueue STARTS_WITH {visibility_literal(self.connection.folder_queue)}"
+        return f"TaskQueue = {visibility_literal(self.task_queue)}"
 
     async def may_work_on(self, run: WorkflowExecution) -> bool:
         """Return whether this command's worker may poll the run's queue.
 
         On the embedded server, a worker serves only the runs of its own folder.
         """
-        here, queue = self.connection, run.task_queue
-        if not here.endpoint.embedded or queue in {here.task_queue, here.folder_queue}:
+        own_queues = {self.task_queue, self.connection.folder_queue}
+        if not self.connection.endpoint.embedded or run.task_queue in own_queues:
             return True
-        return is_earlier_queue(queue, await recorded_workplace(run), here.workplace)
+        return is_earlier_queue(run.task_queue, await recorded_workplace(run), self.connection.workplace)
 
     def run(self, workflow_id: str) -> AgentHandle:
         return AgentHandle(self.client, workflow_id)
@@ -65,10 +64,14 @@ class CliContext:
             task_queue: The queue to poll. Default: the queue of this folder and shell.
             for_folder: Whether it also polls the folder's queue, which serves shells that name no models.
         """
-        here, endpoint = self.connection, self.connection.endpoint
-        named = (None, None) if endpoint.embedded else (endpoint.address, endpoint.namespace)
-        folder = here.folder_queue if for_folder and here.folder_queue != here.task_queue else None
-        return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE, folder_queue=folder)
+        endpoint, folder_queue = self.connection.endpoint, self.connection.folder_queue
+        return WorkerOrder(
+            address=None if endpoint.embedded else endpoint.address,
+            namespace=None if endpoint.embedded else endpoint.namespace,
+            task_queue=task_queue or self.task_queue,
+            config=self.loaded.path or NO_FILE,
+            folder_queue=folder_queue if for_folder and folder_queue != self.task_queue else None,
+        )
 
     def require_usable(self) -> None:
         """Raise ConfigError, with the remedy, if a worker of this command could not start."""
@@ -103,22 +106,22 @@ NewestRunFinder = Callable[[Client, str], Awaitable[NamedRun]]
 
 @asynccontextmanager
 async def run_context(
-    named: str, config_file: Path | None, newest: NewestRunFinder = newest_run
+    name: str, config_file: Path | None, find_newest: NewestRunFinder = newest_run
 ) -> AsyncGenerator[tuple[CliContext, str]]:
     """Connect as `cli_context` does, and find the run that is meant. A note names it unless its full id was typed.
 
     Args:
-        named: The id, its first characters, or `NEWEST_RUN`.
+        name: The id, its first characters, or `NEWEST_RUN`.
 
     Raises:
         RunNotFound: No run matches.
         AmbiguousRun: Several runs match.
     """
-    async with cli_context(config_file) as here:
-        if named == NEWEST_RUN:
-            meant = await newest(here.client, here.folder_runs_query)
+    async with cli_context(config_file) as context:
+        if name == NEWEST_RUN:
+            run = await find_newest(context.client, context.folder_runs_query)
         else:
-            meant = await run_by_name(here.client, named)
-        if not meant.is_whole_id:
-            write_note(f"run {full_field_text(meant.id)}")
-        yield here, meant.id
+            run = await run_by_name(context.client, name)
+        if not run.is_whole_id:
+            write_note(f"run {full_field_text(run.id)}")
+        yield context, run.id

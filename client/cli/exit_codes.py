@@ -60,7 +60,7 @@ _FOLLOWED_RUN_CODES = {
     ExitCode.FAILED: "the run failed, is stuck or was ended by a person's decision",
 }
 
-_SIGNAL_CODES = {ExitCode.FAILED: "the run has ended"}
+_INTERVENTION_CODES = {ExitCode.FAILED: "the run has ended"}
 
 _DECISION_CODES = {
     ExitCode.USAGE: "the run refuses the decision; nothing has changed",
@@ -69,7 +69,7 @@ _DECISION_CODES = {
 
 COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
     **dict.fromkeys(("run", "goal", "attach", "demo"), _FOLLOWED_RUN_CODES),
-    **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _SIGNAL_CODES),
+    **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _INTERVENTION_CODES),
     **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "complete", "extend"), _DECISION_CODES),
     "requeue": _DECISION_CODES
     | {ExitCode.FAILED: "the run has ended, no worker received the decision, or a receiver refuses again"},

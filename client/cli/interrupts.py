@@ -16,7 +16,6 @@ SHOW_CURSOR = "\x1b[?25h"
 CTRL_C_EXIT_CODE = 128 + signal.SIGINT
 """The exit code of a command that Ctrl-C ended."""
 
-
 Command = Coroutine[Any, Any, int | None]
 """A command that was called. It returns its exit code; None is 0."""
 

@@ -30,8 +30,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         from importlib.metadata import version  # it imports the whole email package
 
         write_result(f"orga {version('orga')}")
@@ -52,8 +52,8 @@ BROKEN_PIPE = 141
 
 def main() -> None:
     """Run the command line and exit at once: the SDK's threads can crash an interpreter that shuts down normally."""
-    asked = os.environ.get(COMPLETION_VARIABLE)
-    code = complete_words(asked) if asked else run_command(sys.argv[1:])
+    completion_request = os.environ.get(COMPLETION_VARIABLE)
+    code = complete_words(completion_request) if completion_request else run_command(sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left that a KeyboardInterrupt should reach
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
@@ -70,7 +70,7 @@ def run_command(arguments: Sequence[str]) -> int:
     finally:
         if early_start := sys.modules.get("orga.client.workers.early_start"):
             handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C here would leave the worker running
-            early_start.dismiss()
+            early_start.end_early()
             signal.signal(signal.SIGINT, handler)
 
 
@@ -109,10 +109,11 @@ def _usage_error_text(error: TyperException) -> str:
     text = error.format_message()
     if unknown := _UNKNOWN_COMMAND.search(text):
         context = getattr(error, "ctx", None)
-        if context and context.parent and "Did you mean" not in text:  # a group such as `orga schedule`
-            return f"{text} There are: {', '.join(context.command.list_commands(context))}."
-        if not (context and context.parent) and (meant := COMMAND_SUGGESTIONS.get(unknown[1])):
-            return f"No such command {unknown[1]!r}; did you mean {meant}?"
+        group = context if context and context.parent else None  # such as `orga schedule`
+        if group and "Did you mean" not in text:
+            return f"{text} There are: {', '.join(group.command.list_commands(group))}."
+        if not group and (suggestion := COMMAND_SUGGESTIONS.get(unknown[1])):
+            return f"No such command {unknown[1]!r}; did you mean {suggestion}?"
     if getattr(getattr(error, "param", None), "name", None) == RUN_ARGUMENT and text.startswith("Missing"):
         return f"{text} Name a run, or use {LAST_OPTION} for the newest."
     if similar_options:

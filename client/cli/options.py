@@ -101,6 +101,7 @@ Attach = Annotated[
     list[Path] | None,
     typer.Option("--attach", metavar="FILE", help="A picture or a PDF that belongs to it. Repeat it."),
 ]
+
 TrustedFacts = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on. No model can write it."),

@@ -62,33 +62,33 @@ class ChatOptions:
     """Pictures and documents for the first message."""
 
 
-async def begin_chat(given: SessionInput, session_id: str, options: ChatOptions) -> int:
+async def begin_chat(session: SessionInput, session_id: str, options: ChatOptions) -> int:
     """Start a session, chat in it, and return the exit code."""
 
-    async def start(here: CliContext) -> SessionHandle:
-        return await start_session(here.client, given, session_id=session_id)
+    async def start(context: CliContext) -> SessionHandle:
+        return await start_session(context.client, session, session_id=session_id)
 
-    wanted = requested_names(given)
-    running = started_run(start, wanted, options.config, no_worker=options.no_worker, what="session")
-    async with running as (here, _, keeper):
-        talk = _TerminalChat(here, session_id, here.task_queue, keeper, options, is_new=True)
-        return await talk.run_to_end()
+    names = requested_names(session)
+    started = started_run(start, names, options.config, no_worker=options.no_worker, what="session")
+    async with started as (context, _, keeper):
+        chat = _TerminalChat(context, session_id, context.task_queue, keeper, options, is_new=True)
+        return await chat.run_to_end()
 
 
-async def _continue_chat(named: str, options: ChatOptions) -> int:
+async def _continue_chat(name: str, options: ChatOptions) -> int:
     """Chat in an existing session, and return the exit code. Raise UsageError if it has ended, or is no session."""
     try:
-        async with run_context(named, options.config, newest_session) as (here, session_id):
-            described = await here.run(session_id).describe()
+        async with run_context(name, options.config, newest_session) as (context, session_id):
+            described = await context.run(session_id).describe()
             _require_open_session(described)
-            async with worker_for_live_run(here, described, "orga chat", no_worker=options.no_worker) as keeper:
-                if link := here.connection.link(session_id):
+            async with worker_for_live_run(context, described, "orga chat", no_worker=options.no_worker) as keeper:
+                if link := context.connection.link(session_id):
                     write_note(link)
-                return await _TerminalChat(here, session_id, described.task_queue, keeper, options).run_to_end()
+                return await _TerminalChat(context, session_id, described.task_queue, keeper, options).run_to_end()
     except RunNotFound as error:
-        if " " in named:
-            send = f"orga chat --say {quote(named)}"
-            raise UsageError(f"there is no session {named!r}. To send this as a message: {send}") from error
+        if " " in name:
+            send = f"orga chat --say {quote(name)}"
+            raise UsageError(f"there is no session {name!r}. To send this as a message: {send}") from error
         raise
 
 
@@ -111,7 +111,7 @@ def _require_open_session(run: WorkflowExecutionDescription) -> None:
 
 @dataclass(frozen=True)
 class _TerminalChat:
-    here: CliContext
+    context: CliContext
     session_id: str
     queue: str
     keeper: WorkerKeeper | None
@@ -150,19 +150,19 @@ class _TerminalChat:
         write_note("nothing was sent, so the session is closed")
 
     def _build_chat(self) -> Chat:
-        handle, options = SessionHandle(self.here.client, self.session_id), self.options
-        turn_shown = TurnPrinter(self.session_id, options.as_json)
+        client, options = self.context.client, self.options
+        handle, printer = SessionHandle(client, self.session_id), TurnPrinter(self.session_id, options.as_json)
         if options.text is None and sys.stdin.isatty() and is_terminal():
-            seen = shown = ChatScreen(turn_shown)
-            source, how = seen.keyboard, "typed"
+            screen = view = ChatScreen(printer)
+            source, mode = screen.keyboard, "typed"
         else:
-            seen = QuietScreen() if is_quiet() else PlainScreen()
-            shown = PlainChat(seen, turn_shown)
-            source, how = (PipedLines(), "piped") if options.text is None else (OneMessage(options.text), "one")
+            screen = QuietScreen() if is_quiet() else PlainScreen()
+            view = PlainChat(screen, printer)
+            source, mode = (PipedLines(), "piped") if options.text is None else (OneMessage(options.text), "one")
         if self.keeper is not None:
-            self.keeper.report = seen.note
-        watch = Watch(self.here.client, handle, self.queue, seen, self.keeper)
-        return Chat(self.here.client, handle, watch, source, shown, manner=how, attached=options.attached)
+            self.keeper.report = screen.note
+        watch = Watch(client, handle, self.queue, screen, self.keeper)
+        return Chat(client, handle, watch, source, view, mode=mode, attached=options.attached)
 
     def _show_past(self, chat: Chat) -> None:
         if chat.is_typed and not chat.turns.recorded:
@@ -238,7 +238,7 @@ def chat(
 
     Example: git diff | orga chat ID --say - --json
     """
-    given = RunOptions("", agent, model, instructions, tools or (), set_ or (), None, None, tenant, trusted or ())
+    fixed = RunOptions("", agent, model, instructions, tools or (), set_ or (), None, None, tenant, trusted or ())
     set_quiet(quiet=quiet)
     text = None if say is None else clean_text(task_text(say))
     if text is not None and not text.strip():
@@ -246,8 +246,8 @@ def chat(
     attached = attached_media(attach or (), most=MAX_MESSAGE_ATTACHMENTS)
     options = ChatOptions(text, config, history, no_worker, json, attached)
     if run is None:
-        return begin_chat(session_input(given, idle), run_id_of(id_, "session"), options)
-    if given != RunOptions("") or id_ is not None or idle is not None:
+        return begin_chat(session_input(fixed, idle), run_id_of(id_, "session"), options)
+    if fixed != RunOptions("") or id_ is not None or idle is not None:
         raise UsageError(
             "agent, model, tools and settings are fixed when a session starts. Remove these options, or remove the ID "
             "to start a new session"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from orga.client.cli.exit_codes import UsageError, ending_exit_code
 from orga.client.cli.interrupts import CTRL_C_EXIT_CODE
-from orga.client.cli.live.screens import STYLES, Screen, answer_label, live_block
+from orga.client.cli.live.screens import REDRAW_S, STYLES, Screen, answer_label, live_block
 from orga.client.cli.live.watch import result_facts, show_answer
 from orga.client.cli.shown.decisions import HeldCall, held_call_text, held_calls
 from orga.client.cli.shown.progress import Progress
@@ -117,12 +117,12 @@ class PipedLines:
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream or sys.stdin.buffer
-        self._read: asyncio.Queue[bytes | OSError] = asyncio.Queue()
-        self._free_places = threading.Semaphore(MAX_QUEUED_LINES)
-        self._number = 0
-        self._unread = 0
+        self._lines: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+        self._free_slots = threading.Semaphore(MAX_QUEUED_LINES)
+        self._line_number = 0
+        self._unread_count = 0
         """Lines in the queue that are not empty."""
-        self._is_begun = False
+        self._is_reading = False
 
     async def read(self, ctrl_c: Callable[[], str]) -> str:
         """Return the next line that is not empty.
@@ -132,34 +132,34 @@ class PipedLines:
             UsageError: The line is not UTF-8 text, or too long.
             OSError: Standard input cannot be read.
         """
-        if not self._is_begun:
+        if not self._is_reading:
             self._start_reading(asyncio.get_running_loop().call_soon_threadsafe)
-        while line := await self._read.get():
+        while line := await self._lines.get():
             if isinstance(line, OSError):
                 raise line
-            self._free_places.release()
-            self._number += 1
-            self._unread -= bool(line.strip())
+            self._free_slots.release()
+            self._line_number += 1
+            self._unread_count -= bool(line.strip())
             if text := self._decode(line).strip():
                 return text
-        self._read.put_nowait(b"")
+        self._lines.put_nowait(b"")
         raise ChatExit
 
     def has_more(self) -> bool:
-        return self._unread > 0
+        return self._unread_count > 0
 
     def _enqueue(self, line: bytes | OSError) -> None:
-        self._unread += isinstance(line, bytes) and bool(line.strip())
-        self._read.put_nowait(line)
+        self._unread_count += isinstance(line, bytes) and bool(line.strip())
+        self._lines.put_nowait(line)
 
     def _start_reading(self, in_loop: Callable[..., object]) -> None:
-        self._is_begun = True
+        self._is_reading = True
 
         def read() -> None:
             with suppress(RuntimeError):  # the loop has ended
                 try:
                     while line := self._stream.readline(MAX_LINE_BYTES + 1):
-                        self._free_places.acquire()
+                        self._free_slots.acquire()
                         in_loop(self._enqueue, line)
                     in_loop(self._enqueue, b"")
                 except OSError as error:
@@ -169,7 +169,7 @@ class PipedLines:
         threading.Thread(target=read, daemon=True, name="lines of standard input").start()
 
     def _decode(self, line: bytes) -> str:
-        where = f"line {self._number} of standard input"
+        where = f"line {self._line_number} of standard input"
         if len(line) > MAX_LINE_BYTES:
             raise UsageError(
                 f"{where} is longer than {MAX_LINE_BYTES:,} bytes. Put it into a file that the agent reads"
@@ -180,24 +180,23 @@ class PipedLines:
             raise UsageError(f"{where} is not UTF-8 text (byte {error.start})") from None
 
 
-REDRAW_S = 0.25
-
-
 class Keyboard:
     """Reads messages from an input line. Output is printed above the line, the live block is below it."""
 
-    def __init__(self, file: Path, label: Callable[[], str], standing: Callable[[], str]) -> None:
-        """Prepare a line between the texts that `label` (before it) and `standing` (below it, with colours) return.
+    def __init__(self, file: Path, label: Callable[[], str], render_block: Callable[[], str]) -> None:
+        """Prepare the line.
 
         Args:
             file: The history of typed lines, kept for the next chat. Only the user may read it.
+            label: Returns the text before the line.
+            render_block: Returns the text below the line, with colours.
         """
         self._file = file
         self._label = label
-        self._standing = standing
+        self._render_block = render_block
         self._session: PromptSession[str] | None = None
         self._is_open = False
-        self._begun_at: float | None = None
+        self._input_began_at: float | None = None
         self._failure: BaseException | None = None
         """The error of a failed output. It ends the reading."""
 
@@ -213,12 +212,12 @@ class Keyboard:
         session = self._session = self._session or self._create_session()
         from prompt_toolkit.formatted_text import ANSI
 
-        self._is_open, self._begun_at = True, None
+        self._is_open, self._input_began_at = True, None
         try:
             return await session.prompt_async(
                 self._label,
                 key_bindings=_key_bindings(ctrl_c),
-                bottom_toolbar=lambda: ANSI(standing) if (standing := self._standing()) else None,
+                bottom_toolbar=lambda: ANSI(block) if (block := self._render_block()) else None,
                 refresh_interval=REDRAW_S,
                 handle_sigint=False,
             )
@@ -227,9 +226,9 @@ class Keyboard:
         finally:
             self._is_open = False
 
-    def was_begun_before(self, moment: float) -> bool:
+    def input_began_before(self, moment: float) -> bool:
         """Return whether the current or last input began before that moment of `time.monotonic()`."""
-        return self._begun_at is not None and self._begun_at < moment
+        return self._input_began_at is not None and self._input_began_at < moment
 
     def has_more(self) -> bool:
         """Return False: a person can type more, but does not have to."""
@@ -270,7 +269,7 @@ class Keyboard:
         return session
 
     def _note_text(self, buffer: "Buffer") -> None:
-        self._begun_at = (self._begun_at or time.monotonic()) if buffer.text else None
+        self._input_began_at = (self._input_began_at or time.monotonic()) if buffer.text else None
 
 
 def _key_bindings(ctrl_c: Callable[[], str]) -> "KeyBindings":
@@ -287,12 +286,12 @@ def _key_bindings(ctrl_c: Callable[[], str]) -> "KeyBindings":
             buffer.validate_and_handle()
 
     def on_ctrl_c(event: "KeyPressEvent") -> None:
-        does = ctrl_c()
-        if does == "leaves":
+        effect = ctrl_c()
+        if effect == "leaves":
             event.app.exit(exception=ChatExit(CTRL_C_EXIT_CODE))
-        elif does == "clears" and event.current_buffer.text:
+        elif effect == "clears" and event.current_buffer.text:
             event.current_buffer.text = ""
-        elif does == "clears":
+        elif effect == "clears":
             event.app.exit(exception=ChatExit())
 
     def newline(event: "KeyPressEvent") -> None:
@@ -328,20 +327,20 @@ PROMPT = "› "
 class _OpenQuestion(NamedTuple):
     wait: ShownQuestion
     answer: asyncio.Future[str]
-    at: float
-    """The time of `time.monotonic()` at which it was shown."""
+    shown_at: float
+    """A time of `time.monotonic()`."""
 
 
 class ChatScreen:
     """Shows a session above the input line. Questions of a turn are answered in that line too."""
 
-    def __init__(self, turn_shown: TurnPrinter) -> None:
-        self._turn_shown = turn_shown
+    def __init__(self, printer: TurnPrinter) -> None:
+        self._printer = printer
         self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
         self.keyboard = Keyboard(prepare_home().chat_input, self._prompt_label, self._rendered_block)
         self.is_busy = False
-        """True while a turn is carried out. Only then there is a live block to draw."""
-        self._standing = Progress()
+        """True while a turn is carried out. Only then is a live block drawn."""
+        self._progress = Progress()
         self._open_question: _OpenQuestion | None = None
         self._shown_call_ids = set[str]()
 
@@ -352,7 +351,7 @@ class ChatScreen:
 
     def frame(self, progress: Progress) -> None:
         """Keep the progress for the next drawing, and print each held call once."""
-        self._standing = progress
+        self._progress = progress
         for wait in progress.waiting:
             self.show_calls(held_calls(wait))
 
@@ -375,15 +374,15 @@ class ChatScreen:
 
     def show_turn(self, turn: TurnResult) -> None:
         self.is_busy = False
-        self.keyboard.print_above(lambda: self._turn_shown.show(turn))
+        self.keyboard.print_above(lambda: self._printer.show(turn))
 
     async def read_answer(self, wait: ShownQuestion) -> str:
         """Return the next line that is typed. An empty one leaves the question for later."""
-        show_answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._open_question = _OpenQuestion(wait, show_answer, time.monotonic())
+        typed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._open_question = _OpenQuestion(wait, typed, time.monotonic())
         self._print(Text(escaped_line(f"? asks: {wait.question}"), style=STYLES["person"]))
         try:
-            return await show_answer
+            return await typed
         finally:
             self._open_question = None
 
@@ -395,7 +394,7 @@ class ChatScreen:
         if (
             self._open_question is None
             or self._open_question.answer.done()
-            or self.keyboard.was_begun_before(self._open_question.at)
+            or self.keyboard.input_began_before(self._open_question.shown_at)
         ):
             return False
         self._open_question.answer.set_result(text)
@@ -405,7 +404,7 @@ class ChatScreen:
         """Leave everything on the screen as it is."""
 
     def _prompt_label(self) -> str:
-        if self._open_question is None or self.keyboard.was_begun_before(self._open_question.at):
+        if self._open_question is None or self.keyboard.input_began_before(self._open_question.shown_at):
             return PROMPT
         return answer_label(self._open_question.wait)
 
@@ -416,16 +415,16 @@ class ChatScreen:
         if not self.is_busy:
             return ""
         with self._console.capture() as captured:
-            self._console.print(live_block(self._standing, datetime.now(UTC)))
+            self._console.print(live_block(self._progress, datetime.now(UTC)))
         return captured.get().rstrip("\n")
 
 
 class PlainChat:
     """Shows a session whose messages come from a script."""
 
-    def __init__(self, screen: Screen, turn_shown: TurnPrinter) -> None:
+    def __init__(self, screen: Screen, printer: TurnPrinter) -> None:
         self._screen = screen
-        self._turn_shown = turn_shown
+        self._printer = printer
         self.is_busy = False
 
     def show_line(self, line: StyledLine, at: datetime) -> None:
@@ -438,7 +437,7 @@ class PlainChat:
         write_warning(*lines)
 
     def show_turn(self, turn: TurnResult) -> None:
-        self._turn_shown.show(turn)
+        self._printer.show(turn)
 
     def show_calls(self, calls: Iterable[HeldCall]) -> None:
         """Do nothing: nobody is here who could decide."""

@@ -30,8 +30,8 @@ from orga.client.cli.shown.text import (
     age,
     count_text,
     hanging_lines,
-    on_one_line,
     separated_blocks,
+    terminal_line,
 )
 from orga.client.cli.start.task_input import attached_media
 from orga.client.errors import NotTakenYet, OrgaError, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
@@ -50,6 +50,7 @@ from orga.workflows.types.text import similar_name_hint
 
 SHOWN_CHARS = 600
 """The length to which the history cuts messages and answers."""
+
 _HIDDEN_EVENTS = (on.Started, on.TurnStarted, on.TurnEnded, on.Terminated)
 
 
@@ -66,8 +67,8 @@ class SessionTurns:
     recorded: list[ShownTurn] = field(default_factory=list[ShownTurn])
 
     @property
-    def under_way(self) -> Turn | None:
-        """The current turn, or None between turns."""
+    def current(self) -> Turn | None:
+        """None between turns."""
         return self.recorded[-1].turn if self.recorded and not self.recorded[-1].turn.reason else None
 
     def ended_turn(self, number: int) -> ShownTurn:
@@ -99,10 +100,10 @@ def _is_shown(viewed: ViewedEntry, line: StyledLine) -> bool:
 def history_lines(shown: list[ShownTurn], now: datetime) -> list[str]:
     """Return the lines that show the turns, each with its age."""
     lines = list[str]()
-    for turn, done in shown:
+    for turn, event_lines in shown:
         lines += ["", f"── turn {turn.number}, {age(turn.begun_at, now)} ago"]
         lines += hanging_lines("› ", _bounded_text(turn.message))
-        lines += [f"  {line.text}" for line in done]
+        lines += [f"  {line.text}" for line in event_lines]
         if turn.answer:
             lines += hanging_lines("", _bounded_text(turn.answer))
         if turn.reason != "completed":
@@ -184,7 +185,7 @@ class Chat:
         source: MessageSource,
         shown: ChatView,
         *,
-        manner: InputMode,
+        mode: InputMode,
         attached: Iterable[Media] = (),
     ) -> None:
         self.session = session
@@ -195,15 +196,15 @@ class Chat:
         """Pictures and documents for the next message."""
         self.code = int(ExitCode.COMPLETED)
         """The exit code of a script's last turn that was not completed."""
-        self._ended_event = asyncio.Event()
         self.has_sent = False
         """True once a message was sent and not refused."""
-        self.is_typed = manner == "typed"
+        self.is_typed = mode == "typed"
         """True if a person types the messages."""
+        self._ended_event = asyncio.Event()
         self._client = client
         self._watch = watch
         self._source = source
-        self._takes_commands = manner != "one"
+        self._takes_commands = mode != "one"
         self._next_sequence = 0
         self._turn_endings: dict[int, asyncio.Future[TurnReason]] = {}
         """The end reason of each turn. A turn may end before its number is known here."""
@@ -211,7 +212,8 @@ class Chat:
         self._is_script_waiting = False
         """True while a script waits for the result of a line."""
         self._queued_turns = set[int]()
-        self._interrupted = False
+        self._has_interrupted = False
+        """True if the current turn was interrupted with Ctrl-C."""
         self._interrupt_tasks = set[asyncio.Task[None]]()
 
     async def catch_up(self) -> None:
@@ -224,28 +226,29 @@ class Chat:
 
     async def talk(self) -> int:
         """Chat until the person leaves or the session ends, and return the exit code."""
-        following, speaking = asyncio.create_task(self._follow()), asyncio.create_task(self._read_and_send())
-        left = asyncio.get_running_loop().create_future()
+        following, sending = asyncio.create_task(self._follow()), asyncio.create_task(self._read_and_send())
+        leaving = asyncio.get_running_loop().create_future()
 
         def at_signal() -> None:
-            if self.handle_ctrl_c() != "interrupts" and not left.done():
-                left.set_result(CTRL_C_EXIT_CODE)
+            if self.handle_ctrl_c() != "interrupts" and not leaving.done():
+                leaving.set_result(CTRL_C_EXIT_CODE)
 
         try:
             async with self._watch.refreshing():
                 with ctrl_c_handler(at_signal):
-                    await asyncio.wait({following, speaking, left}, return_when=asyncio.FIRST_COMPLETED)
-                if left.done():
-                    return left.result()
-                if speaking.done():
-                    return speaking.result()
+                    await asyncio.wait({following, sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if leaving.done():
+                    return leaving.result()
+                if sending.done():
+                    return sending.result()
                 following.result()
                 self._ended_event.set()
-                return await speaking if self._is_script_waiting else self.code
+                return await sending if self._is_script_waiting else self.code
         finally:
-            for task in (following, speaking, *self._interrupt_tasks):
+            tasks = (following, sending, *self._interrupt_tasks)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(following, speaking, *self._interrupt_tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def send_message(self, text: str, when_busy: WhenBusy = "enqueue") -> None:
         """Send a message. A script waits for its answer."""
@@ -274,7 +277,7 @@ class Chat:
         """True while a turn is carried out or waits, or a message is being sent."""
         return (
             self._is_posting
-            or self.turns.under_way is not None
+            or self.turns.current is not None
             or any(not end.done() for end in self._turn_endings.values())
         )
 
@@ -282,20 +285,20 @@ class Chat:
         """Interrupt the current turn and return the effect. A second Ctrl-C in the same turn leaves."""
         if not self.is_busy:
             return "clears"
-        if self._interrupted:
+        if self._has_interrupted:
             return "leaves"
-        self._interrupted = True
+        self._has_interrupted = True
         task = asyncio.create_task(self._interrupt())
         self._interrupt_tasks.add(task)
         task.add_done_callback(self._interrupt_tasks.discard)
         return "interrupts"
 
     async def _post(self, text: str, when_busy: WhenBusy) -> int:
-        has_sent, self.has_sent, self._is_posting = self.has_sent, True, True
+        had_sent, self.has_sent, self._is_posting = self.has_sent, True, True
         try:
             turn = await self._send_until_taken(text, when_busy)
         except (OrgaError, InvalidInput):
-            self.has_sent = has_sent
+            self.has_sent = had_sent
             raise
         else:
             if when_busy != "steer":
@@ -306,15 +309,15 @@ class Chat:
 
     async def _send_until_taken(self, text: str, when_busy: WhenBusy) -> int:
         """Send a message and return its turn. Repeat it while no worker takes it. Its id makes it count once."""
-        message: SendOptions = {"when_busy": when_busy, "message_id": str(uuid_utils.uuid7())}
+        options: SendOptions = {"when_busy": when_busy, "message_id": str(uuid_utils.uuid7())}
         if when_busy != "steer":
-            message["attachments"] = self.attached
+            options["attachments"] = self.attached
         for _ in range(MAX_RESENDS):
             try:
-                return await self.session.post(text, **message)
+                return await self.session.post(text, **options)
             except (NotTakenYet, ServerLost):
                 self.shown.note("no worker has confirmed the message yet; sending it again")
-        return await self.session.post(text, **message)
+        return await self.session.post(text, **options)
 
     async def _interrupt(self) -> None:
         self.shown.note("interrupting the turn… (Ctrl-C again leaves, and the session goes on)")
@@ -325,8 +328,8 @@ class Chat:
 
     async def interrupt(self, why: str) -> None:
         """Interrupt the turn that is shown as the current one. Raise Refused if it has ended, or if there is none."""
-        shown = self.turns.under_way
-        await self.session.interrupt(why, turn=shown.number if shown else None, by=login_name())
+        current = self.turns.current
+        await self.session.interrupt(why, turn=current.number if current else None, by=login_name())
 
     async def _read_and_send(self) -> int:
         while not self.has_ended:
@@ -335,8 +338,8 @@ class Chat:
                 self._is_script_waiting = not self.is_typed
                 await self._handle_line(line)
                 self._is_script_waiting = False
-            except ChatExit as left:
-                return left.code or self.code
+            except ChatExit as chat_exit:
+                return chat_exit.code or self.code
             except (OrgaError, InvalidInput, UsageError, RPCError) as error:
                 if not self.is_typed:
                     return self._script_exit_code(error)
@@ -359,11 +362,11 @@ class Chat:
         raise RunEnded(self.session.id)
 
     async def _handle_line(self, line: str) -> None:
-        meant = parse_line(line) if self._takes_commands else ChatMessage(line)
-        if isinstance(meant, CommandCall):
-            await carry_out(self, meant)
-        elif not self.shown.take_answer(meant.text) and meant.text:
-            await self.send_message(meant.text)
+        parsed = parse_line(line) if self._takes_commands else ChatMessage(line)
+        if isinstance(parsed, CommandCall):
+            await carry_out(self, parsed)
+        elif not self.shown.take_answer(parsed.text) and parsed.text:
+            await self.send_message(parsed.text)
 
     async def _follow(self) -> None:
         async for event in self.session.events(after=self._next_sequence - 1):
@@ -380,11 +383,11 @@ class Chat:
         if (turn := self.run.turn) is None:
             return
         if entry.event == TURN_STARTED:
-            self._interrupted = False
+            self._has_interrupted = False
             if turn.number not in self._turn_endings or turn.number in self._queued_turns:
-                self.shown.note(f"turn {turn.number}: {on_one_line(turn.message)}")
+                self.shown.note(f"turn {turn.number}: {terminal_line(turn.message)}")
         if entry.event == TURN_ENDED:
-            self._interrupted = False
+            self._has_interrupted = False
             await self._show_turn_end(turn.number)
         self.shown.is_busy = self.is_busy
 
@@ -402,9 +405,9 @@ class Chat:
 
     async def _wait_for_turn(self, turn: int) -> TurnReason:
         """Wait until a turn has ended, and return the reason. A session's end also ends turns that never began."""
-        end, over = self._turn_ending(turn), asyncio.create_task(self._ended_event.wait())
-        await asyncio.wait({end, over}, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
+        end, session_end = self._turn_ending(turn), asyncio.create_task(self._ended_event.wait())
+        await asyncio.wait({end, session_end}, return_when=asyncio.FIRST_COMPLETED)
+        session_end.cancel()
         if not end.done():
             await self._show_turn_end(turn)
         return end.result()
@@ -415,13 +418,14 @@ class Chat:
 
 HISTORY_TURNS = 5
 """Turns that `/history` shows without a number."""
+
 UNFOLDED_CHARS = 4_000
 """The length to which `/tools` cuts a result."""
 
 
-async def carry_out(chat: Chat, asked: CommandCall) -> None:
+async def carry_out(chat: Chat, call: CommandCall) -> None:
     """Carry out a command. Raise ChatExit to leave, or UsageError if it cannot be done now."""
-    await COMMANDS[asked.name].handle(chat, asked.argument)
+    await COMMANDS[call.name].handle(chat, call.argument)
 
 
 async def _help(chat: Chat, _: str) -> None:
@@ -461,8 +465,8 @@ def _typed_path(text: str) -> str:
 
 
 def attached_lines(attached: Sequence[Media]) -> list[str]:
-    """Return a line for each, or one that there is none."""
-    return [f"{loaded_media(each).line()} goes with the next message" for each in attached] or ["nothing is attached"]
+    """Return a line for each attachment, or the line `nothing is attached`."""
+    return [f"{loaded_media(media).line()} goes with the next message" for media in attached] or ["nothing is attached"]
 
 
 async def _detach(chat: Chat, _: str) -> None:
@@ -474,18 +478,19 @@ async def _tools(chat: Chat, _: str) -> None:
     messages = last_turn_messages(await chat.session.conversation())
     if not any(message.calls or message.tool for message in messages):
         raise UsageError("/tools: the last turn called no tool")
-    cut = "… (orga conversation shows it in full)"
-    bounded = [
-        each.with_text(f"{each.text[:UNFOLDED_CHARS]}{cut}") if len(each.text) > UNFOLDED_CHARS else each
-        for each in messages
-    ]
-    chat.shown.lines(*separated_blocks(map(message_lines, bounded)))
+    chat.shown.lines(*separated_blocks(message_lines(_cut_message(message)) for message in messages))
+
+
+def _cut_message(message: ShownMessage) -> ShownMessage:
+    if len(message.text) <= UNFOLDED_CHARS:
+        return message
+    return message.with_text(f"{message.text[:UNFOLDED_CHARS]}… (orga conversation shows it in full)")
 
 
 def last_turn_messages(messages: list[ShownMessage]) -> list[ShownMessage]:
     """Return the messages after the last one of the user."""
-    from_user = [at for at, message in enumerate(messages) if message.role == "user"]
-    return messages[from_user[-1] + 1 :] if from_user else []
+    user_indexes = [index for index, message in enumerate(messages) if message.role == "user"]
+    return messages[user_indexes[-1] + 1 :] if user_indexes else []
 
 
 async def _status(chat: Chat, _: str) -> None:
@@ -496,13 +501,14 @@ async def _budget(chat: Chat, _: str) -> None:
     status = await chat.session.status()
     if not isinstance(status, SessionStatus):
         return
-    last = () if status.turn else (await chat.session.turns())[-1:]
-    chat.shown.lines(*budget_lines(status, last[0] if last else None))
+    ended_turns = () if status.turn else await chat.session.turns()
+    chat.shown.lines(*budget_lines(status, ended_turns[-1] if ended_turns else None))
 
 
 def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
+    """Return what the current turn has used of its limits, or between turns the last one."""
     budgets = status.budgets
-    spends = (
+    spent_shares = (
         (
             "iterations",
             last.iterations if last else budgets.max_iterations - budgets.iterations,
@@ -515,9 +521,9 @@ def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
         ),
         ("s", last.duration_s if last else budgets.timeout_s - budgets.time_s, budgets.timeout_s),
     )
-    which = f"turn {status.turn or (last.turn if last else 0)}"
+    number = status.turn or (last.turn if last else 0)
     return [
-        f"{which}: {', '.join(f'{used:.0f} of {limit:.0f} {unit}' for unit, used, limit in spends)}",
+        f"turn {number}: {', '.join(f'{used:.0f} of {limit:.0f} {unit}' for unit, used, limit in spent_shares)}",
         *([f"calls: {calls}"] if (calls := call_budgets(budgets)) else []),
         f"in all {count_text(status.turns, 'turn')}: {usage_text(status.usage)}, {call_counts_text(status.tool_calls)}",
     ]
@@ -559,21 +565,23 @@ async def _decide_calls(
     named, _, rest = argument.partition(" ")
     if named in shown and named not in held:
         raise UsageError(f"{named} does not wait any more, but another call does. /{command} decides that one")
-    meant = [each for each in held if each == named or (named not in held and each in shown)]
-    if not meant:
+    chosen = [named] if named in held else [approval_id for approval_id in held if approval_id in shown]
+    if not chosen:
         raise UsageError(f"nothing was decided: you had not seen the waiting call yet. /{command} decides it now")
     is_named = named == "all" or named in held
-    if len(meant) > 1 and not is_named:
-        table = "\n".join(held_call_table([held[each] for each in meant], datetime.now(UTC)))
+    if len(chosen) > 1 and not is_named:
+        table = "\n".join(held_call_table([held[approval_id] for approval_id in chosen], datetime.now(UTC)))
         raise UsageError(f"several calls wait. Use /{command} ID, or /{command} all\n{table}")
-    if approves and (unseen := [each for each in meant if has_unshown_arguments(held[each])]):
+    if approves and (unseen := [approval_id for approval_id in chosen if has_unshown_arguments(held[approval_id])]):
         show = f"orga approve {quote(run.id)} {' '.join(map(quote, unseen))} --show"
         raise UsageError(f"the arguments are too long to approve in a chat. See them with: {show}")
-    send, who, lines = (run.approve if approves else run.deny), login_name(), list[str]()
-    for approval_id in meant:
+    decide = run.approve if approves else run.deny
+    reason = rest.strip() if is_named else argument
+    lines = list[str]()
+    for approval_id in chosen:
         what = f"{held[approval_id].get('tool')} {approval_id}"
         try:
-            await send(approval_id, who, rest.strip() if is_named else argument)
+            await decide(approval_id, login_name(), reason)
             lines.append(f"{'approved' if approves else 'denied'}: {what}")
         except Refused as error:
             lines.append(f"not decided: {what}: {error}")

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,7 @@ from orga.client.cli.inspect.journal import keygen
 from orga.client.cli.live.screens import progress_line
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
-from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import count_text, terminal_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.policy import policy_settings
 from orga.client.proof.audit import SAME, Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
@@ -43,53 +44,55 @@ def audit_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any
         "counts": change_counts(audits),
         "not_rebuilt": [{"run": audit.run, "why": why} for audit in audits for why in audit.not_rebuilt],
         "breaches": [{"run": audit.run, "why": why} for audit in audits for why in audit.breaches],
-        "judgements": [_judgement_json(found) for found in _selected_judgements(audits, everything=everything)],
+        "judgements": [_judgement_json(judgement) for judgement in _selected_judgements(audits, everything=everything)],
     }
 
 
 def audit_summary(audits: Sequence[RunAudit]) -> list[str]:
     """Return one line with counts, and one for each part that could not be judged again or broke a law."""
-    found = change_counts(audits)
-    counts = ", ".join(f"{number} {change}" for change, number in found.items()) or "nothing was proposed"
-    lacking = [
-        f"{full_field_text(audit.run)}: {on_one_line(why, 600)}"
+    counts = change_counts(audits)
+    counts_text = ", ".join(f"{number} {change}" for change, number in counts.items()) or "nothing was proposed"
+    problems = [
+        f"{full_field_text(audit.run)}: {terminal_line(why, 600)}"
         for audit in audits
         for why in (*audit.not_rebuilt, *audit.breaches)
     ]
-    return [f"{count_text(sum(found.values()), 'proposal')} of {count_text(len(audits), 'run')}: {counts}", *lacking]
+    proposals, runs = count_text(sum(counts.values()), "proposal"), count_text(len(audits), "run")
+    return [f"{proposals} of {runs}: {counts_text}", *problems]
 
 
 def _selected_judgements(audits: Sequence[RunAudit], *, everything: bool) -> list[VerdictComparison]:
-    return [found for audit in audits for found in audit.judgements if everything or found.change != SAME]
+    judgements = chain.from_iterable(audit.judgements for audit in audits)
+    return [judgement for judgement in judgements if everything or judgement.change != SAME]
 
 
-def _cells(found: VerdictComparison) -> tuple[str, ...]:
-    about = [found.purpose] if found.purpose != "reply" else []
-    about += [f"approved by {found.approved_by}"] if found.approved_by else []
-    proposal = f"{found.tool} {found.arguments}" + (f" ({', '.join(about)})" if about else "")
+def _cells(judgement: VerdictComparison) -> tuple[str, ...]:
+    about = [judgement.purpose] if judgement.purpose != "reply" else []
+    about += [f"approved by {judgement.approved_by}"] if judgement.approved_by else []
+    proposal = f"{judgement.tool} {judgement.arguments}" + (f" ({', '.join(about)})" if about else "")
     return (
-        on_one_line(found.run),
-        str(found.iteration),
-        on_one_line(proposal, PROPOSAL_CHARS),
-        found.change,
-        on_one_line(", ".join(found.recorded.policies)) or "-",
-        on_one_line(", ".join(found.now.policies)) or "-",
-        on_one_line(found.now.reason, REASON_CHARS),
+        terminal_line(judgement.run),
+        str(judgement.iteration),
+        terminal_line(proposal, PROPOSAL_CHARS),
+        judgement.change,
+        terminal_line(", ".join(judgement.recorded.policies)) or "-",
+        terminal_line(", ".join(judgement.now.policies)) or "-",
+        terminal_line(judgement.now.reason, REASON_CHARS),
     )
 
 
-def _judgement_json(found: VerdictComparison) -> dict[str, Any]:
+def _judgement_json(judgement: VerdictComparison) -> dict[str, Any]:
     return {
-        "run": found.run,
-        "iteration": found.iteration,
-        "purpose": found.purpose,
-        "tool": found.tool,
-        "call_id": found.call_id,
-        "arguments": found.arguments,
-        "approved_by": found.approved_by or None,
-        "change": found.change,
-        "recorded": found.recorded.model_dump(mode="json", exclude_defaults=True),
-        "now": found.now.model_dump(mode="json", exclude_defaults=True),
+        "run": judgement.run,
+        "iteration": judgement.iteration,
+        "purpose": judgement.purpose,
+        "tool": judgement.tool,
+        "call_id": judgement.call_id,
+        "arguments": judgement.arguments,
+        "approved_by": judgement.approved_by or None,
+        "change": judgement.change,
+        "recorded": judgement.recorded.model_dump(mode="json", exclude_defaults=True),
+        "now": judgement.now.model_dump(mode="json", exclude_defaults=True),
     }
 
 
@@ -126,21 +129,21 @@ async def audit(
     if (run is None) == (query is None):
         raise UsageError("ID: name either one run, or many with --query")
     rejudge = Rejudger(build_policy_engine(_audit_settings(policy, surface, engine, config)))
-    found: list[RunAudit] = []
+    audits: list[RunAudit] = []
     async with _selected_runs(run, query, limit, config) as (client, ids):
         with progress_line() as report:
 
             def report_step(step: str) -> None:
-                report(f"{len(found):,} runs are done; {step}" if found else step)
+                report(f"{len(audits):,} runs are done; {step}" if audits else step)
 
-            async for one in run_audits(client, ids, rejudge, are_named=run is not None, report=report_step):
-                found.append(one)
-    is_same = all(one.is_same for one in found)
+            async for run_audit in run_audits(client, ids, rejudge, are_named=run is not None, report=report_step):
+                audits.append(run_audit)
+    is_same = all(run_audit.is_same for run_audit in audits)
     if json:
-        write_json(audit_json(found, everything=everything))
+        write_json(audit_json(audits, everything=everything))
     elif everything or not is_same:
-        write_result(*change_table(found, everything=everything))
-    write_note(*audit_summary(found))
+        write_result(*change_table(audits, everything=everything))
+    write_note(*audit_summary(audits))
     return ExitCode.COMPLETED if is_same else ExitCode.FAILED
 
 
@@ -150,14 +153,14 @@ async def _selected_runs(
 ) -> AsyncGenerator[tuple[Client, list[str]]]:
     """Connect, and yield the client and the ids of the runs, each once. A note reports that the limit cut them."""
     if run is not None:
-        async with run_context(run, config) as (here, run_id):
-            yield here.client, [run_id]
+        async with run_context(run, config) as (context, run_id):
+            yield context.client, [run_id]
         return
-    async with cli_context(config) as here:
-        found = await listed_runs(here.client, RunFilter(query=query), limit + 1)
-        if len(found) > limit:
+    async with cli_context(config) as context:
+        rows = await listed_runs(context.client, RunFilter(query=query), limit + 1)
+        if len(rows) > limit:
             write_note(f"orga: the query finds more than {limit} runs, so only the newest are judged. Raise --limit")
-        yield here.client, list(dict.fromkeys(row.id for row in found[:limit]))
+        yield context.client, list(dict.fromkeys(row.id for row in rows[:limit]))
 
 
 def _audit_settings(

@@ -95,7 +95,10 @@ def _key_text(key: str) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-EVENT_CHARS = 21
+_ELAPSED_CHARS = 12
+"""`+12345.678s` and a space."""
+_EVENT_CHARS = 21
+"""Most names of events are shorter."""
 
 
 class Timeline:
@@ -108,26 +111,27 @@ class Timeline:
         viewed = self._run.take(entry)
         texts = [line.text for line in entry_lines(viewed)] or [""]
         head = [f"── iteration {entry.iteration}"] if viewed.begins_iteration else []
-        first = f"{self._run.elapsed_s(entry):+10.3f}s {entry.event:<{EVENT_CHARS}} {texts[0]}".rstrip()
-        margin = " " * (12 + EVENT_CHARS)
+        elapsed = f"{self._run.elapsed_s(entry):+{_ELAPSED_CHARS - 2}.3f}s "
+        first = f"{elapsed}{entry.event:<{_EVENT_CHARS}} {texts[0]}".rstrip()
+        margin = " " * (_ELAPSED_CHARS + _EVENT_CHARS)
         lines = (*head, first, *(f"{margin} {text}" for text in texts[1:]))
         return [f"{INDENT * viewed.run.depth}{line}" for line in lines]
 
 
-async def _check_export(named: str, path: Path, config: Path | None) -> int:
+async def _check_export(name: str, path: Path, config: Path | None) -> int:
     """Compare the export with the run and return the exit code."""
-    found = read_export(path)
-    async with run_context(named, config) as (here, run_id):
-        entries = [entry async for entry in read_journal(here.client, run_id)]
-    check = export_check(run_id, found.entries, entries)
+    exported = read_export(path)
+    async with run_context(name, config) as (context, run_id):
+        entries = [entry async for entry in read_journal(context.client, run_id)]
+    check = export_check(run_id, exported.entries, entries)
     wrong = [] if check.ok else [check.detail]
-    if found.head is not None:
-        wrong += head_mismatches(run_id, found.entries, found.head.head)
+    if exported.head is not None:
+        wrong += head_mismatches(run_id, exported.entries, exported.head.head)
     for detail in wrong:
         write_note(f"✗ {path}: {detail}")
     if not wrong:
-        write_note(f"✓ {path} holds the first {len(found.entries)} of {len(entries)} entries of {run_id}, unchanged")
-    return ExitCode.FAILED if wrong else 0
+        write_note(f"✓ {path} holds the first {len(exported.entries)} of {len(entries)} entries of {run_id}, unchanged")
+    return ExitCode.FAILED if wrong else ExitCode.COMPLETED
 
 
 def read_export(path: Path) -> JournalFile:
@@ -137,13 +141,13 @@ def read_export(path: Path) -> JournalFile:
     return read_journal_file(path)
 
 
-async def _export_journal(named: str, path: Path, config: Path | None, *, sign: bool) -> None:
-    async with run_context(named, config) as (here, run_id):
-        key = signing_key(here.loaded.config.audit) if sign else None
-        entries = [entry async for entry in read_journal(here.client, run_id)]
-    found = sealed_head(run_id, entries, key, datetime.now(UTC))
-    write_journal(path, entries, found)
-    by = f"signed by key {found.head.key_id}" if key else "not signed"
+async def _export_journal(name: str, path: Path, config: Path | None, *, sign: bool) -> None:
+    async with run_context(name, config) as (context, run_id):
+        key = signing_key(context.loaded.config.audit) if sign else None
+        entries = [entry async for entry in read_journal(context.client, run_id)]
+    head = sealed_head(run_id, entries, key, datetime.now(UTC))
+    write_journal(path, entries, head)
+    by = f"signed by key {head.head.key_id}" if key else "not signed"
     write_note(f"wrote {len(entries)} entries and their head to {path}, {by}")
 
 
@@ -186,7 +190,7 @@ async def journal(
             option = "--html" if as_html else "--markdown"
             raise UsageError(f"{option}: makes a report and cannot be combined with other options")
         await write_report(run, html if as_html else markdown, config)
-        return 0
+        return ExitCode.COMPLETED
     if sign and export is None:
         raise UsageError("--sign: signs an export. Name its file with --export FILE")
     if export is not None:
@@ -195,12 +199,12 @@ async def journal(
                 "--export: can be combined only with --sign. orga verify ID --journal FILE checks the file"
             )
         await _export_journal(run, export, config, sign=sign)
-        return 0
+        return ExitCode.COMPLETED
     if exported is not None:
         return await _check_export(run, exported, config)
     timeline, seen = Timeline(), list[JournalEntry]()
-    async with run_context(run, config) as (here, run_id):
-        async for entry in here.run(run_id).events() if follow else read_journal(here.client, run_id):
+    async with run_context(run, config) as (context, run_id):
+        async for entry in context.run(run_id).events() if follow else read_journal(context.client, run_id):
             if not isinstance(entry, JournalEntry):
                 continue
             if json:
@@ -209,7 +213,7 @@ async def journal(
                 write_result(*timeline.lines(entry))
             if verify:
                 seen.append(entry)
-    return _verify_chain(seen) if verify else 0
+    return _verify_chain(seen) if verify else ExitCode.COMPLETED
 
 
 def _verify_chain(entries: list[JournalEntry]) -> int:
@@ -218,4 +222,4 @@ def _verify_chain(entries: list[JournalEntry]) -> int:
         write_note(f"✗ the chain breaks at entry {broken}: that entry or an earlier one was changed")
         return ExitCode.FAILED
     write_note(f"✓ the chain of {len(entries)} entries holds; last hash {entries[-1].hash if entries else 'none'}")
-    return 0
+    return ExitCode.COMPLETED

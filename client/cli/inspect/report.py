@@ -95,11 +95,12 @@ def _facts(run_id: str, run: RunView, result: AgentResult | None, ended: str) ->
     yield "Iterations", str(result.iterations)
     counts = result.tool_calls
     yield "Tool calls", f"{counts.run} run, {counts.denied} denied, {counts.failed} failed"
-    guessed = f", {result.usage.estimated_calls} of them estimated" if result.usage.estimated_calls else ""
-    thought = f" ({result.usage.thinking_tokens:,} of them thinking)" if result.usage.thinking_tokens else ""
-    yield "Tokens", f"{result.usage.total_tokens:,}{thought} in {result.usage.model_calls} model calls{guessed}"
-    if result.usage.cost_usd is not None:
-        yield "Cost", f"{result.usage.cost_usd:.4f} USD"
+    usage = result.usage
+    estimated = f", {usage.estimated_calls} of them estimated" if usage.estimated_calls else ""
+    thinking = f" ({usage.thinking_tokens:,} of them thinking)" if usage.thinking_tokens else ""
+    yield "Tokens", f"{usage.total_tokens:,}{thinking} in {usage.model_calls} model calls{estimated}"
+    if usage.cost_usd is not None:
+        yield "Cost", f"{usage.cost_usd:.4f} USD"
     yield "Time", f"{result.duration_s:.1f} s"
     if run.last:
         yield "Last hash of the journal", run.last.hash
@@ -126,18 +127,17 @@ def _details(event: JournalEvent) -> Iterable[ReportDetail]:
             yield ReportDetail("the answer in full", action.respond)
 
 
-async def write_report(named: str, form: Callable[[RunReport], str], config: Path | None) -> int:
-    """Write the report of a run and return the exit code. No worker is needed."""
-    async with run_context(named, config) as (here, run_id):
-        entries = [entry async for entry in read_journal(here.client, run_id)]
-        result, ended, run = None, "", here.run(run_id)
+async def write_report(name: str, render: Callable[[RunReport], str], config: Path | None) -> None:
+    """Write the report of a run. No worker is needed."""
+    async with run_context(name, config) as (context, run_id):
+        entries = [entry async for entry in read_journal(context.client, run_id)]
+        result, ended, run = None, "", context.run(run_id)
         if (await run.describe()).status != WorkflowExecutionStatus.RUNNING:
             try:
                 result = await run.result()
             except RunFailed as error:
                 ended = f"failed: {error}"
-    write_document(form(build_report(run_id, entries, result, ended)).removesuffix("\n"))
-    return 0
+    write_document(render(build_report(run_id, entries, result, ended)).removesuffix("\n"))
 
 
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[#+-]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
@@ -180,7 +180,7 @@ def _markdown_line(text: str) -> str:
 def _markdown_block(text: str, indent: str) -> list[str]:
     """Return a text unchanged, between fences that are longer than any in it."""
     clean = harmless_text(text).replace("\r", "\n")
-    longest = max((len(found) for found in _FENCE.findall(clean)), default=2)
+    longest = max(map(len, _FENCE.findall(clean)), default=2)
     fence = "`" * (longest + 1)
     return [f"{indent}{line}" for line in (f"{fence}text", *clean.split("\n"), fence)]
 

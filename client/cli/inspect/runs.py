@@ -17,7 +17,7 @@ from temporalio.common import SearchAttributeKey
 
 from orga.client.cli.connection import cli_context
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import age, on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import age, terminal_line, write_json, write_note, write_result
 from orga.client.errors import OrgaError
 from orga.client.runs.ids import ID_PREFIXES, MIN_CHARS
 from orga.client.runs.listing import (
@@ -49,6 +49,8 @@ async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -
 
 
 GAP = "  "
+"""Between two columns."""
+
 TASK_CHARS = 80
 """The length of a task in a table that no terminal limits."""
 
@@ -73,14 +75,17 @@ def terminal_width() -> int | None:
 
 
 def run_table(shown: Sequence[ListedRun], now: datetime | None = None, width: int | None = None) -> list[str]:
-    """Return the rows in columns. `width` is the cells of a line. None cuts nothing and shows whole ids."""
-    named = (
-        {row.id: full_field_text(row.id) for row in shown} if width is None else short_ids([row.id for row in shown])
-    )
-    rows = [_cells(row, named[row.id], now or datetime.now(UTC)) for row in shown]
+    """Return the rows in columns.
+
+    Args:
+        width: Cells of a line. None cuts nothing and shows whole ids.
+    """
+    ids = [row.id for row in shown]
+    id_texts = {run_id: full_field_text(run_id) for run_id in ids} if width is None else short_ids(ids)
+    rows = [_cells(row, id_texts[row.id], now or datetime.now(UTC)) for row in shown]
     if width is not None:
-        waits = re.compile(rf"{LIVE_STATE} \((.*)\)")  # only what a live run waits for is shown
-        rows = [{**row, "STATE": waits.sub(r"\1", row["STATE"])} for row in rows]
+        live_state = re.compile(rf"{LIVE_STATE} \((.*)\)")  # only what a live run waits for is shown
+        rows = [{**row, "STATE": live_state.sub(r"\1", row["STATE"])} for row in rows]
     columns = {name: [name, *(row[name] for row in rows)] for name in _COLUMNS}
     widths = {name: max(map(cell_len, cells)) for name, cells in columns.items()}
     if width is not None:
@@ -95,51 +100,54 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
 
     A delegate's id begins with its parent's, so it is shown in full.
     """
-    known = sorted(set(ids))
-    bare = {
-        each: next((each.removeprefix(head) for head in ID_PREFIXES if each.startswith(head)), each) for each in known
-    }
-    return {each: _shortest_id(each, bare) for each in known}
+    bare_ids = {run_id: _without_prefix(run_id) for run_id in sorted(set(ids))}
+    return {run_id: _shortest_id(run_id, bare_ids) for run_id in bare_ids}
 
 
-def _shortest_id(run_id: str, bare: Mapping[str, str]) -> str:
-    own = bare[run_id]
-    if any(run_id.startswith(f"{each}.") for each in bare):
+def _without_prefix(run_id: str) -> str:
+    return next((run_id.removeprefix(prefix) for prefix in ID_PREFIXES if run_id.startswith(prefix)), run_id)
+
+
+def _shortest_id(run_id: str, bare_ids: Mapping[str, str]) -> str:
+    own = bare_ids[run_id]
+    if any(run_id.startswith(f"{other}.") for other in bare_ids):  # a delegate
         return full_field_text(run_id)
-    others = [name for each, name in bare.items() if each != run_id and not each.startswith(f"{run_id}.")]
+    others = [bare for other, bare in bare_ids.items() if other != run_id and not other.startswith(f"{run_id}.")]
     for length in range(max(SHORTEST_ID, MIN_CHARS), len(own)):
         if not any(other.startswith(own[:length]) for other in others) and own[:length] == own[:length].strip():
             return full_field_text(own[:length])
     return full_field_text(own if own not in others and len(own) >= MIN_CHARS else run_id)
 
 
-def _cells(row: ListedRun, named: str, now: datetime) -> dict[str, str]:
+def _cells(row: ListedRun, id_text: str, now: datetime) -> dict[str, str]:
+    folder = "-" if row.folder is None else terminal_line(row.folder)
     more = "+" if row.may_be_more else ""
     return {
-        "ID": named,
-        "TASK": on_one_line(row.task, TASK_CHARS) or "-",
+        "ID": id_text,
+        "TASK": terminal_line(row.task, TASK_CHARS) or "-",
         "AGENT": full_field_text(row.agent or "-"),
         "STATE": full_field_text(row.state),
         "AGE": age(row.started, now).replace(" ", ""),
         "ITER": "-" if row.iteration is None else f"{row.iteration}{more}",
         "CALLS": "-" if row.model_calls is None else f"{row.model_calls}",
         "USD": "-" if row.cost_usd is None else f"{row.cost_usd:.4f}{more}",
-        "FOLDER": "-" if row.folder is None else "." if row.folder == str(Path.cwd()) else on_one_line(row.folder),
+        "FOLDER": "." if row.folder == str(Path.cwd()) else folder,
     }
 
 
 def _fitted_widths(natural: Mapping[str, int], width: int) -> dict[str, int]:
     widths = dict(natural)
     for name in _DROPPABLE_COLUMNS:
-        if _line_cells({each: min(cells, _MIN_CELLS.get(each, cells)) for each, cells in widths.items()}) <= width:
+        least = {column: min(cells, _MIN_CELLS.get(column, cells)) for column, cells in widths.items()}
+        if _line_cells(least) <= width:
             break
         del widths[name]
-    return _shrunk_widths(
-        _shrunk_widths(widths, width, {**_MIN_CELLS, "TASK": _READABLE_TASK_CELLS}), width, _MIN_CELLS
-    )
+    widths = _shrunk_widths(widths, width, {**_MIN_CELLS, "TASK": _READABLE_TASK_CELLS})
+    return _shrunk_widths(widths, width, _MIN_CELLS)
 
 
 def _shrunk_widths(natural: Mapping[str, int], width: int, least: Mapping[str, int]) -> dict[str, int]:
+    """Return widths that fit the line, or are as small as allowed. The column with the most to spare shrinks first."""
     widths = dict(natural)
     while (over := _line_cells(widths) - width) > 0:
         spare = {name: widths[name] - least[name] for name in least if name in widths}
@@ -160,7 +168,7 @@ def _sized_cell(name: str, cell: str, width: int) -> str:
         return set_cell_size(cell, width)
     if name != "FOLDER":
         return set_cell_size(f"{set_cell_size(cell, width - 1).rstrip()}…", width)
-    while cell_len(cell) > width - 1:
+    while cell_len(cell) > width - 1:  # `…` takes one cell
         cell = cell[1:]
     return set_cell_size(f"…{cell}", width)
 
@@ -189,23 +197,23 @@ async def list_runs(
 
     Example: orga list --query "OrgaTermination = 'max_tokens' AND StartTime > '2026-01-01T00:00:00Z'"
     """
-    wanted = RunFilter(running, agent, tenant, query, dead_letters)
-    needed = {AGENT: wanted.agent, TENANT: wanted.tenant, DEAD_LETTERS: wanted.dead_letters}
-    statuses: dict[str, AgentStatus | None] = {}
-    """By run id. None if no worker answers."""
-    async with cli_context(config) as here:
-        await require_attributes(here.client, *(key for key, is_wanted in needed.items() if is_wanted))
-        found = await with_details(here.client, await listed_runs(here.client, wanted, limit))
-        if wanted.dead_letters:
-            answers = await StatusQueries(here.client).statuses([RunToQuery(row.id, row.task_queue) for row in found])
-            statuses = {row.id: status for row, status in zip(found, answers, strict=True)}
+    needed = {AGENT: agent, TENANT: tenant, DEAD_LETTERS: dead_letters}
+    statuses: dict[str, AgentStatus | None] = {}  # None if no worker answers
+    async with cli_context(config) as context:
+        await require_attributes(context.client, *(key for key, is_wanted in needed.items() if is_wanted))
+        run_filter = RunFilter(running, agent, tenant, query, dead_letters)
+        rows = await with_details(context.client, await listed_runs(context.client, run_filter, limit))
+        if dead_letters:
+            queries = [RunToQuery(row.id, row.task_queue) for row in rows]
+            answers = await StatusQueries(context.client).statuses(queries)
+            statuses = {row.id: status for row, status in zip(rows, answers, strict=True)}
     if json:
-        write_json([_run_json(row, statuses) for row in found])
-    elif found:
-        write_result(*run_table(found, width=terminal_width()))
-        for failing in (row.task_fails for row in found if row.task_fails):
+        write_json([_run_json(row, statuses) for row in rows])
+    elif rows:
+        write_result(*run_table(rows, width=terminal_width()))
+        for failing in (row.task_fails for row in rows if row.task_fails):
             write_note(f"{full_field_text(failing.workflow_id)} is stuck: {failing.problem_line}; {failing.remedy}")
-        for row in found if wanted.dead_letters else ():
+        for row in rows if dead_letters else ():
             write_result("", full_field_text(row.id), *_letter_lines(row, statuses[row.id]))
     else:
         write_note('no runs found; start one with: orga run "…"')

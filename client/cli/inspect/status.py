@@ -12,14 +12,12 @@ from temporalio.client import WorkflowExecutionStatus
 from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.shown.decisions import (
-    held_call_text,
-)
+from orga.client.cli.shown.decisions import held_call_text
 from orga.client.cli.shown.status_text import plan_lines, run_outcome, status_lines
 from orga.client.cli.shown.text import (
     indented_lines,
-    on_one_line,
     separated_blocks,
+    terminal_line,
     write_json,
     write_note,
     write_result,
@@ -59,7 +57,7 @@ class HistoryStatus:
             "paused": run.paused,
             "iteration": run.turn_iteration,
             "tokens": run.tokens,
-            "waiting": [{"kind": _kind_and_text(asked)[0], **asked.entry.data} for asked in run.questions.values()],
+            "waiting": [{"kind": _question_kind(asked), **asked.entry.data} for asked in run.questions.values()],
             **({"plan": plan} if plan else {}),
             "termination": run.ending and run.ending.reason_and_detail,
             "task_fails": {**asdict(self.failing), "way_out": self.failing.remedy} if self.failing else None,
@@ -76,25 +74,33 @@ class HistoryStatus:
             *plan_lines(plan),
         ]
         for asked_id, asked in run.questions.items():
-            kind, text = _kind_and_text(asked)
-            lines.append(f"waits      {full_field_text(kind)} {full_field_text(asked_id)}: {text}")
+            kind = full_field_text(_question_kind(asked))
+            lines.append(f"waits      {kind} {full_field_text(asked_id)}: {_question_text(asked)}")
         if self.failing:
-            lines.append(f"stuck      {on_one_line(self.failing.problem_line, 600)}")
+            lines.append(f"stuck      {terminal_line(self.failing.problem_line, 600)}")
         if run.ending:
-            lines.append(f"ended      {run.ending.reason} {on_one_line(run.ending.detail, 600)}".rstrip())
+            lines.append(f"ended      {run.ending.reason} {terminal_line(run.ending.detail, 600)}".rstrip())
         return lines
 
 
-def _kind_and_text(asked: ViewedEntry) -> tuple[str, str]:
+def _question_kind(asked: ViewedEntry) -> str:
+    match asked.event:
+        case on.ApprovalRequested() as event:
+            return event.kind
+        case on.QuestionAsked():
+            return "answer"
+        case _:
+            return ""
+
+
+def _question_text(asked: ViewedEntry) -> str:
     match asked.event:
         case on.ApprovalRequested(kind="call"):
-            return "call", held_call_text(asked.entry.data)
-        case on.ApprovalRequested() as event:
-            return event.kind, on_one_line(event.question, 300)
-        case on.QuestionAsked() as event:
-            return "answer", on_one_line(event.question, 300)
+            return held_call_text(asked.entry.data)
+        case on.ApprovalRequested() | on.QuestionAsked() as event:
+            return terminal_line(event.question, 300)
         case _:
-            return "", ""
+            return ""
 
 
 async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
@@ -113,43 +119,44 @@ async def status(run: RunId, json: Json = False, config: ConfigFile = None) -> N
 
     Example: orga status ID --json
     """
-    async with run_context(run, config) as (here, run_id):
-        described = await here.run(run_id).describe()
-        failing, version = await failing_task(here.client, described), pinned_version(described)
-        is_left = not failing and await is_version_missing(here.client, described.task_queue, version)
+    async with run_context(run, config) as (context, run_id):
+        described = await context.run(run_id).describe()
+        failing, version = await failing_task(context.client, described), pinned_version(described)
+        lacks_version = not failing and await is_version_missing(context.client, described.task_queue, version)
         # a workflow that was terminated does not know of its end, but its history does
         knows_end = described.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED)
-        is_asked = knows_end and not failing and not is_left
-        answer = await _query_status(here, run_id, described.task_queue) if is_asked else None
+        answer = None
+        if knows_end and not failing and not lacks_version:
+            answer = await _query_status(context, run_id, described.task_queue)
         if answer is None:
-            start = worker_command(await recorded_workplace(described))
-            past = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
-            nobody = f"no worker of version {version.to_canonical_string()}" if is_left and version else "no worker"
-            if described.status == WorkflowExecutionStatus.RUNNING:
-                write_note(
-                    f"{failing.problem_line}; this is the state in the history. {failing.remedy}"
-                    if failing
-                    else f"{nobody} answers, so this is the state in the history; start one with: {start}"
-                )
+            past = replace(await history_status(read_journal(context.client, run_id)), failing=failing)
             shown, lines = past.json_fields(), past.lines()
+            if failing and described.status == WorkflowExecutionStatus.RUNNING:
+                write_note(f"{failing.problem_line}; this is the state in the history. {failing.remedy}")
+            elif described.status == WorkflowExecutionStatus.RUNNING:
+                start = worker_command(await recorded_workplace(described))
+                of_version = f" of version {version.to_canonical_string()}" if lacks_version and version else ""
+                write_note(
+                    f"no worker{of_version} answers, so this is the state in the history; start one with: {start}"
+                )
         else:
             shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
         if version is not None:
             name = version.to_canonical_string()
             shown["version"] = name
-            lines.insert(2, f"version    {on_one_line(name)}")
-        outcome = await run_outcome(here.client, described)
+            lines.insert(2, f"version    {terminal_line(name)}")
+        outcome = await run_outcome(context.client, described)
     if json:
         write_json(shown | outcome.json_fields())
     else:
         write_result(*outcome.lines_around(lines))
 
 
-async def _query_status(here: CliContext, run_id: str, task_queue: str) -> AgentStatus | None:
-    if not await may_be_polled(here.client, task_queue):
+async def _query_status(context: CliContext, run_id: str, task_queue: str) -> AgentStatus | None:
+    if not await may_be_polled(context.client, task_queue):
         return None
     try:
-        return await here.run(run_id).status()
+        return await context.run(run_id).status()
     except NoAnswer:
         return None
 
@@ -159,22 +166,22 @@ async def conversation(run: RunId, json: Json = False, config: ConfigFile = None
 
     Example: orga conversation ID --json
     """
-    async with run_context(run, config) as (here, run_id):
-        messages = await _read_messages(here, run_id)
+    async with run_context(run, config) as (context, run_id):
+        messages = await _read_messages(context, run_id)
     if json:
         write_json([message.model_dump(mode="json") for message in messages])
     elif messages:
         write_result(*separated_blocks(map(message_lines, messages)))
 
 
-async def _read_messages(here: CliContext, run_id: str) -> list[ShownMessage]:
-    described = await here.run(run_id).describe()
-    if await may_be_polled(here.client, described.task_queue):
+async def _read_messages(context: CliContext, run_id: str) -> list[ShownMessage]:
+    described = await context.run(run_id).describe()
+    if await may_be_polled(context.client, described.task_queue):
         with suppress(NoAnswer):
-            return await here.run(run_id).conversation()
+            return await context.run(run_id).conversation()
     from orga.client.past.replayed_state import past_conversation  # it imports the workflows, to replay them
 
-    messages = await past_conversation(here.client, run_id)
+    messages = await past_conversation(context.client, run_id)
     if not messages:
         start = worker_command(await recorded_workplace(described))
         write_note(f"no worker has taken the run yet, so it has no messages; start one with: {start}")
@@ -185,7 +192,7 @@ def message_lines(message: ShownMessage) -> list[str]:
     """Return a head and, indented below it, the message. A message's text can look like a head itself."""
     source = f" {full_field_text(message.tool)} {full_field_text(message.call_id or '')}" if message.tool else ""
     head = f"── {message.role}{source}{' (error)' if message.is_error else ''}"
-    calls = [f"→ {on_one_line(call_summary(call, None))}  {full_field_text(call.call_id)}" for call in message.calls]
+    calls = [f"→ {terminal_line(call_summary(call, None))}  {full_field_text(call.call_id)}" for call in message.calls]
     return [head, *(indented_lines(message.text) if message.text else []), *calls]
 
 
@@ -203,11 +210,11 @@ async def open_run(
     """
     import webbrowser  # the other commands do not need it
 
-    async with run_context(run, config) as (here, run_id):
-        await here.run(run_id).describe()  # reports an unknown id here, not in the browser
-        link = here.connection.at_ui(here.loaded.config.notify.ui_url).link(run_id)
+    async with run_context(run, config) as (context, run_id):
+        await context.run(run_id).describe()  # reports an unknown id here, not in the browser
+        link = context.connection.at_ui(context.loaded.config.notify.ui_url).link(run_id)
         if link is None:
-            address = here.connection.endpoint.address
+            address = context.connection.endpoint.address
             raise UsageError(f"the address of the UI of the server at {address} is not configured. Set [notify] ui_url")
     if json:
         write_json({"id": run_id, "ui": link})

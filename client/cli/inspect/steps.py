@@ -13,8 +13,8 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.inspect.status import message_lines
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.shown.text import (
-    on_one_line,
     separated_blocks,
+    terminal_line,
     write_document,
     write_json,
     write_note,
@@ -30,6 +30,8 @@ from orga.workflows.types.status import ShownMessage
 from orga.workflows.types.text import full_field_text
 
 COLUMNS = 80
+"""The width of the table in any terminal."""
+
 _HEADS = ("TURN", "PHASE", "TIME", "SCORE", "WHAT")
 
 _ScoredText = tuple[str, str]
@@ -45,8 +47,9 @@ def phase_table(shown: GoalPhases) -> list[str]:
 
 def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
     turn, phase, time, score, what = row
-    head = "  ".join((turn.rjust(widths[0]), phase.ljust(widths[1]), time.rjust(widths[2]), score.rjust(widths[3]), ""))
-    return f"{head}{on_one_line(what, COLUMNS - len(head))}".rstrip()
+    turn_width, phase_width, time_width, score_width = widths
+    head = f"{turn:>{turn_width}}  {phase:<{phase_width}}  {time:>{time_width}}  {score:>{score_width}}  "
+    return f"{head}{terminal_line(what, COLUMNS - len(head))}".rstrip()
 
 
 def _phase_rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
@@ -82,8 +85,8 @@ def _step_outcome_text(step: on.StepExecuted, goals: dict[str, str]) -> _ScoredT
 
 
 def _guidance_text(guidance: Guidance) -> str:
-    given = guidance.text if "text" in guidance.model_fields_set else None
-    text = given if isinstance(given, str) else to_json(given).decode()
+    value = guidance.text if "text" in guidance.model_fields_set else None
+    text = value if isinstance(value, str) else to_json(value).decode()
     if guidance.refused is None:
         return f"received {guidance.kind}: {text}"
     return f"refused {guidance.kind}: {guidance.refused.removeprefix(f'{OVERRIDE}: ')}: {text}"
@@ -95,9 +98,9 @@ def _planned_step_text(step: on.RecordedStep) -> str:
 
 
 def _decision_lines(decision: on.DecisionMade) -> list[str]:
-    sure = f", confidence {decision.confidence}" if decision.confidence is not None else ""
+    confidence = f", confidence {decision.confidence}" if decision.confidence is not None else ""
     why = [f"because: {decision.reason}"] if decision.reason else []
-    return [f"{decision.action} ({decision.by}{sure})", *why]
+    return [f"{decision.action} ({decision.by}{confidence})", *why]
 
 
 def _answer_text(answer: on.QuestionAnswered) -> str:
@@ -143,52 +146,52 @@ async def steps(
     """
     if prompt is not None and output is not None:
         raise UsageError("--prompt: cannot be combined with --output. Give one of them")
-    async with run_context(run, config) as (here, run_id):
+    async with run_context(run, config) as (context, run_id):
         if output is not None:
-            _show_output(run_id, await step_output(here.client, run_id, output), as_json=json)
+            _show_output(run_id, await step_output(context.client, run_id, output), as_json=json)
         elif prompt is not None:
-            _show_prompt(await read_prompt(here.client, run_id, prompt), as_json=json)
+            _show_prompt(await read_prompt(context.client, run_id, prompt), as_json=json)
         else:
-            _show_phases(run_id, await _read_phases(here, run_id), as_json=json)
+            _show_phases(run_id, await _read_phases(context, run_id), as_json=json)
 
 
-async def _read_phases(here: CliContext, run_id: str) -> GoalPhases:
-    described = await here.run(run_id).describe()
+async def _read_phases(context: CliContext, run_id: str) -> GoalPhases:
+    described = await context.run(run_id).describe()
     if described.workflow_type in AGENT_WORKFLOWS:
         raise UsageError(
             f"{run_id!r} is an agent's run, which has no plan. `orga journal` shows what it did, "
             "`orga steps --prompt N` the prompt of iteration N"
         )
-    return await goal_phases(read_journal(here.client, run_id))
+    return await goal_phases(read_journal(context.client, run_id))
 
 
 def _show_phases(run_id: str, shown: GoalPhases, *, as_json: bool) -> None:
     if as_json:
         write_json({"id": run_id, **_phases_json(shown)})
         return
-    ending, goal = shown.run.ending or on.Terminated(reason="goes on"), shown.run.task
-    why = f": {on_one_line(ending.detail, 200)}" if ending.detail else ""
-    write_result(f"{full_field_text(run_id)}  {ending.reason}{why}", f"  {on_one_line(goal, 400)}")
+    ending = shown.run.ending or on.Terminated(reason="goes on")
+    why = f": {terminal_line(ending.detail, 200)}" if ending.detail else ""
+    write_result(f"{full_field_text(run_id)}  {ending.reason}{why}", f"  {terminal_line(shown.run.task, 400)}")
     if shown.phases:
         write_result(*phase_table(shown))
     else:
         write_note("no phase has ended yet")
 
 
-def _show_output(run_id: str, found: StepResult, *, as_json: bool) -> None:
+def _show_output(run_id: str, result: StepResult, *, as_json: bool) -> None:
     if as_json:
-        write_json({"id": run_id, **asdict(found)})
+        write_json({"id": run_id, **asdict(result)})
         return
-    write_note(f"{on_one_line(found.step, 100)} {found.status}, call {found.place} of {full_field_text(run_id)}")
-    write_document(found.output)
+    write_note(f"{terminal_line(result.step, 100)} {result.status}, call {result.place} of {full_field_text(run_id)}")
+    write_document(result.output)
 
 
 def _phases_json(shown: GoalPhases) -> dict[str, Any]:
     phases = TypeAdapter(list[Phase]).dump_python(shown.phases, mode="json", exclude_unset=True)
-    for phase, each in zip(phases, shown.phases, strict=True):
-        phase["ended_at"] = each.ended_at.isoformat()
+    for fields, phase in zip(phases, shown.phases, strict=True):
+        fields["ended_at"] = phase.ended_at.isoformat()
     ending = shown.run.ending
-    return {"goal": shown.run.task, "phases": phases, "ending": ending and ending.reason_and_detail}
+    return {"goal": shown.run.task, "phases": phases, "ending": ending.reason_and_detail if ending else None}
 
 
 def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
@@ -212,6 +215,6 @@ def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
     write_note(
         f"turn {prompt.iteration} ({prompt.turn}): {len(shown)} messages to {full_field_text(request.model)}, "
         f"at most {request.max_output_tokens} tokens; digest {prompt.digest} holds",
-        f"tools ({request.tool_choice}): {on_one_line(', '.join(tools) or 'none', 400)}",
+        f"tools ({request.tool_choice}): {terminal_line(', '.join(tools) or 'none', 400)}",
     )
     write_result(*separated_blocks(map(message_lines, shown)))

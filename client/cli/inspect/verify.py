@@ -15,7 +15,7 @@ from orga.client.cli.inspect.journal import Key, read_export, trusted_keys
 from orga.client.cli.interrupts import Command
 from orga.client.cli.live.screens import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import terminal_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.journal.file import JournalFile
 from orga.client.journal.laws import Check, Verification
@@ -74,50 +74,57 @@ async def _verify_run(
     *,
     as_json: bool,
 ) -> int:
-    async with run_context(name, config) as (here, run_id):
+    async with run_context(name, config) as (context, run_id):
         with progress_line() as report:
-            found = await verify_run(
-                here.client,
+            verification = await verify_run(
+                context.client,
                 run_id,
-                exported=exported and exported.entries,
-                head=exported and exported.head,
-                trusted=trusted_keys(here.loaded.config.audit, keys) if exported else [],
+                exported=exported.entries if exported else None,
+                head=exported.head if exported else None,
+                trusted=trusted_keys(context.loaded.config.audit, keys) if exported else [],
                 permits=permits,
                 report=report,
             )
     if as_json:
-        write_json({"id": run_id, "ok": found.ok, "checks": [asdict(check) for check in found.checks]})
+        write_json({"id": run_id, "ok": verification.ok, "checks": [asdict(check) for check in verification.checks]})
     else:
-        write_result(*(_check_line(check, of_child=check.workflow_id != run_id) for check in found.checks))
-    write_note(_checks_text(found))
-    return ExitCode.COMPLETED if found.ok else ExitCode.FAILED
+        write_result(*(_check_line(check, of_child=check.workflow_id != run_id) for check in verification.checks))
+    write_note(_checks_text(verification))
+    return ExitCode.COMPLETED if verification.ok else ExitCode.FAILED
 
 
 def _verify_export(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_json: bool) -> int:
     """Show what could be checked from the file alone and what could not, and return the exit code."""
     verified = verify_file(exported, keys)
-    found, unchecked = verified.found, verified.unchecked
+    verification, unchecked = verified.found, verified.unchecked
     if as_json:
-        checks, lacking = [asdict(check) for check in found.checks], [asdict(each) for each in unchecked]
-        result = {"id": found.workflow_id, "ok": found.ok, "checks": checks, "not_checked": lacking}
-        write_json(result | {"vouched_for": verified.is_vouched_for})
+        write_json(
+            {
+                "id": verification.workflow_id,
+                "ok": verification.ok,
+                "checks": [asdict(check) for check in verification.checks],
+                "not_checked": [asdict(check) for check in unchecked],
+                "vouched_for": verified.is_vouched_for,
+            }
+        )
     else:
-        write_result(f"journal of run {full_field_text(found.workflow_id) or 'unknown'}, from the file alone")
-        write_result(*(_check_line(check, of_child=False) for check in found.checks))
-        write_result(*(f"– {each.name:<9} not checked: {on_one_line(each.why, DETAIL_CHARS)}" for each in unchecked))
-    write_note(f"{_checks_text(found)}; {len(unchecked)} could not be made")
-    if not found.ok:
+        write_result(f"journal of run {full_field_text(verification.workflow_id) or 'unknown'}, from the file alone")
+        write_result(*(_check_line(check, of_child=False) for check in verification.checks))
+        write_result(*(f"– {each.name:<9} not checked: {terminal_line(each.why, DETAIL_CHARS)}" for each in unchecked))
+    write_note(f"{_checks_text(verification)}; {len(unchecked)} could not be made")
+    if not verification.ok:
         return ExitCode.FAILED
     return ExitCode.COMPLETED if verified.is_vouched_for else ExitCode.UNPROVEN
 
 
 def _check_line(check: Check, *, of_child: bool) -> str:
-    whose = [full_field_text(check.workflow_id)] if of_child else []
-    place = " ".join([*whose, *([f"run {check.run_id[:13]}"] if check.run_id else [])])
-    detail = on_one_line(check.detail, DETAIL_CHARS)
-    return f"{'✓' if check.ok else '✗'} {check.name:<9} {place + ': ' if place else ''}{detail}"
+    workflow = full_field_text(check.workflow_id) if of_child else ""
+    execution = f"run {check.run_id[:13]}" if check.run_id else ""
+    source = " ".join(filter(None, (workflow, execution)))
+    detail = terminal_line(check.detail, DETAIL_CHARS)
+    return f"{'✓' if check.ok else '✗'} {check.name:<9} {f'{source}: ' if source else ''}{detail}"
 
 
-def _checks_text(found: Verification) -> str:
-    wrong = sum(not check.ok for check in found.checks)
-    return f"{len(found.checks)} checks, {f'{wrong} failed' if wrong else 'nothing is wrong'}"
+def _checks_text(verification: Verification) -> str:
+    wrong = sum(not check.ok for check in verification.checks)
+    return f"{len(verification.checks)} checks, {f'{wrong} failed' if wrong else 'nothing is wrong'}"

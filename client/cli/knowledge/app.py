@@ -89,21 +89,21 @@ async def search(
         raise UsageError("--directory: shows conventions by their place. Remove QUERY and --kind")
     if language is not None and directory is None:
         raise UsageError("--language: needs --directory. The root is `--directory .`")
-    who = build_reader(user=user, tenant=tenant, agent=agent)
+    reader = build_reader(user=user, tenant=tenant, agent=agent)
     kinds = _parse_kinds(kind) if kind else RECALLED_KINDS
-    async with open_store(config) as here:
+    async with open_store(config) as context:
         if directory is not None:
-            chosen = language_of_path(directory) if language is None else language
-            found = await conventions_for(here.store, who, directory, chosen, limit)
+            wanted_language = language_of_path(directory) if language is None else language
+            matches = await conventions_for(context.store, reader, directory, wanted_language, limit)
         else:
-            recall = Recall(text=clean_text(query), reader=who, limit=limit, threshold=threshold, kinds=kinds)
-            found = await here.store.recall(recall)
+            recall = Recall(text=clean_text(query), reader=reader, limit=limit, threshold=threshold, kinds=kinds)
+            matches = await context.store.recall(recall)
     if json:
-        write_json([{"score": round(each.score, 4), **each.item.model_dump(mode="json")} for each in found])
+        write_json([{"score": round(match.score, 4), **match.item.model_dump(mode="json")} for match in matches])
         return
-    for each in found:
-        write_result(f"{each.score:.2f}  {headline(each.item)}", f"      {facts_line(each.item)}")
-    if not found:
+    for match in matches:
+        write_result(f"{match.score:.2f}  {headline(match.item)}", f"      {facts_line(match.item)}")
+    if not matches:
         write_note(
             "this reader may recall nothing that matches; --user, --tenant or --agent search as another reader, "
             "and `orga knowledge stats` counts all items"
@@ -122,26 +122,24 @@ async def show(
 
     Example: orga knowledge show ID
     """
-    async with open_store(config) as here:
-        item = await here.store.get(clean_text(item_id))
+    async with open_store(config) as context:
+        item = await context.store.get(clean_text(item_id))
     if item is None:
         raise UsageError(f"there is no item {item_id!r}. `orga knowledge search` shows ids")
     if json:
         write_json(item.model_dump(mode="json"))
         return
-    place = [f"language {full_field_text(item.language)}"] if item.language else []
-    write_result(
-        f"{item.kind}  {full_field_text(item.id)}", f"  {facts_line(item)}", *(f"  {line}" for line in place), ""
-    )
+    language = [f"  language {full_field_text(item.language)}"] if item.language else []
+    write_result(f"{item.kind}  {full_field_text(item.id)}", f"  {facts_line(item)}", *language, "")
     write_result(*indented_lines(text_with_task(item)))
 
 
-def _parse_kinds(named: list[str]) -> tuple[KnowledgeKind, ...]:
+def _parse_kinds(names: list[str]) -> tuple[KnowledgeKind, ...]:
     """Return the named kinds, in the fixed order of all kinds. Raise UsageError for another name."""
-    for name in named:
+    for name in names:
         if name not in KINDS:
             raise UsageError(f"--kind {name!r}: unknown kind. Use one of {', '.join(KINDS)}")
-    return tuple(kind for kind in KINDS if kind in named)
+    return tuple(kind for kind in KINDS if kind in names)
 
 
 _REPORT_INTERVAL = 500
@@ -166,21 +164,21 @@ async def export(
 
     Example: orga knowledge export --kind fact | grep acme
     """
-    wanted = _parse_kinds(kind) if kind else ()
-    async with open_store(config) as here:
+    kinds = _parse_kinds(kind) if kind else ()
+    async with open_store(config) as context:
         if file is None:
-            async for line in export_lines(here.store, kinds=wanted):
+            async for line in export_lines(context.store, kinds=kinds):
                 write_result(escaped_text(line))
             return
         with _export_draft(file) as draft:
             with progress_line() as report:
-                count, damage = await _write_items(here.store, wanted, draft.file, report)
-            place = file if damage is None else _partial_path(file)
+                count, damage = await _write_items(context.store, kinds, draft.file, report)
+            target = file if damage is None else _partial_path(file)
             if count or damage is None:
-                draft.move_to(place)
+                draft.move_to(target)
         if damage is not None:
-            written = f"written to {place}" if count else "nothing was written"
-            write_note(f"{count_text(count, 'item')} could be read; {written}")
+            outcome = f"written to {target}" if count else "nothing was written"
+            write_note(f"{count_text(count, 'item')} could be read; {outcome}")
             raise damage
     if json:
         write_json({"file": str(file), "items": count})
@@ -194,7 +192,7 @@ def _partial_path(path: Path) -> Path:
 
 
 async def _write_items(
-    store: KnowledgeStore, wanted: tuple[KnowledgeKind, ...], file: BinaryIO, report: Report
+    store: KnowledgeStore, kinds: tuple[KnowledgeKind, ...], file: BinaryIO, report: Report
 ) -> tuple[int, KnowledgeError | None]:
     """Write all items, or the readable ones of a damaged store. Return their number and the error of the damage.
 
@@ -203,7 +201,7 @@ async def _write_items(
     """
     count = -1  # the first line is a header
     try:
-        async for line in export_lines(store, kinds=wanted):
+        async for line in export_lines(store, kinds=kinds):
             file.write(f"{line}\n".encode())
             count += 1
             if count % _REPORT_INTERVAL == 0:
@@ -281,7 +279,7 @@ async def forget(
         raise UsageError("--all-tenants: needs --user and cannot be combined with --tenant")
     if user is not None and not all_tenants:
         tenant = tenant or ""
-    what = Erasure(
+    erasure = Erasure(
         ids=tuple(map(clean_text, id_ or ())),
         subject=clean_text(subject or ""),
         workflow_id=clean_text(run or ""),
@@ -290,40 +288,40 @@ async def forget(
         source=clean_text(source or ""),
         expired_by=datetime.now(UTC) if expired else None,
     )
-    if what == Erasure():
+    if erasure == Erasure():
         raise UsageError("name what to erase: --id, --subject, --run, --user, --tenant, --source or --expired")
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("there is no terminal to ask for confirmation. Add --yes")
-    if not yes and (matches := await _show_matches(what, config)):
+    if not yes and (matches := await _show_matches(erasure, config)):
         with interruptible_prompt():
             if not typer.confirm(f"Erase {kind_counts_text(matches)} for ever?", default=False, err=True):
                 return CTRL_C_EXIT_CODE
-    async with open_store(config) as here:
-        gone = await here.store.forget(what)
-        if not gone and what.user and what.tenant == "":
+    async with open_store(config) as context:
+        erased = await context.store.forget(erasure)
+        if not erased and erasure.user and erasure.tenant == "":
             write_note("users of that name in tenants are included only with --tenant or --all-tenants")
         if json:
-            write_json({"forgotten": sum(gone.values()), "kinds": gone})
+            write_json({"forgotten": sum(erased.values()), "kinds": erased})
         else:
-            write_result(f"forgotten: {kind_counts_text(gone)}")
-        await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it erased
+            write_result(f"forgotten: {kind_counts_text(erased)}")
+        await context.store.purge()  # in any case: an earlier command may have been unable to wipe what it erased
     return 0
 
 
-def _refuse_empty_options(named: Mapping[str, str | list[str] | None]) -> None:
+def _refuse_empty_options(options: Mapping[str, str | list[str] | None]) -> None:
     """Raise UsageError for an empty option. An unset shell variable would erase more than was meant."""
-    for option, value in named.items():
-        values = [value] if isinstance(value, str) else value or []
-        if not all(each.strip() for each in values):
+    for option, value in options.items():
+        texts = [value] if isinstance(value, str) else value or []
+        if not all(text.strip() for text in texts):
             raise UsageError(f"{option}: is empty, so more would be erased than named. Give a value, or remove it")
 
 
-async def _show_matches(what: Erasure, config: Path | None) -> Counter[KnowledgeKind]:
+async def _show_matches(erasure: Erasure, config: Path | None) -> Counter[KnowledgeKind]:
     """Note the first items that will be erased, and return the number of each kind."""
     matches = Counter[KnowledgeKind]()
-    async with open_store(config) as here:
-        async for item in here.store.items(source_prefix=what.source):
-            if is_erased_by(item, what):
+    async with open_store(config) as context:
+        async for item in context.store.items(source_prefix=erasure.source):
+            if is_erased_by(item, erasure):
                 matches[item.kind] += 1
                 if matches.total() <= _EXAMPLES:
                     write_note(f"  {headline(item)}")
@@ -337,8 +335,8 @@ async def stats(*, json: Json = False, config: ConfigFile = None) -> None:
 
     Example: orga knowledge stats
     """
-    async with open_store(config) as here:
-        facts = await here.store.facts()
+    async with open_store(config) as context:
+        facts = await context.store.facts()
     if json:
         write_json(asdict(facts))
         return
@@ -364,9 +362,9 @@ async def reindex(*, json: Json = False, config: ConfigFile = None) -> None:
 
     Example: orga knowledge reindex
     """
-    async with open_store(config) as here:
+    async with open_store(config) as context:
         with progress_line() as report:
-            done = await here.store.reindex(lambda done, of: report(f"{done:,} of {of:,} items are indexed"))
+            done = await context.store.reindex(lambda done, total: report(f"{done:,} of {total:,} items are indexed"))
     if json:
         write_json({"indexed": done})
     else:

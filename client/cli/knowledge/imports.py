@@ -36,7 +36,7 @@ from orga.client.cli.knowledge.opened import (
 )
 from orga.client.cli.live.screens import progress_line
 from orga.client.cli.options import ConfigFile, Json, login_name, parse_duration, parse_time
-from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import count_text, terminal_line, write_json, write_note, write_result
 from orga.client.server.endpoint import Report
 from orga.workflows.types.knowledge import DEFAULT_CONFIDENCE, KnowledgeItem, KnowledgeKind, Provenance
 from orga.workflows.types.text import clean_text, full_field_text
@@ -53,9 +53,9 @@ class _ImportTotals:
     parts: int = 0
     unreadable: list[FileChange] = field(default_factory=list[FileChange])
     gone: list[str] = field(default_factory=list[str])
-    """Stored documents that are not in their folders any more."""
+    """Stored documents that are not in their folders any more and are kept."""
     forgotten: list[str] = field(default_factory=list[str])
-    """The same, if the command erases them."""
+    """Stored documents that are not in their folders any more and were erased."""
     items: Counter[str] = field(default_factory=Counter[str])
     """Items by change, from exports that were imported completely."""
     items_so_far: int = 0
@@ -70,7 +70,7 @@ class _ImportTotals:
 
     def as_json(self) -> dict[str, Any]:
         counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
-        unreadable = {each.path: each.detail for each in self.unreadable}
+        unreadable = {document.path: document.detail for document in self.unreadable}
         items = {change: self.items[change] for change in ("added", "updated", "unchanged")}
         lists = {"unreadable": unreadable, "gone": self.gone, "forgotten": self.forgotten}
         return {"documents": {**counts, "parts": self.parts, **lists}, "items": items}
@@ -118,89 +118,91 @@ async def import_(
     if missing:
         raise UsageError(f"{missing[0]}: there is no such file or folder")
     level, owner = scope_and_owner(scope, user=user, tenant=tenant, agent=agent)
-    says_whose = any(option is not None for option in (scope, user, tenant, agent))
-    if says_whose and any(path.suffix == EXPORT_SUFFIX for path in paths):
+    names_owner = any(option is not None for option in (scope, user, tenant, agent))
+    if names_owner and any(path.suffix == EXPORT_SUFFIX for path in paths):
         raise UsageError(
             f"--scope, --user, --tenant and --agent: the lines of a {EXPORT_SUFFIX} file name their owners. "
             "Import it without these options"
         )
-    taint = (UNTRUSTED_TAINT,) if untrusted else ()
-    found = [(path, path.is_dir()) for path in paths]
-    whose = DocumentOwner(level, owner, taint)
-    done = _ImportTotals()
-    async with open_store(config) as here:
+    document_owner = DocumentOwner(level, owner, (UNTRUSTED_TAINT,) if untrusted else ())
+    folders = {path for path in paths if path.is_dir()}
+    totals = _ImportTotals()
+    async with open_store(config) as context:
         try:
             with progress_line() as report:
-                importing = _ImportRun(here.store, here.root, whose, report, done)
-                for path, is_folder in found:
-                    if path.suffix == EXPORT_SUFFIX and not is_folder:
-                        await importing.import_export(path)
+                importer = _Importer(context.store, context.root, document_owner, report, totals)
+                for path in paths:
+                    if path.suffix == EXPORT_SUFFIX and path not in folders:
+                        await importer.import_export(path)
                     else:
-                        await importing.import_path(path, is_folder=is_folder, forgets_gone=forget_gone)
+                        await importer.import_path(path, is_folder=path in folders, forgets_gone=forget_gone)
         except asyncio.CancelledError:
-            write_note(*done.lines(), "stopped; imported items stay, and the same command continues from here")
+            write_note(*totals.lines(), "stopped; imported items stay, and the same command continues from here")
             raise
-        _show_totals(done, as_json=json)
-        await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
+        _show_totals(totals, as_json=json)
+        await context.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
 
 
-def _show_totals(done: _ImportTotals, *, as_json: bool) -> None:
+def _show_totals(totals: _ImportTotals, *, as_json: bool) -> None:
     if as_json:
-        write_json(done.as_json())
+        write_json(totals.as_json())
         return
-    for each in done.unreadable:
-        write_note(f"not read: {on_one_line(each.path, _PATH_CHARS)}: {on_one_line(each.detail, _PATH_CHARS)}")
-    write_note(*(f"gone, forgotten: {on_one_line(source, _PATH_CHARS)}" for source in done.forgotten))
-    write_note(*(f"gone, and still stored: {on_one_line(source, _PATH_CHARS)}" for source in done.gone))
-    if done.gone:
+    for document in totals.unreadable:
+        write_note(
+            f"not read: {terminal_line(document.path, _PATH_CHARS)}: {terminal_line(document.detail, _PATH_CHARS)}"
+        )
+    write_note(*(f"gone, forgotten: {terminal_line(source, _PATH_CHARS)}" for source in totals.forgotten))
+    write_note(*(f"gone, and still stored: {terminal_line(source, _PATH_CHARS)}" for source in totals.gone))
+    if totals.gone:
         write_note("the same command with --forget-gone erases them; to erase one: orga knowledge forget --source")
-    write_result(*(done.lines() or [f"nothing to import: in folders, {' '.join(SUFFIXES)} files are read"]))
+    write_result(*(totals.lines() or [f"nothing to import: in folders, {' '.join(SUFFIXES)} files are read"]))
 
 
 @dataclass
-class _ImportRun:
-    """One import into a store. `whose` gives the owner and the taint of the imported documents."""
-
+class _Importer:
     store: KnowledgeStore
     root: Path
-    whose: DocumentOwner
+    owner: DocumentOwner
+    """Owner and taint of the imported documents."""
     report: Report
-    done: _ImportTotals
-    _begun: int = 0
+    totals: _ImportTotals
+    _documents_begun: int = 0
 
     async def import_path(self, path: Path, *, is_folder: bool, forgets_gone: bool) -> None:
         """Import a document or a folder, and find stored documents that are not in the folder any more."""
         seen = set[str]()
-        async with aclosing(import_documents(self.store, path, self.root, self.whose, self._report_document)) as fates:
+        async with aclosing(import_documents(self.store, path, self.root, self.owner, self._report_document)) as fates:
             async for fate in fates:
                 if fate.change == "unreadable" and not is_folder:
                     raise UsageError(f"{path} cannot be imported: {fate.detail}")
-                self.done.add_document(fate)
+                self.totals.add_document(fate)
                 seen.add(fate.path)
-        gone = await missing_documents(self.store, path, self.root, self.whose, seen) if is_folder else {}
-        (self.done.forgotten if forgets_gone else self.done.gone).extend(gone)
+        gone = await missing_documents(self.store, path, self.root, self.owner, seen) if is_folder else {}
         if forgets_gone:
+            self.totals.forgotten.extend(gone)
             await forget_ids(self.store, [item_id for ids in gone.values() for item_id in ids])
+        else:
+            self.totals.gone.extend(gone)
 
     async def import_export(self, path: Path) -> None:
         with path.open("rb") as data, TextIOWrapper(data, encoding="utf-8") as file:
             size = max(os.fstat(data.fileno()).st_size, 1)
 
-            def report_items(count: int, _of: int) -> None:
-                self.done.items_so_far = count
+            def report_items(count: int, _total: int) -> None:
+                self.totals.items_so_far = count
                 self.report(f"{count:,} items, {min(100 * data.tell() // size, 100)} % of {path.name}")
 
             try:
-                items = (item.with_taint(self.whose.taint) for item in read_items(file_lines(file)))
+                items = (item.with_taint(self.owner.taint) for item in read_items(file_lines(file)))
                 imported = await import_items(self.store, items, report_items)
             except KnowledgeError as error:
                 raise KnowledgeError(f"{path}: {error}", kind=error.kind, retryable=error.retryable) from None
-        self.done.items.update(imported)
-        self.done.items_so_far = 0
+        self.totals.items.update(imported)
+        self.totals.items_so_far = 0
 
     def _report_document(self, source: str) -> None:
-        self._begun += 1
-        self.report(f"document {self._begun:,}, {self.done.parts:,} parts so far: {source}")
+        self._documents_begun += 1
+        self.report(f"document {self._documents_begun:,}, {self.totals.parts:,} parts so far: {source}")
 
 
 _PROJECT = re.compile(r"[\w.-]{1,100}")
@@ -245,36 +247,36 @@ async def import_project_conventions(
     level, owner = scope_and_owner(scope, user=user, tenant=tenant, agent=agent)
     if not path.is_dir():
         raise UsageError(f"{path}: is not a folder. Name the folder of a project")
-    whose = DocumentOwner(level, owner, (UNTRUSTED_TAINT,) if untrusted else ())
+    document_owner = DocumentOwner(level, owner, (UNTRUSTED_TAINT,) if untrusted else ())
     changes: list[FileChange] = []
-    async with open_store(config) as here:
-        place = _convention_target(path.resolve(), here.root, at, project, whose)
+    async with open_store(config) as context:
+        target = _convention_target(path.resolve(), context.root, at, project, document_owner)
         with progress_line() as report, usage_errors():
-            found = import_conventions(
-                here.store, path.resolve(), place, lambda done, of: report(f"{done} of {of} files are read")
+            imported = import_conventions(
+                context.store, path.resolve(), target, lambda done, total: report(f"{done} of {total} files are read")
             )
-            async for each in found:
-                changes.append(each)
+            async for change in imported:
+                changes.append(change)
         if json:
-            write_json({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
+            write_json({"project": target.project, "at": target.at, "files": [asdict(change) for change in changes]})
         else:
             _report_conventions(changes)
-        await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
+        await context.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
 
 
 def _convention_target(
-    path: Path, root: Path, at: str | None, project: str | None, whose: DocumentOwner
+    path: Path, root: Path, at: str | None, project: str | None, owner: DocumentOwner
 ) -> ConventionTarget:
     """Return the conventions' project, directory and owner. Raise UsageError for a bad `--at` or `--project`."""
     is_inside = path.is_relative_to(root)
-    place = at if at is not None else path.relative_to(root).as_posix() if is_inside else ""
-    parts = [part for part in place.split("/") if part not in {"", "."}]
+    own_directory = path.relative_to(root).as_posix() if is_inside else ""
+    parts = [part for part in (own_directory if at is None else at).split("/") if part not in {"", "."}]
     if ".." in parts:
         raise UsageError(f"--at {at!r}: contains `..`. Name a directory below the root")
     name = project or re.sub(r"[^\w.-]", "-", (root if is_inside else path).name)[:100] or "project"
     if not _PROJECT.fullmatch(name):
         raise UsageError(f"--project {name!r}: use only letters, digits, '.', '-' and '_', at most 100")
-    return ConventionTarget(name, "/".join(parts), whose.scope, whose.owner, whose.taint)
+    return ConventionTarget(name, "/".join(parts), owner.scope, owner.owner, owner.taint)
 
 
 _CHANGE_TEXTS = {
@@ -290,11 +292,11 @@ def _report_conventions(changes: Sequence[FileChange]) -> None:
     if not changes:
         write_note("no file here contains conventions; see: orga knowledge import-conventions --help")
         return
-    for each in changes:
-        count = count_text(each.items, "convention")
-        why = f": {on_one_line(each.detail, _PATH_CHARS)}" if each.detail else ""
-        write_result(f"{_CHANGE_TEXTS[each.change]:<24}  {on_one_line(each.path, _PATH_CHARS)}  ({count}){why}")
-    sums = Counter(each.change for each in changes)
+    for change in changes:
+        count = count_text(change.items, "convention")
+        why = f": {terminal_line(change.detail, _PATH_CHARS)}" if change.detail else ""
+        write_result(f"{_CHANGE_TEXTS[change.change]:<24}  {terminal_line(change.path, _PATH_CHARS)}  ({count}){why}")
+    sums = Counter(change.change for change in changes)
     write_note(", ".join(f"{count} {change}" for change, count in sums.items()))
 
 
@@ -359,8 +361,8 @@ def add(
     )
 
     async def store() -> None:
-        async with open_store(config) as here:
-            [stored] = await here.store.store([item])
+        async with open_store(config) as context:
+            [stored] = await context.store.store([item])
         if json:
             write_json(stored.model_dump(mode="json"))
             return

@@ -13,7 +13,7 @@ import typer
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.exit_codes import UsageError, usage_errors
-from orga.client.cli.shown.text import age, on_one_line
+from orga.client.cli.shown.text import age, terminal_line
 from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
 from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, Reader, ScopeLevel, StoredItem
@@ -80,17 +80,25 @@ UNTRUSTED_TAINT = "import"
 """The taint of items that were imported with `--untrusted`."""
 
 
+_OWNER_OPTIONS: dict[ScopeLevel, tuple[str, ...]] = {
+    "user": ("user", "tenant"),
+    "agent": ("agent", "tenant"),
+    "tenant": ("tenant",),
+    "global": (),
+}
+"""The options that name the owner in each scope."""
+
+
 def scope_and_owner(
     scope: str | None, *, user: str | None, tenant: str | None, agent: str | None
 ) -> tuple[ScopeLevel, Reader]:
     """Return a scope and its owner. Raise UsageError if the options do not fit the scope."""
     level = _scope_level(scope, user, agent)
-    means = {"user": ("user", "tenant"), "agent": ("agent", "tenant"), "tenant": ("tenant",), "global": ()}[level]
-    named = {"user": user, "agent": agent, "tenant": tenant}
-    for name, value in named.items():
-        if value is not None and name not in means:
+    owner_options = {"user": user, "agent": agent, "tenant": tenant}
+    for name, value in owner_options.items():
+        if value is not None and name not in _OWNER_OPTIONS[level]:
             raise UsageError(f"--{name}: does not apply to --scope {level}. Remove it, or choose another --scope")
-    if level in named and level != "tenant" and not named[level]:
+    if level in {"user", "agent"} and not owner_options[level]:
         raise UsageError(f"--scope {level}: needs an owner. Add --{level} NAME")
     return level, build_reader(user=user, tenant=tenant, agent=agent)
 
@@ -103,7 +111,9 @@ def _scope_level(scope: str | None, user: str | None, agent: str | None) -> Scop
     if scope is None:
         if user is not None and agent is not None:
             raise UsageError("--user and --agent: the scope is not clear. Add --scope user or --scope agent")
-        return "user" if user is not None else "agent" if agent is not None else "tenant"
+        if user is not None:
+            return "user"
+        return "agent" if agent is not None else "tenant"
     for level in get_args(ScopeLevel):
         if scope == level:
             return level
@@ -114,7 +124,6 @@ TEXT_CHARS = 300
 NAME_CHARS = 200
 
 _PLURALS: dict[KnowledgeKind, str] = {"memory": "memories"}
-_PARTS = "parts of documents"
 
 
 def kind_counts_text(counts: Mapping[KnowledgeKind, int]) -> str:
@@ -126,31 +135,34 @@ def kind_counts_text(counts: Mapping[KnowledgeKind, int]) -> str:
 
 def headline(item: StoredItem) -> str:
     """Return kind, id and text of an item on one line."""
-    return f"{item.kind:<10}  {full_field_text(item.id)}  {on_one_line(text_with_task(item), TEXT_CHARS)}"
+    return f"{item.kind:<10}  {full_field_text(item.id)}  {terminal_line(text_with_task(item), TEXT_CHARS)}"
 
 
 def facts_line(item: StoredItem) -> str:
     """Return source, owner, confidence, age, expiry, taint and contradiction of an item on one line."""
     now = datetime.now(UTC)
     parts = [
-        f"from {on_one_line(item.provenance.source, NAME_CHARS)}" if item.provenance.source else "",
-        f"run {on_one_line(item.provenance.workflow_id, NAME_CHARS)}" if item.provenance.workflow_id else "",
-        f"of the directory {on_one_line(item.directory, NAME_CHARS) or '.'}" if item.kind == "convention" else "",
+        f"from {terminal_line(item.provenance.source, NAME_CHARS)}" if item.provenance.source else "",
+        f"run {terminal_line(item.provenance.workflow_id, NAME_CHARS)}" if item.provenance.workflow_id else "",
+        f"of the directory {terminal_line(item.directory, NAME_CHARS) or '.'}" if item.kind == "convention" else "",
         owner_text(item),
         f"confidence {item.confidence:g}",
         f"{age(item.stored_at, now)} old",
         expiry_text(item, now),
-        f"tainted by {on_one_line(', '.join(item.provenance.taint), NAME_CHARS)}" if item.provenance.taint else "",
+        f"tainted by {terminal_line(', '.join(item.provenance.taint), NAME_CHARS)}" if item.provenance.taint else "",
         f"contradicted by {full_field_text(item.contradicted_by)}" if item.contradicted_by else "",
     ]
     return ", ".join(filter(None, parts))
 
 
 def owner_text(item: KnowledgeItem) -> str:
-    named = {"user": item.owner.user, "agent": item.owner.agent}.get(item.scope, "")
-    who = f"{item.scope} {on_one_line(named, NAME_CHARS)}" if named else ""
-    tenant = f"tenant {on_one_line(item.owner.tenant, NAME_CHARS)}" if item.owner.tenant else ""
-    return " of ".join(filter(None, (who, tenant))) or ("global" if item.scope == "global" else "no tenant's")
+    """Return an owner such as `user ada of tenant shop`, `global` or `no tenant's`."""
+    name = {"user": item.owner.user, "agent": item.owner.agent}.get(item.scope, "")
+    who = f"{item.scope} {terminal_line(name, NAME_CHARS)}" if name else ""
+    tenant = f"tenant {terminal_line(item.owner.tenant, NAME_CHARS)}" if item.owner.tenant else ""
+    if not who and not tenant:
+        return "global" if item.scope == "global" else "no tenant's"
+    return " of ".join(filter(None, (who, tenant)))
 
 
 def expiry_text(item: KnowledgeItem, now: datetime) -> str:
@@ -162,5 +174,5 @@ def expiry_text(item: KnowledgeItem, now: datetime) -> str:
 
 def _noun(kind: KnowledgeKind, count: int) -> str:
     if kind == "document":
-        return "part of a document" if count == 1 else _PARTS
+        return "part of a document" if count == 1 else "parts of documents"
     return kind if count == 1 else _PLURALS.get(kind, f"{kind}s")

@@ -20,7 +20,7 @@ from orga.activities.text.characters import harmless_text
 from orga.client.cli.shown.decisions import commands_text, held_call_text, held_calls
 from orga.client.cli.shown.progress import PendingActivity, PendingCalls, Progress
 from orga.client.cli.shown.status_text import MAX_LIVE_STEPS, call_budgets, step_lines, trend_line, waiting_suffix
-from orga.client.cli.shown.text import StyledLine, Tone, on_one_line, write_note, write_warning
+from orga.client.cli.shown.text import StyledLine, Tone, terminal_line, write_note, write_warning
 from orga.client.server.endpoint import Report
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import escaped_line, full_field_text
@@ -52,20 +52,20 @@ class PlainScreen:
     """Writes everything once, with the time."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._shown_remarks: set[str] = set()
 
     def show_line(self, line: StyledLine, at: datetime) -> None:
         write_note(f"{at.astimezone():%H:%M:%S} {line.text}")
 
     def frame(self, progress: Progress) -> None:
         """Write each remark once. A missing worker is reported once each time that it goes missing."""
-        now = remarks(progress)
-        for remark in now:
-            if remark not in self._said:
+        current = remarks(progress)
+        for remark in current:
+            if remark not in self._shown_remarks:
                 self.note(remark)
-        self._said |= set(now)
+        self._shown_remarks |= set(current)
         if not progress.lacks_worker:
-            self._said.discard(_worker_remark(progress))
+            self._shown_remarks.discard(_worker_remark(progress))
 
     def note(self, text: str) -> None:
         write_note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
@@ -81,9 +81,9 @@ class PlainScreen:
 def remarks(progress: Progress) -> list[str]:
     """Return remarks that the journal does not show: a missing worker, open questions, failed attempts."""
     retries = [
-        f"{full_field_text(each.name)}: attempt {each.attempt}, after: {on_one_line(each.failure, 200) or 'silence'}"
-        for each in progress.pending_calls.under_way
-        if each.attempt > 1
+        f"{full_field_text(call.name)}: attempt {call.attempt}, after: {terminal_line(call.failure, 200) or 'silence'}"
+        for call in progress.pending_calls.running
+        if call.attempt > 1
     ]
     return blocking_remarks(progress) + retries
 
@@ -103,7 +103,7 @@ def _worker_remark(progress: Progress) -> str:
 
 
 def _question_remark(run_id: str, wait: ShownQuestion) -> str:
-    asked = "; ".join(map(held_call_text, held_calls(wait))) or on_one_line(wait.question, 300)
+    asked = "; ".join(map(held_call_text, held_calls(wait))) or terminal_line(wait.question, 300)
     what = f"waits for {asked}" if wait.kind == "result" else f"waits for you: {asked}"
     return f"{what} → {commands_text(run_id, wait)}"
 
@@ -116,8 +116,8 @@ class QuietScreen(PlainScreen):
 
     def frame(self, progress: Progress) -> None:
         for remark in blocking_remarks(progress):
-            if remark not in self._said:
-                self._said.add(remark)
+            if remark not in self._shown_remarks:
+                self._shown_remarks.add(remark)
                 write_warning(remark)
 
     def note(self, text: str) -> None:
@@ -125,7 +125,10 @@ class QuietScreen(PlainScreen):
 
 
 REDRAW_S = 0.25
+"""Seconds between two drawings of an input line and of the block below it."""
+
 _MENU_LINES = 6
+"""Options that are shown at once."""
 
 
 class _AnswerLine:
@@ -135,8 +138,8 @@ class _AnswerLine:
         self._console = console
         self._is_open = False
 
-    async def read_answer(self, wait: ShownQuestion, standing: Callable[[], str]) -> str:
-        """Return the typed text; "" if there is none, or after Ctrl-D. `standing` returns the text below the line.
+    async def read_answer(self, wait: ShownQuestion, render_block: Callable[[], str]) -> str:
+        """Return the typed text; "" if there is none, or after Ctrl-D. `render_block` returns the text below the line.
 
         Ctrl-C has the same effect as anywhere else in the command.
         """
@@ -153,7 +156,7 @@ class _AnswerLine:
             return await session.prompt_async(
                 answer_label(wait),
                 completer=WordCompleter(options, sentence=True) if options else None,
-                bottom_toolbar=lambda: ANSI(standing()),
+                bottom_toolbar=lambda: ANSI(render_block()),
                 style=Style.from_dict({"bottom-toolbar": "noreverse"}),
                 refresh_interval=REDRAW_S,
                 reserve_space_for_menu=min(len(options), _MENU_LINES),
@@ -178,9 +181,9 @@ class _AnswerLine:
 
 def answer_label(wait: ShownQuestion) -> str:
     """Return the text in front of the input line: the options, the default, and that the answer can wait."""
-    options = ", ".join(on_one_line(option, 60) for option in wait.data.get("options", ()))
+    options = ", ".join(terminal_line(option, 60) for option in wait.data.get("options", ()))
     default = wait.data.get("default")
-    terms = [options, f"{on_one_line(str(default), 60)} in the end" if default else "", "Enter: later"]
+    terms = [options, f"{terminal_line(str(default), 60)} in the end" if default else "", "Enter: later"]
     return f"answer ({'; '.join(filter(None, terms))}) › "
 
 
@@ -192,10 +195,10 @@ class _Meter(NamedTuple):
 
     spent: float
     limit: float | None
-    one: str
-    """The unit of one."""
-    many: str
-    short: str
+    unit: str
+    units: str
+    """The plural."""
+    short_unit: str
 
 
 class _MeterForm(NamedTuple):
@@ -215,6 +218,7 @@ _METER_FORMS = (
     _MeterForm(0, is_short=True),
     _MeterForm(0, is_short=True, gap=1),
 )
+"""The widest first."""
 _NARROWEST_FORM = _MeterForm(0, is_short=True, has_limit=False, gap=1)
 
 
@@ -230,9 +234,9 @@ class _Meters:
         """Yield the line in the widest form that fits."""
         room = options.max_width - _SPINNER_CELLS
         lines = (self._line(form) for form in (*_METER_FORMS, _NARROWEST_FORM))
-        line = next((each for each in lines if cell_len(each.plain) <= room), self._line(_NARROWEST_FORM))
+        line = next((line for line in lines if cell_len(line.plain) <= room), self._line(_NARROWEST_FORM))
         spinner = Spinner("dots")
-        spinner.start_time = 0.0
+        spinner.start_time = 0.0  # each drawing has a new spinner, which would begin with the same picture
         drawn = spinner.render(console.get_time())
         shown = Text.assemble(drawn if isinstance(drawn, Text) else "", " ", line)
         shown.truncate(options.max_width, overflow="ellipsis")
@@ -258,14 +262,15 @@ def _meters(progress: Progress, now: datetime) -> Iterable[_Meter]:
 
 
 def _meter_text(meter: _Meter, form: _MeterForm) -> Text:
-    written = _short_number if form.is_short else "{:,.0f}".format
+    number_text = _short_number if form.is_short else "{:,.0f}".format
     limit = meter.limit if form.has_limit else None
-    many = meter.one if meter.spent == 1 and not limit else meter.many
-    unit = meter.short if form.is_short else many
+    unit = meter.unit if meter.spent == 1 and not limit else meter.units
+    if form.is_short:
+        unit = meter.short_unit
     if not limit:
-        return Text(f"{written(meter.spent)} {unit}")
+        return Text(f"{number_text(meter.spent)} {unit}")
     text = _bar(min(meter.spent / limit, 1.0), form.bar_cells)
-    return text.append(f"{written(meter.spent)}/{written(limit)} {unit}", style="none")
+    return text.append(f"{number_text(meter.spent)}/{number_text(limit)} {unit}", style="none")
 
 
 def _bar(share: float, cells: int) -> Text:
@@ -278,10 +283,9 @@ def _bar(share: float, cells: int) -> Text:
 
 def _short_number(number: float) -> str:
     """Return it in at most five characters: 950, 12.3k, 1.2M."""
-    for size, letter in ((1e6, "M"), (1e4, "k")):
-        if number >= size:
-            scaled = number / (1e3 if letter == "k" else 1e6)
-            return f"{scaled:.1f}".removesuffix(".0") + letter
+    for least, size, letter in ((1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if number >= least:
+            return f"{number / size:.1f}".removesuffix(".0") + letter
     return f"{number:.0f}"
 
 
@@ -297,6 +301,7 @@ STYLES: dict[Tone, str] = {
     "bad": "red",
     "person": "bold",
 }
+
 _SHOWN_MODEL_CALLS = {"reason", "goal_summary"}
 """Model calls that write text for people. The other prompts of a goal ask for JSON."""
 
@@ -353,12 +358,12 @@ def is_terminal() -> bool:
 def live_block(progress: Progress, now: datetime) -> RenderableType:
     """Return the block: streaming text or thinking, pending calls, plan and delegates, remarks, meters."""
     parts: list[RenderableType] = []
-    for activity in progress.pending_calls.under_way:
+    for activity in progress.pending_calls.running:
         if activity.name in _SHOWN_MODEL_CALLS and (activity.text or activity.thinking):
             parts.append(_text_tail(activity.text, "italic") if activity.text else _text_tail(activity.thinking, "dim"))
     pending = progress.pending_calls
-    calls = [*(each for each in pending.under_way if each.name not in _SHOWN_MODEL_CALLS), *pending.over]
-    parts += [_CallLine(pending, each, now) for each in sorted(calls, key=PendingActivity.sort_key)]
+    calls = [*(call for call in pending.running if call.name not in _SHOWN_MODEL_CALLS), *pending.ended]
+    parts += [_CallLine(pending, call, now) for call in sorted(calls, key=PendingActivity.sort_key)]
     parts += [Text(escaped_line(line), style="dim") for line in _lasting_lines(progress)]
     parts += [Text(escaped_line(remark), style="yellow") for remark in remarks(progress)]
     return Group(*parts, _Meters(progress, now))
@@ -373,7 +378,7 @@ class _CallLine:
     """A call on one line. If the line is too narrow, the call's text is cut, never its time."""
 
     def __init__(self, pending_calls: PendingCalls, activity: PendingActivity, now: datetime) -> None:
-        self._text = escaped_line(on_one_line(pending_calls.activity_text(activity), _CALL_CHARS))
+        self._text = escaped_line(terminal_line(pending_calls.activity_text(activity), _CALL_CHARS))
         self._time, self._style = _time_and_style(activity, now)
         self._mark = " " if activity.took_s is None else "•"
 
@@ -398,7 +403,7 @@ def _lasting_lines(progress: Progress) -> list[str]:
     if trend := trend_line(progress.plan):
         lines.append(f"  scores: {trend}")
     lines += [
-        f"  ⇢ {full_field_text(child.agent)}: {on_one_line(child.task)}{waiting_suffix(child)}"
+        f"  ⇢ {full_field_text(child.agent)}: {terminal_line(child.task)}{waiting_suffix(child)}"
         for child in progress.children
     ]
     if progress.circuits:
@@ -422,4 +427,4 @@ def progress_line() -> Generator[Report]:
     spinner = Spinner("dots", style="dim")
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     with Live(spinner, console=console, transient=True, refresh_per_second=8, redirect_stdout=False):
-        yield lambda step: spinner.update(text=Text(on_one_line(step, _STEP_CHARS), style="dim"))
+        yield lambda step: spinner.update(text=Text(terminal_line(step, _STEP_CHARS), style="dim"))

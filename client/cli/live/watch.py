@@ -26,7 +26,7 @@ from orga.client.cli.shown.text import (
     StyledLine,
     count_text,
     is_quiet,
-    on_one_line,
+    terminal_line,
     write_document,
     write_json,
     write_note,
@@ -48,10 +48,12 @@ from orga.workflows.types.status import AgentResult, AgentStatus
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-LOOK_S = 0.2
+_ANSWERED_LOOK_S = 0.2
+"""Seconds between two looks for an answer that somebody else gave."""
 
 QuestionKey = tuple[str, str]
 """The run that asks, and the question's id."""
+
 OpenQuestions = Callable[[], Mapping[QuestionKey, ShownQuestion]]
 """Returns the questions that are open now."""
 
@@ -64,21 +66,21 @@ class QuestionPrompter:
         self._screen = screen
         self._offered = set[QuestionKey]()
 
-    async def offer(self, asked: OpenQuestions) -> None:
+    async def offer(self, open_questions: OpenQuestions) -> None:
         """Let the person answer new questions. A refused answer can be typed again."""
-        for key, wait in asked().items():
+        for key, wait in open_questions().items():
             if key not in self._offered:
                 self._offered.add(key)
-                if text := (await self._read_answer(key, wait, asked)).strip():
+                if text := (await self._read_answer(key, wait, open_questions)).strip():
                     await self._answer(key, text)
 
-    async def _read_answer(self, key: QuestionKey, wait: ShownQuestion, asked: OpenQuestions) -> str:
+    async def _read_answer(self, key: QuestionKey, wait: ShownQuestion, open_questions: OpenQuestions) -> str:
         """Return the typed text; "" once somebody else has answered."""
         typing = asyncio.create_task(self._screen.read_answer(wait))
         try:
             while not typing.done():
-                await asyncio.wait({typing}, timeout=LOOK_S)
-                if not typing.done() and key not in asked():
+                await asyncio.wait({typing}, timeout=_ANSWERED_LOOK_S)
+                if not typing.done() and key not in open_questions():
                     return ""
             return typing.result()
         finally:
@@ -90,13 +92,13 @@ class QuestionPrompter:
         try:
             await AgentHandle(self._client, run_id).answer(text, question_id, login_name())
         except OrgaError as error:
-            self._screen.note(f"not answered: {on_one_line(str(error), 300)}")
+            self._screen.note(f"not answered: {terminal_line(str(error), 300)}")
             self._offered.discard(key)
 
 
-STATUS_S = 2.0
-POLLERS_S = 1.5
-OFFERS_S = 0.2
+STATUS_S, POLLERS_S, OFFERS_S = 2.0, 1.5, 0.2
+"""Seconds between two looks at the run's status, at its workers, and for new questions."""
+
 MAX_MISSES = 2
 """Looks without a worker before the viewer is informed. A worker that is being replaced is not worth a remark."""
 
@@ -114,7 +116,7 @@ class Watch:
         self._progress = Progress(run_id=run.id, task_queue=task_queue)
         self._misses = 0
         self._lacks_server = False
-        self._answering = QuestionPrompter(client, screen)
+        self._prompter = QuestionPrompter(client, screen)
 
     async def follow_to_end(self) -> AgentResult:
         """Show the run until it ends and return its result. Raise RunFailed if it has none."""
@@ -134,7 +136,7 @@ class Watch:
             for look, pause_s in (
                 (self._update_status, STATUS_S),
                 (self._update_pollers, POLLERS_S),
-                (partial(self._answering.offer, open_questions), OFFERS_S),
+                (partial(self._prompter.offer, open_questions), OFFERS_S),
             )
         ]
         try:
@@ -195,15 +197,15 @@ class Watch:
         """Yield the status of each delegated run, as one may wait for a person while nobody follows it."""
         for child in status.children:
             with suppress(OrgaError):  # it may have ended meanwhile, or not begun
-                its_own = await AgentHandle(self._client, child.workflow_id).status()
-                yield child.workflow_id, its_own
-                async for deeper in self._delegate_statuses(its_own):
-                    yield deeper
+                child_status = await AgentHandle(self._client, child.workflow_id).status()
+                yield child.workflow_id, child_status
+                async for descendant in self._delegate_statuses(child_status):
+                    yield descendant
 
     async def _update_pollers(self) -> None:
         described = await self._describe()
-        there = await may_be_polled(self._client, self._progress.task_queue)
-        self._misses = 0 if there else self._misses + 1
+        is_polled = await may_be_polled(self._client, self._progress.task_queue)
+        self._misses = 0 if is_polled else self._misses + 1
         if self._misses == 1:
             command = worker_command(await recorded_workplace(described))
             self._progress = replace(self._progress, worker_command=command)
@@ -259,20 +261,22 @@ def _disarm(tokens: "Iterable[Token]") -> None:
         _disarm(token.children or ())
 
 
-async def follow(here: CliContext, run_id: str, task_queue: str, keeper: WorkerKeeper | None, *, as_json: bool) -> int:
+async def follow(
+    context: CliContext, run_id: str, task_queue: str, keeper: WorkerKeeper | None, *, as_json: bool
+) -> int:
     """Show the run to its end and return the exit code. `keeper` keeps the worker that ends with this command."""
-    shown = build_screen()
+    screen = build_screen()
     if keeper is not None:
-        keeper.report = shown.note
+        keeper.report = screen.note
     try:
-        ended = await Watch(here.client, here.run(run_id), task_queue, shown, keeper).follow_to_end()
+        result = await Watch(context.client, context.run(run_id), task_queue, screen, keeper).follow_to_end()
     except asyncio.CancelledError:
         write_warning(_detached_text(run_id, keeper))
         raise
     finally:
         if keeper is not None:
             keeper.report = write_note
-    return show_ending(ended, as_json=as_json)
+    return show_ending(result, as_json=as_json)
 
 
 def _detached_text(run_id: str, keeper: WorkerKeeper | None) -> str:
@@ -283,31 +287,31 @@ def _detached_text(run_id: str, keeper: WorkerKeeper | None) -> str:
     return f"detached: {state}. To come back: orga attach {quote(run_id)}"
 
 
-def show_ending(ended: AgentResult, *, as_json: bool) -> int:
+def show_ending(result: AgentResult, *, as_json: bool) -> int:
     if as_json:
-        write_json(ended.model_dump(mode="json"))
-    elif ended.output:
-        show_answer(ended.output)
-    code = ending_exit_code(ended.termination.reason)
-    (write_warning if code else write_note)(result_facts(ended))
+        write_json(result.model_dump(mode="json"))
+    elif result.output:
+        show_answer(result.output)
+    code = ending_exit_code(result.termination.reason)
+    (write_warning if code else write_note)(result_facts(result))
     return code
 
 
-def result_facts(ended: AgentResult | TurnResult) -> str:
+def result_facts(result: AgentResult | TurnResult) -> str:
     """Return reason, iterations, tools, tokens, cost and time in one line, and a goal's confidence."""
-    counts = ended.tool_calls
-    detail = f" ({on_one_line(ended.termination.detail, 600)})" if ended.termination.detail else ""
+    counts = result.tool_calls
+    detail = f" ({terminal_line(result.termination.detail, 600)})" if result.termination.detail else ""
     refused = f", {counts.denied} denied" if counts.denied else ""
     failed = f", {counts.failed} failed" if counts.failed else ""
     return (
-        f"{ended.termination.reason}{detail}: {count_text(ended.iterations, 'iteration')}, "
-        f"{count_text(counts.run, 'tool call')}{refused}{failed}, {usage_text(ended.usage)}, "
-        f"{ended.duration_s:.1f} s{_confidence_text(ended)}"
+        f"{result.termination.reason}{detail}: {count_text(result.iterations, 'iteration')}, "
+        f"{count_text(counts.run, 'tool call')}{refused}{failed}, {usage_text(result.usage)}, "
+        f"{result.duration_s:.1f} s{_confidence_text(result)}"
     )
 
 
-def _confidence_text(ended: AgentResult | TurnResult) -> str:
-    goal = as_goal_result(ended)
+def _confidence_text(result: AgentResult | TurnResult) -> str:
+    goal = as_goal_result(result)
     if goal is None:
         return ""
     done = sum(step.status == "done" for step in goal.steps)

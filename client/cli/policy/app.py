@@ -19,7 +19,7 @@ from orga.client.cli.exit_codes import ExitCode, usage_errors
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy import explain
 from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
-from orga.client.cli.shown.text import count_text, write_document, write_json, write_note, write_result
+from orga.client.cli.shown.text import count_text, problem_lines, write_document, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.tool_calls.loop_tools import loop_tool, tool_needing
@@ -61,43 +61,47 @@ async def check(
         )
         write_note("whether Rego names only existing tools, agents and arguments cannot be checked")
         return 0
-    inner = (there for there in settings.folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
-    surfaces = [settings.surface] if settings.surface else [None, *sorted(there.name for there in inner)]
+    surfaces = [settings.surface] if settings.surface else [None, *_surface_names(settings.folder)]
     policies, problems, version = _read_surfaces(settings.folder, surfaces)
-    known = await _vocabulary(config, folder)
-    strange = [problem for policy in policies for problem in unknown_name_problems(policy, known)]
+    vocabulary = await _vocabulary(config, folder)
+    unknown_names = [problem for policy in policies for problem in unknown_name_problems(policy, vocabulary)]
     if json:
         write_json(
             {
-                "ok": not problems and not strange,
+                "ok": not problems and not unknown_names,
                 "version": version,
-                "policies": [_policy_json(p) for p in policies],
-                "problems": [asdict(problem) for problem in (*problems, *strange)],
+                "policies": [_policy_json(policy) for policy in policies],
+                "problems": [asdict(problem) for problem in (*problems, *unknown_names)],
             }
         )
     else:
-        faulty = {problem.place for problem in strange}
-        good = [policy for policy in policies if not faulty & _places(policy)]
-        lines = [*map(_policy_line, good), *chain.from_iterable(map(_problem_lines, (*problems, *strange)))]
+        faulty = {problem.place for problem in unknown_names}
+        good = [policy for policy in policies if not faulty & _line_places(policy)]
+        lines = [*map(_policy_line, good), *chain.from_iterable(map(problem_lines, (*problems, *unknown_names)))]
         write_result(*(lines or ["no policies: everything is denied"]))
-    write_note(_summary(policies, problems, strange, version))
-    if strange and folder is None:
+    write_note(_summary(policies, problems, unknown_names, version))
+    if unknown_names and folder is None:
         by_folder = f"orga policy check {quote(str(settings.folder))}"
         write_note(
             f"tools and agents that exist only in code are known if *.test.toml files describe them: {by_folder}"
         )
-    return ExitCode.USAGE if problems or strange else 0
+    return ExitCode.USAGE if problems or unknown_names else 0
 
 
 async def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":
     """Return the names that policies may use. Raise UsageError if a tool of the configuration cannot be loaded."""
     config = load_config(config_file).config
     with usage_errors():
-        known = await _configured_vocabulary(config)
-    return known if folder is None else _with_tests(known, folder)
+        vocabulary = await _configured_vocabulary(config)
+    return vocabulary if folder is None else _with_tests(vocabulary, folder)
 
 
-def _places(policy: "CedarPolicy") -> set[str]:
+def _surface_names(folder: Path) -> list[str]:
+    return sorted(inner.name for inner in folder.iterdir() if inner.is_dir() and any(inner.glob("*.cedar")))
+
+
+def _line_places(policy: "CedarPolicy") -> set[str]:
+    """Return `file:line` of each line of the policy."""
     lines = range(policy.statement.text.count("\n") + 1)
     return {f"{policy.statement.file}:{policy.statement.line + line}" for line in lines}
 
@@ -116,9 +120,9 @@ def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[
         except BrokenPolicies as error:
             problems |= dict.fromkeys(error.problems)
             continue
-        found, wrong = read_policies(files)
-        policies |= {policy.statement.place: policy for policy in found}
-        problems |= dict.fromkeys(wrong)
+        surface_policies, surface_problems = read_policies(files)
+        policies |= {policy.statement.place: policy for policy in surface_policies}
+        problems |= dict.fromkeys(surface_problems)
         version = version or files_version(files)
     return list(policies.values()), list(problems), version
 
@@ -136,24 +140,22 @@ def _policy_json(policy: "CedarPolicy") -> dict[str, object]:
 def _policy_line(policy: "CedarPolicy") -> str:
     approval = policy.annotations.approval
     asks = f", with the approval of {' or '.join(approval.approvers) or 'anyone'}" if approval else ""
-    effect = "unless approved forbid" if policy.is_forbid and approval else "forbid" if policy.is_forbid else "permit"
+    effect = "forbid" if policy.is_forbid else "permit"
+    if policy.is_forbid and approval:
+        effect = "unless approved forbid"
     return f"✓ {policy.policy_id}: {effect}{asks} ({policy.statement.place})"
-
-
-def _problem_lines(problem: "FileProblem") -> list[str]:
-    return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]
 
 
 def _summary(
     policies: "Sequence[CedarPolicy]",
     problems: "Sequence[FileProblem]",
-    strange: "Sequence[FileProblem]",
+    unknown_names: "Sequence[FileProblem]",
     version: str,
 ) -> str:
     if problems:
         return f"{len(problems)} to fix: until then the whole set is refused and everything is denied"
-    if strange:
-        return f"{len(strange)} to fix: a worker accepts such policies, but they protect nothing"
+    if unknown_names:
+        return f"{len(unknown_names)} to fix: a worker accepts such policies, but they protect nothing"
     return f"{count_text(len(policies), 'policy', 'policies')}, version {version}"
 
 
@@ -168,17 +170,19 @@ async def _configured_vocabulary(config: OrgaConfig) -> "PolicyVocabulary":
     async with available_tools(config, root, os.environ, write_note) as tools:
         specs = [each.tool.spec for each in tools]
     names = [spec.name for spec in specs]
-    unseen = (f"{name}_*" for name in config.mcp.servers)
+    server_globs = (f"{name}_*" for name in config.mcp.servers)
     agents = with_default_agent(config.agents)
-    decide = [ToolSpec(name=tool_needing("decisions"))] if any(agent.decisions for agent in agents.values()) else []
+    decision_tools = (
+        [ToolSpec(name=tool_needing("decisions"))] if any(agent.decisions for agent in agents.values()) else []
+    )
     return PolicyVocabulary(
-        tools={spec.name: spec for spec in (*specs, delegate_tool(()), *LISTED_TOOLS, *decide)},
+        tools={spec.name: spec for spec in (*specs, delegate_tool(()), *LISTED_TOOLS, *decision_tools)},
         agents=frozenset(agents),
-        unseen=tuple(glob for glob in unseen if not any(name.startswith(glob[:-1]) for name in names)),
+        unseen=tuple(glob for glob in server_globs if not any(name.startswith(glob[:-1]) for name in names)),
     )
 
 
-def _with_tests(known: "PolicyVocabulary", folder: Path) -> "PolicyVocabulary":
+def _with_tests(vocabulary: "PolicyVocabulary", folder: Path) -> "PolicyVocabulary":
     """Return the names with those in a folder's tests. Raise ConfigError if a file of tests cannot be used."""
     from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
     from orga.client.policies.cases import case_files, read_cases
@@ -192,8 +196,8 @@ def _with_tests(known: "PolicyVocabulary", folder: Path) -> "PolicyVocabulary":
         name: ToolSpec(name=name, parameters=tool.parameters, options=ToolOptions(tags=tool.tags))
         for name, tool in tools.items()
     }
-    agents = known.agents | delegates | {case.agent for case in cases}
-    return PolicyVocabulary({**described, **known.tools}, agents, known.unseen)
+    agents = vocabulary.agents | delegates | {case.agent for case in cases}
+    return PolicyVocabulary({**described, **vocabulary.tools}, agents, vocabulary.unseen)
 
 
 app = typer.Typer(

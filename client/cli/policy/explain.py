@@ -14,8 +14,8 @@ from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.shown.text import (
     hanging_lines,
-    on_one_line,
     separated_blocks,
+    terminal_line,
     write_json,
     write_note,
     write_result,
@@ -84,10 +84,10 @@ class Explanation:
     """`3.0` for a call or an answer of iteration 3, `3.plan` for its plan. Calls of a saga and fallbacks have longer
     places, such as `3.0.s1`."""
     agent: str
-    about: on.RecordedAction | None
+    proposal: on.RecordedAction | None
     """None for a call that was not in the model's reply: a lookup, a fallback, a dead letter."""
     verdict: on.RecordedVerdict
-    given: dict[str, Any] = field(default_factory=dict[str, Any])
+    starter_facts: dict[str, Any] = field(default_factory=dict[str, Any])
     """Trusted context and tenant, from the starter of the run."""
 
 
@@ -98,29 +98,29 @@ def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> l
     """
     if place is not None and not _PLACE.fullmatch(place):
         raise NoSuchVerdict(f"{place!r} is no place; write ITERATION or ITERATION.INDEX, as in 3.0")
-    found = [
+    items = [
         item
         for item in _all_explanations(entries)
         if place is None or item.place == place or item.place.startswith(f"{place}.")
     ]
-    if not found:
+    if not items:
         raise NoSuchVerdict(f"there is no verdict at {place}" if place else "nothing was judged yet")
-    return found
+    return items
 
 
 def _all_explanations(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
-    given, actions = dict[str, Any](), tuple[on.RecordedAction, ...]()
+    starter_facts, actions = dict[str, Any](), tuple[on.RecordedAction, ...]()
     for entry in entries:
         event = None if entry.run else read_event(entry)
         if isinstance(event, on.Started):
-            given = {name: event.input[name] for name in ("trusted_context", "tenant") if event.input.get(name)}
+            starter_facts = {name: event.input[name] for name in ("trusted_context", "tenant") if event.input.get(name)}
         elif isinstance(event, on.ReasoningComplete):
             actions = event.actions
         elif isinstance(event, on.PolicyEvaluated):
             proposed = {f"{entry.iteration}.{index}": action for index, action in enumerate(actions)}
             for place, verdict in zip(event.places, event.verdicts, strict=False):
                 shown = _shown_place(place, entry.iteration)
-                yield Explanation(shown, entry.agent, proposed.get(shown), verdict, given)
+                yield Explanation(shown, entry.agent, proposed.get(shown), verdict, starter_facts)
 
 
 def _shown_place(place: str, iteration: int) -> str:
@@ -158,15 +158,15 @@ async def explain(
 
     Example: orga policy explain ID 3.0
     """
-    async with run_context(run, config) as (here, run_id):
-        entries = [entry async for entry in read_journal(here.client, run_id)]
-        current = _current_policies(here.loaded)
-    found = explanations(entries, place)
+    async with run_context(run, config) as (context, run_id):
+        entries = [entry async for entry in read_journal(context.client, run_id)]
+        current = _current_policies(context.loaded)
+    items = explanations(entries, place)
     if json:
-        write_json([_explanation_json(item, current) for item in found])
+        write_json([_explanation_json(item, current) for item in items])
     else:
-        write_result(*separated_blocks(_explanation_lines(item, current) for item in found))
-    if versions := {item.verdict.version for item in found} - {"", current.version}:
+        write_result(*separated_blocks(_explanation_lines(item, current) for item in items))
+    if versions := {item.verdict.version for item in items} - {"", current.version}:
         write_note(f"judged by version {', '.join(versions)}; the policies here are now {current.version or 'none'}")
 
 
@@ -191,11 +191,11 @@ def _explanation_lines(item: Explanation, current: _CurrentPolicies) -> list[str
     verdict = item.verdict
     lines = [f"{item.place} {_proposal_text(item)}: {verdict.decision}"]
     if verdict.reason:
-        lines.append(f"  because: {on_one_line(verdict.reason, SHOWN_CHARS)}")
+        lines.append(f"  because: {terminal_line(verdict.reason, SHOWN_CHARS)}")
     changes = {"arguments": verdict.arguments, "approval": verdict.approval, "tools": verdict.tools}
     changes = {name: value for name, value in changes.items() if value is not None}
-    for name, value in ({"agent": item.agent} | item.given | changes).items():
-        lines.append(f"  {name}: {on_one_line(str(value), SHOWN_CHARS)}")
+    for name, value in ({"agent": item.agent} | item.starter_facts | changes).items():
+        lines.append(f"  {name}: {terminal_line(str(value), SHOWN_CHARS)}")
     lines.append(f"  version: {verdict.version or 'none, the engine has no versions'}")
     for policy_id in verdict.policies:
         lines += _policy_lines(policy_id, current)
@@ -215,23 +215,26 @@ def _policy_lines(policy_id: str, current: _CurrentPolicies) -> list[str]:
 
 
 def _proposal_text(item: Explanation) -> str:
-    if item.about is None:
+    if item.proposal is None:
         return "a call that is not in the reply (a lookup, a fallback, a dead letter)"
-    if item.about.tool is None:
-        return on_one_line(f"the final answer {item.about.respond!r}", SHOWN_CHARS)
-    return on_one_line(f"{item.about.tool} {item.about.arguments}", SHOWN_CHARS)
+    if item.proposal.tool is None:
+        return terminal_line(f"the final answer {item.proposal.respond!r}", SHOWN_CHARS)
+    return terminal_line(f"{item.proposal.tool} {item.proposal.arguments}", SHOWN_CHARS)
 
 
 def _explanation_json(item: Explanation, current: _CurrentPolicies) -> dict[str, Any]:
-    found = {policy_id: current.by_id[policy_id] for policy_id in item.verdict.policies if policy_id in current.by_id}
-    texts = {policy_id: {"place": p.statement.place, "text": p.statement.text} for policy_id, p in found.items()}
+    statements = {
+        policy_id: current.by_id[policy_id].statement
+        for policy_id in item.verdict.policies
+        if policy_id in current.by_id
+    }
     return {
         "place": item.place,
         "agent": item.agent,
-        "about": item.about.as_recorded() if item.about else {},
-        "given": item.given,
+        "about": item.proposal.as_recorded() if item.proposal else {},
+        "given": item.starter_facts,
         "verdict": item.verdict.as_recorded(),
-        "policies": texts,
+        "policies": {policy_id: {"place": s.place, "text": s.text} for policy_id, s in statements.items()},
     }
 
 
@@ -261,29 +264,29 @@ async def run_tests(
     if tests is None:
         raise UsageError("FILE: is missing. Name the file with the tests: orga policy test FILE")
     engine, files = build_policy_engine(settings), [read_cases(file) for file in case_files(tests)]
-    found = [done for cases in files async for done in case_results(engine, cases)]
+    results = [result for cases in files async for result in case_results(engine, cases)]
     if json:
-        write_json([_case_json(done) for done in found])
+        write_json([_case_json(result) for result in results])
     else:
         lines = list[str]()
-        for done in found:
-            by = ", ".join(done.verdict.policies) or done.verdict.reason or "default"
-            lines.append(f"{'✓' if done.ok else '✗'} {done.outcome:<8} {done.name} ({by})")
-            lines += [f"    → expected {fault}" for fault in done.faults]
+        for result in results:
+            by = ", ".join(result.verdict.policies) or result.verdict.reason or "default"
+            lines.append(f"{'✓' if result.ok else '✗'} {result.outcome:<8} {result.name} ({by})")
+            lines += [f"    → expected {fault}" for fault in result.faults]
         write_result(*lines)
-    failed = sum(not done.ok for done in found)
-    write_note(f"{len(found)} tests, {f'{failed} failed' if failed else 'all passed'}")
-    return ExitCode.FAILED if failed else 0
+    failed = sum(not result.ok for result in results)
+    write_note(f"{len(results)} tests, {f'{failed} failed' if failed else 'all passed'}")
+    return ExitCode.FAILED if failed else ExitCode.COMPLETED
 
 
-def _case_json(done: "CaseResult") -> dict[str, object]:
-    verdict = done.verdict
+def _case_json(result: "CaseResult") -> dict[str, object]:
+    verdict = result.verdict
     return {
-        "name": done.name,
-        "ok": done.ok,
-        "outcome": done.outcome,
+        "name": result.name,
+        "ok": result.ok,
+        "outcome": result.outcome,
         "policies": verdict.policies,
         "reason": verdict.reason,
         "version": verdict.version,
-        "faults": done.faults,
+        "faults": result.faults,
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.client.cli.shown.text import on_one_line, time_left
+from orga.client.cli.shown.text import terminal_line, time_left
 from orga.workflows.decisions.limits import question_commands
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.text import can_be_typed, full_field_text
@@ -29,7 +29,7 @@ def commands_text(run_id: str, wait: ShownQuestion) -> str:
 
 
 def expiry_text(wait: ShownQuestion, now: datetime) -> str:
-    """Return when a question as a whole expires, to be appended to a line, or ""."""
+    """Return the end of a line about a question that expires as a whole; "" if it does not."""
     expires_at = wait.data.get("expires_at")
     return f", expires in {time_left(datetime.fromisoformat(str(expires_at)), now)}" if expires_at else ""
 
@@ -64,13 +64,13 @@ def held_call_table(calls: Sequence[HeldCall], now: datetime) -> list[str]:
     for call, row in zip(calls, rows[1:], strict=True):
         lines.append(_table_line(row, widths))
         if reason := call.get("reason"):
-            lines.append(f"  because: {on_one_line(str(reason), 400)}")
+            lines.append(f"  because: {terminal_line(str(reason), 400)}")
     return lines
 
 
 def held_call_text(call: HeldCall) -> str:
     """Return a call on one line. The text does not depend on the time."""
-    why = f": {on_one_line(str(call['reason']), 300)}" if call.get("reason") else ""
+    why = f": {terminal_line(str(call['reason']), 300)}" if call.get("reason") else ""
     return f"{call_with_arguments(call)}{why} ({_approvers_text(call)})"
 
 
@@ -89,7 +89,7 @@ def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _approvers_text(call: HeldCall) -> str:
-    return on_one_line(", ".join(map(str, call.get("approvers") or ())), 200) or "anyone"
+    return terminal_line(", ".join(map(str, call.get("approvers") or ())), 200) or "anyone"
 
 
 def _text(call: HeldCall, key: str) -> str:
@@ -131,14 +131,14 @@ def approval_json(item: Item) -> dict[str, Any]:
 
 
 def _approval_lines(item: Item) -> list[str]:
-    known = _argument_facts(item)
+    facts = _argument_facts(item)
     return [
         f"approval   {full_field_text(item.approval_id)}",
         f"tool       {full_field_text(item.call['name'])}",
-        f"approvers  {on_one_line(', '.join(item.approvers), 600) or 'anyone'}",
+        f"approvers  {terminal_line(', '.join(item.approvers), 600) or 'anyone'}",
         f"expires    {item.expires_at.astimezone():%Y-%m-%d %H:%M:%S}",
-        *([f"because    {on_one_line(item.reason, 600)}"] if item.reason else []),
-        f"arguments  {known['arguments_bytes']} bytes, {known['arguments_digest']}",
+        *([f"because    {terminal_line(item.reason, 600)}"] if item.reason else []),
+        f"arguments  {facts['arguments_bytes']} bytes, {facts['arguments_digest']}",
         *([f"           {full_field_text(_full_arguments(item).decode())}"] if _has_full_arguments(item) else []),
     ]
 

@@ -2,12 +2,11 @@
 
 from functools import singledispatch
 from itertools import chain, repeat
-from typing import cast
 
 from pydantic_core import to_json
 
 from orga.client.cli.shown.decisions import held_call_text
-from orga.client.cli.shown.text import StyledLine, Tone, count_text, on_one_line
+from orga.client.cli.shown.text import StyledLine, Tone, count_text, terminal_line
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent
 from orga.client.journal.run_view import RunView, ViewedEntry
@@ -32,7 +31,7 @@ def event_lines(_: JournalEvent) -> list[StyledLine] | None:
 
 @event_lines.register
 def _started_lines(event: on.Started) -> list[StyledLine]:
-    lines = [StyledLine(f"task: {on_one_line(event.task)}")] if event.task else []  # a session has none
+    lines = [StyledLine(f"task: {terminal_line(event.task)}")] if event.task else []  # a session has none
     if source := event.forked_from:
         forked = full_field_text(str(source.get("workflow_id")))
         lines.append(StyledLine(f"fork of {forked} at iteration {source.get('iteration')}", "quiet"))
@@ -41,10 +40,10 @@ def _started_lines(event: on.Started) -> list[StyledLine]:
 
 @event_lines.register
 def _prepared_lines(event: on.Prepared) -> list[StyledLine]:
-    policy = " ".join(filter(None, map(on_one_line, (event.policy, event.policy_version))))
-    build = f", build {on_one_line(event.build)}" if event.build else ""
+    policy = " ".join(filter(None, map(terminal_line, (event.policy, event.policy_version))))
+    build = f", build {terminal_line(event.build)}" if event.build else ""
     loop = f", loop version {event.loop_version}" if event.loop_version else ""
-    text = f"model {on_one_line(event.model)}, {count_text(len(event.tools), 'tool')}, policy {policy}{build}{loop}"
+    text = f"model {terminal_line(event.model)}, {count_text(len(event.tools), 'tool')}, policy {policy}{build}{loop}"
     return [StyledLine(text, "quiet")]
 
 
@@ -52,9 +51,9 @@ def _prepared_lines(event: on.Prepared) -> list[StyledLine]:
 def _reasoning_lines(event: on.ReasoningComplete) -> list[StyledLine]:
     lines = [StyledLine(f"→ {call_text(call)}", "call") for call in event.calls]
     if not event.calls and event.is_for_people:
-        lines = [StyledLine(f"answers: {on_one_line(action.respond)}") for action in event.actions]
+        lines = [StyledLine(f"answers: {terminal_line(action.respond)}") for action in event.actions]
     if event.finish not in {"stop", "tool_calls"}:
-        lines.append(StyledLine(f"the reply ended early: {on_one_line(event.finish)}", "bad"))
+        lines.append(StyledLine(f"the reply ended early: {terminal_line(event.finish)}", "bad"))
     return lines
 
 
@@ -65,23 +64,23 @@ def _dispatch_lines(event: on.ToolsDispatched) -> list[StyledLine]:
 
 @event_lines.register
 def _delegation_started_lines(event: on.DelegationStarted) -> list[StyledLine]:
-    return [StyledLine(f"⇢ {on_one_line(event.agent)}: {on_one_line(event.task)}", "call")]
+    return [StyledLine(f"⇢ {terminal_line(event.agent)}: {terminal_line(event.task)}", "call")]
 
 
 @event_lines.register
 def _terminated_lines(event: on.Terminated) -> list[StyledLine]:
-    reason, detail = event.reason, on_one_line(event.detail, 400)
+    reason, detail = event.reason, terminal_line(event.detail, 400)
     return [StyledLine(f"{reason}{': ' if detail else ''}{detail}", "good" if reason == "completed" else "bad")]
 
 
 @event_lines.register
 def _turn_started_lines(event: on.TurnStarted) -> list[StyledLine]:
-    return [StyledLine(f"turn {event.turn}: {on_one_line(event.message_lines, 300)}", "person")]
+    return [StyledLine(f"turn {event.turn}: {terminal_line(event.message_lines, 300)}", "person")]
 
 
 @event_lines.register
 def _turn_ended_lines(event: on.TurnEnded) -> list[StyledLine]:
-    reason, detail = on_one_line(event.reason), on_one_line(event.detail, 300)
+    reason, detail = terminal_line(event.reason), terminal_line(event.detail, 300)
     text = f"turn {event.turn} {reason}{': ' if detail else ''}{detail}"
     return [StyledLine(text, "good" if reason == "completed" else "bad")]
 
@@ -89,11 +88,11 @@ def _turn_ended_lines(event: on.TurnEnded) -> list[StyledLine]:
 @event_lines.register
 def _plan_lines(event: on.PlanMade | on.PlanAdjusted) -> list[StyledLine]:
     pipeline = event.pipeline if isinstance(event, on.PlanMade) else None
-    named = f" of pipeline {on_one_line(pipeline)}" if pipeline else ""
+    named = f" of pipeline {terminal_line(pipeline)}" if pipeline else ""
     lines = [StyledLine(f"plan{named}: {count_text(len(event.steps), 'step')}")]
     for step in event.steps:
-        after = f" (after {on_one_line(', '.join(step.depends_on))})" if step.depends_on else ""
-        text = f"  {on_one_line(step.id)} {on_one_line(step.skill)}: {on_one_line(step.goal)}{after}"
+        after = f" (after {terminal_line(', '.join(step.depends_on))})" if step.depends_on else ""
+        text = f"  {terminal_line(step.id)} {terminal_line(step.skill)}: {terminal_line(step.goal)}{after}"
         lines.append(StyledLine(text))
     return lines
 
@@ -101,59 +100,61 @@ def _plan_lines(event: on.PlanMade | on.PlanAdjusted) -> list[StyledLine]:
 @event_lines.register
 def _step_executed_lines(event: on.StepExecuted) -> list[StyledLine]:
     is_ok = event.status == "ok"
-    why = f": {on_one_line(event.error)}" if event.error else ""
+    why = f": {terminal_line(event.error)}" if event.error else ""
     mark = "✓" if is_ok else "✗"
     return [
-        StyledLine(f"{mark} {on_one_line(event.step)} {on_one_line(event.status)}{why}", "good" if is_ok else "bad")
+        StyledLine(f"{mark} {terminal_line(event.step)} {terminal_line(event.status)}{why}", "good" if is_ok else "bad")
     ]
 
 
 @event_lines.register
 def _step_evaluated_lines(event: on.StepEvaluated) -> list[StyledLine]:
-    text = f"{on_one_line(event.step)} scored {event.score}: {on_one_line(event.quality)}"
+    text = f"{terminal_line(event.step)} scored {event.score}: {terminal_line(event.quality)}"
     return [StyledLine(f"  {text}", "bad" if event.quality == "failed" else "good")]
 
 
 @event_lines.register
 def _goal_decision_lines(event: on.DecisionMade) -> list[StyledLine]:
-    sure = f", confidence {event.confidence}" if event.confidence is not None else ""
-    why = f": {on_one_line(event.reason)}" if event.reason else ""
-    return [StyledLine(f"decides ({on_one_line(event.by)}{sure}): {on_one_line(event.action)}{why}")]
+    confidence = f", confidence {event.confidence}" if event.confidence is not None else ""
+    why = f": {terminal_line(event.reason)}" if event.reason else ""
+    return [StyledLine(f"decides ({terminal_line(event.by)}{confidence}): {terminal_line(event.action)}{why}")]
 
 
 @event_lines.register
 def _question_lines(event: on.QuestionAsked) -> list[StyledLine]:
-    return [StyledLine(f"? asks: {on_one_line(event.question)}   answer it: orga answer ID TEXT", "person")]
+    return [StyledLine(f"? asks: {terminal_line(event.question)}   answer it: orga answer ID TEXT", "person")]
 
 
 @event_lines.register
 def _answer_lines(event: on.QuestionAnswered) -> list[StyledLine]:
-    by = f" by {on_one_line(event.by)}" if event.by else ""
-    return [StyledLine(f"answered{by}: {on_one_line(event.answer)}", "person")]
+    by = f" by {terminal_line(event.by)}" if event.by else ""
+    return [StyledLine(f"answered{by}: {terminal_line(event.answer)}", "person")]
 
 
 @event_lines.register
 def _step_overridden_lines(event: on.StepOverridden) -> list[StyledLine]:
-    return [StyledLine(f"a person set the tool of {on_one_line(event.step)} to {on_one_line(event.skill)}", "person")]
+    return [
+        StyledLine(f"a person set the tool of {terminal_line(event.step)} to {terminal_line(event.skill)}", "person")
+    ]
 
 
 @event_lines.register
 def _memory_lines(event: on.MemoryCompressed) -> list[StyledLine]:
     lost = ", ".join(event.lost)
-    why = f": {on_one_line(lost)} would be lost" if lost else ""
+    why = f": {terminal_line(lost)} would be lost" if lost else ""
     how = "" if event.taken else f", kept as it was{why}"
     return [StyledLine(f"memory: {event.before} bytes to {event.after}{how}")]
 
 
 @event_lines.register
 def _delivered_lines(event: on.AnswerDelivered) -> list[StyledLine]:
-    return [StyledLine(f"✓ delivered to {on_one_line(event.name)} ({on_one_line(event.kind)})", "good")]
+    return [StyledLine(f"✓ delivered to {terminal_line(event.name)} ({terminal_line(event.kind)})", "good")]
 
 
 @event_lines.register
 def _delivery_failed_lines(event: on.DeliveryFailed) -> list[StyledLine]:
-    where = f"{on_one_line(event.name)} ({on_one_line(event.kind)})"
-    return [StyledLine(f"✗ not delivered to {where}: {on_one_line(event.error)}", "bad")]
+    where = f"{terminal_line(event.name)} ({terminal_line(event.kind)})"
+    return [StyledLine(f"✗ not delivered to {where}: {terminal_line(event.error)}", "bad")]
 
 
 @event_lines.register
@@ -161,8 +162,8 @@ def _hydration_lines(event: on.PreHydrationComplete) -> list[StyledLine]:
     counts = {"resolved": event.resolved, "failed": event.failed, "unresolvable": event.unresolvable}
     shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     lines = [StyledLine(f"looked up {count_text(event.references_found, 'reference')}: {shown}")]
-    lacking = [reference for reference in event.references if reference.status != "resolved"]
-    return lines + [StyledLine(f"✗ {_text(lack.value)}: {_text(lack.why)}", "bad") for lack in lacking]
+    missing = [reference for reference in event.references if reference.status != "resolved"]
+    return lines + [StyledLine(f"✗ {_text(reference.value)}: {_text(reference.why)}", "bad") for reference in missing]
 
 
 @event_lines.register
@@ -175,7 +176,7 @@ def _compaction_lines(event: on.ContextCompacted) -> list[StyledLine]:
     if replaced := event.messages_replaced:
         lines.append(f"{count_text(replaced, 'message')} left out: refused by a content filter of the model's provider")
     if cut := event.fields_cut:
-        lines.append(on_one_line(f"cut to be carried on: {', '.join(cut)}", 300))
+        lines.append(terminal_line(f"cut to be carried on: {', '.join(cut)}", 300))
     how = {"model": ", summed up by the model", "fallback": ", their calls counted"}
     tone = "bad" if event.messages_replaced else "quiet"
     return [StyledLine(" and ".join(lines) + how.get(event.summary, ""), tone)]
@@ -193,7 +194,7 @@ def _approval_requested_lines(event: on.ApprovalRequested) -> list[StyledLine]:
 def _approval_resolved_lines(event: on.ApprovalResolved) -> list[StyledLine]:
     if event.kind == "call":
         decided = f"{'approved' if event.approved else 'denied'}{_by_text(event.approver, event.reason)}"
-        changed = f" with {on_one_line(event.arguments, 300)}" if event.arguments else ""
+        changed = f" with {terminal_line(event.arguments, 300)}" if event.arguments else ""
         return [StyledLine(f"{_text(event.tool)} {decided}{changed} ({_text(event.id)})", "person")]
     if event.choice == "none":
         return [StyledLine(f"{_text(event.id)} waits no more", "quiet")]
@@ -204,10 +205,10 @@ def _approval_resolved_lines(event: on.ApprovalResolved) -> list[StyledLine]:
 def _recovery_lines(event: on.RecoveryTriggered) -> list[StyledLine]:
     tone: Tone = "good" if event.outcome == "ok" else "plain"
     after = f", after: {_text(event.error)}" if event.error else ""
-    made = [StyledLine(f"  ↻ {_text(call.tool)} instead: {_text(call.outcome)}") for call in event.calls]
-    tried = f" ({event.attempts} attempts)" if event.attempts else ""
-    how = f"{_text(event.strategy)}{tried}, {_text(event.outcome)}"
-    return [*made, StyledLine(f"↻ {_text(event.tool)}: {how}{after}", tone)]
+    fallbacks = [StyledLine(f"  ↻ {_text(call.tool)} instead: {_text(call.outcome)}") for call in event.calls]
+    attempts = f" ({event.attempts} attempts)" if event.attempts else ""
+    how = f"{_text(event.strategy)}{attempts}, {_text(event.outcome)}"
+    return [*fallbacks, StyledLine(f"↻ {_text(event.tool)}: {how}{after}", tone)]
 
 
 @event_lines.register
@@ -234,10 +235,10 @@ def _intervention_lines(event: on.InterventionReceived) -> list[StyledLine]:
         return [StyledLine(f"✗ {_text(event.of)} was too long and is cut: {kept}", "bad")]
     fields = as_object(event.text)
     if event.kind == "send" and fields.get("when_busy") == "steer" and fields.get("text"):
-        return [StyledLine(f"steer: {on_one_line(str(fields['text']))}", "person")]
+        return [StyledLine(f"steer: {terminal_line(str(fields['text']))}", "person")]
     text = _pairs_text(fields) if isinstance(event.text, dict) else str(event.text)
     tone: Tone = "quiet" if event.kind in _HIDDEN_KINDS else "person"
-    return [StyledLine(f"{_intervention_text(event)}{': ' if text else ''}{on_one_line(text)}", tone)]
+    return [StyledLine(f"{_intervention_text(event)}{': ' if text else ''}{terminal_line(text)}", tone)]
 
 
 @event_lines.register
@@ -247,7 +248,7 @@ def _intervention_applied_lines(event: on.InterventionApplied) -> list[StyledLin
 
 @event_lines.register
 def _intervention_refused_lines(event: on.InterventionRefused) -> list[StyledLine]:
-    why = on_one_line(event.reason.removeprefix(f"{event.kind}: "), 300)
+    why = terminal_line(event.reason.removeprefix(f"{event.kind}: "), 300)
     return [StyledLine(f"✗ {_intervention_text(event)} has no effect: {why}", "bad")]
 
 
@@ -266,7 +267,7 @@ def _saga_lines(event: on.SagaEnded) -> list[StyledLine]:
 
 @event_lines.register
 def _grounded_decision_lines(event: on.DecisionGrounded) -> list[StyledLine]:
-    outcome = on_one_line(_pairs_text(event.outcome), 300)
+    outcome = terminal_line(_pairs_text(event.outcome), 300)
     return [StyledLine(f"✓ decided {_text(event.decision)}: {outcome} (rule: {_text(event.rule)})", "good")]
 
 
@@ -274,10 +275,11 @@ def _grounded_decision_lines(event: on.DecisionGrounded) -> list[StyledLine]:
 def _critique_lines(event: on.CritiqueEvaluated) -> list[StyledLine]:
     score = "" if event.score is None else f" {event.score:.2f}"
     why = _text(event.error) or _text(event.feedback)
-    word = "approves" if event.approved else "cannot review" if event.error else "rejects"
-    head = f"critic {_text(event.critic)} {word} {_text(event.target)}{score} ({_text(event.then)})"
-    mark, tone = ("✓", "good") if event.approved else ("✗", "bad")
-    return [StyledLine(f"{mark} {head}{f': {why}' if why else ''}", cast("Tone", tone))]
+    refusal = "cannot review" if event.error else "rejects"
+    verb = "approves" if event.approved else refusal
+    head = f"critic {_text(event.critic)} {verb} {_text(event.target)}{score} ({_text(event.then)})"
+    text = f"{head}{f': {why}' if why else ''}"
+    return [StyledLine(f"✓ {text}", "good") if event.approved else StyledLine(f"✗ {text}", "bad")]
 
 
 @event_lines.register
@@ -305,12 +307,12 @@ def _recall_lines(event: on.KnowledgeRecalled) -> list[StyledLine]:
     if error := _text(event.error):
         return [StyledLine(f"✗ nothing could be recalled: {error}", "bad")]
     items = event.items
-    found = f"{count_text(len(items), 'item')} (best {items[0].score:.2f})" if items else "nothing"
+    recalled = f"{count_text(len(items), 'item')} (best {items[0].score:.2f})" if items else "nothing"
     tainted = sum(item.tainted for item in items)
     untrusted = f", {tainted} of them untrusted" if tainted else ""
-    kept = ", the same as before" if event.block == "kept" else ""
-    words = on_one_line(" ".join(event.terms), 120)
-    return [StyledLine(f"recalled {found}{untrusted}{kept} for: {words}", "quiet")]
+    unchanged = ", the same as before" if event.block == "kept" else ""
+    words = terminal_line(" ".join(event.terms))
+    return [StyledLine(f"recalled {recalled}{untrusted}{unchanged} for: {words}", "quiet")]
 
 
 @event_lines.register
@@ -322,7 +324,7 @@ def _knowledge_stored_lines(event: on.KnowledgeStored) -> list[StyledLine]:
 
 
 def _text(text: str) -> str:
-    return on_one_line(text, 300)
+    return terminal_line(text, 300)
 
 
 def _by_text(by: str, reason: str) -> str:
@@ -330,8 +332,8 @@ def _by_text(by: str, reason: str) -> str:
     return f"{who}: {_text(reason)}" if reason else who
 
 
-def _pairs_text(given: on.Object) -> str:
-    return ", ".join(f"{key}={value}" for key, value in given.items() if value not in (None, ""))
+def _pairs_text(pairs: on.Object) -> str:
+    return ", ".join(f"{key}={value}" for key, value in pairs.items() if value not in (None, ""))
 
 
 def entry_lines(viewed: ViewedEntry) -> list[StyledLine]:
@@ -345,21 +347,21 @@ def entry_lines(viewed: ViewedEntry) -> list[StyledLine]:
             return _delegation_ended_lines(event, viewed.run)
         case event:
             lines = event_lines(event)
-            return [StyledLine(on_one_line(str(viewed.entry.data)), "quiet")] if lines is None else lines
+            return [StyledLine(terminal_line(str(viewed.entry.data)), "quiet")] if lines is None else lines
 
 
 def _verdict_lines(event: on.PolicyEvaluated, run: RunView) -> list[StyledLine]:
     if event.error:
-        return [StyledLine(f"✗ the gate failed: {on_one_line(event.error)}", "bad")]
-    proposed = _call_texts(run)
+        return [StyledLine(f"✗ the gate failed: {terminal_line(event.error)}", "bad")]
     if event.about in _SEPARATE_VERDICTS:
         names = [_SEPARATE_VERDICTS[event.about]]
     elif event.calls is None:
         names = [call_text(call) for call in run.calls] or ["the answer"]
     else:  # these are judged again; a call of a recovery, for example, has no name here
-        names = [proposed.get(call_id, "a call") for call_id in event.calls]
-    named = zip(chain(names, repeat("a call")), event.verdicts, strict=False)
-    denied = [(name, verdict) for name, verdict in named if verdict.decision != "allow"]
+        call_texts = _call_texts(run)
+        names = [call_texts.get(call_id, "a call") for call_id in event.calls]
+    judged = zip(chain(names, repeat("a call")), event.verdicts, strict=False)
+    denied = [(name, verdict) for name, verdict in judged if verdict.decision != "allow"]
     if not denied:
         return [StyledLine(f"{len(event.verdicts)} allowed", "quiet")]
     return [_refusal_line(name, verdict) for name, verdict in denied]
@@ -373,14 +375,14 @@ def _outcome_lines(event: on.ObservationsCollected, viewed: ViewedEntry) -> list
     entry, since = viewed.entry, viewed.run.dispatched_at
     took = (entry.timestamp - since).total_seconds() if since else 0.0
     names = _call_texts(viewed.run)
-    lines = [_outcome_line(each, names, entry.took_s.get(each.call_id, took)) for each in event.outcomes]
+    lines = [_outcome_line(call, names, entry.took_s.get(call.call_id, took)) for call in event.outcomes]
     return lines or [StyledLine("nothing was run", "quiet")]
 
 
 def _delegation_ended_lines(event: on.DelegationEnded, run: RunView) -> list[StyledLine]:
     child = event.workflow_id
-    who = on_one_line(run.delegates[child]) if child in run.delegates else full_field_text(child)
-    reason, detail = event.reason, on_one_line(event.detail, 300)
+    who = terminal_line(run.delegates[child]) if child in run.delegates else full_field_text(child)
+    reason, detail = event.reason, terminal_line(event.detail, 300)
     text = f"{who}: {reason}{': ' if detail else ''}{detail}"
     return [StyledLine(f"✓ {text}", "good") if reason == "completed" else StyledLine(f"✗ {text}", "bad")]
 
@@ -392,11 +394,11 @@ _SEPARATE_VERDICTS = {PLAN: "the plan", LEARNINGS: "to store what was learnt"}
 def call_text(action: on.RecordedAction) -> str:
     """Return a call that the model proposed, with its first argument, on one line."""
     call = ToolCall(call_id="", name=str(action.tool), arguments=action.arguments)
-    return on_one_line(call_summary(call, None))
+    return terminal_line(call_summary(call, None))
 
 
 def _refusal_line(name: str, verdict: on.RecordedVerdict) -> StyledLine:
-    reason = on_one_line(verdict.reason)
+    reason = terminal_line(verdict.reason)
     if verdict.decision == "approval":
         return StyledLine(f"? {name} needs a person's yes: {reason}", "person")
     refusal = "denied" if verdict.decision == "deny" else "refused as invalid"
@@ -404,9 +406,9 @@ def _refusal_line(name: str, verdict: on.RecordedVerdict) -> StyledLine:
 
 
 def _outcome_line(call: on.RecordedCall, names: dict[str, str], took_s: float) -> StyledLine:
-    name = names.get(call.call_id) or on_one_line(call.tool or call.call_id)
+    name = names.get(call.call_id) or terminal_line(call.tool or call.call_id)
     if call.outcome == "ok":
-        value = "" if call.value is None else f" → {on_one_line(to_json(call.value).decode())}"
+        value = "" if call.value is None else f" → {terminal_line(to_json(call.value).decode())}"
         return StyledLine(f"✓ {name}{value} ({took_s:.2f} s)", "good")
-    became, error = on_one_line(call.outcome), on_one_line(call.error)
-    return StyledLine(f"✗ {name}: {became}{', ' if error else ''}{error} ({took_s:.2f} s)", "bad")
+    outcome, error = terminal_line(call.outcome), terminal_line(call.error)
+    return StyledLine(f"✗ {name}: {outcome}{', ' if error else ''}{error} ({took_s:.2f} s)", "bad")

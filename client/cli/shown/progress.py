@@ -45,8 +45,8 @@ class PendingActivity:
 class PendingCalls:
     """The calls that the server reports as running, combined with those that the journal records."""
 
-    under_way: tuple[PendingActivity, ...] = ()
-    over: tuple[PendingActivity, ...] = ()
+    running: tuple[PendingActivity, ...] = ()
+    ended: tuple[PendingActivity, ...] = ()
     """Calls that have ended, until the journal records the outcomes of the iteration."""
     calls: tuple[tuple[str, str], ...] = ()
     """The reply's calls as text, by activity id."""
@@ -56,23 +56,22 @@ class PendingCalls:
     def with_event(self, event: JournalEvent, iteration: int) -> "PendingCalls":
         """Return the calls after the next event of the journal."""
         if isinstance(event, on.ReasoningComplete):
-            calls = enumerate(event.calls)
-            return replace(self, calls=tuple((f"{iteration}.{nth}", call_text(each)) for nth, each in calls), over=())
+            calls = tuple((f"{iteration}.{index}", call_text(call)) for index, call in enumerate(event.calls))
+            return replace(self, calls=calls, ended=())
         if isinstance(event, on.ObservationsCollected):
-            under_way = tuple(each for each in self.under_way if not _is_call_up_to(each, iteration))
-            return replace(
-                self, under_way=under_way, over=(), observed_iteration=max(self.observed_iteration, iteration)
-            )
-        return replace(self, under_way=(), over=()) if isinstance(event, on.Terminated) else self
+            running = tuple(call for call in self.running if not _is_call_up_to(call, iteration))
+            observed = max(self.observed_iteration, iteration)
+            return replace(self, running=running, ended=(), observed_iteration=observed)
+        return replace(self, running=(), ended=()) if isinstance(event, on.Terminated) else self
 
     def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "PendingCalls":
         """Return the calls after a look at the server. A call that is gone has ended since the last look."""
-        current = tuple(each for each in activities if not _is_call_up_to(each, self.observed_iteration))
-        ids = {each.activity_id for each in current}
-        gone = [each for each in self.under_way if each.activity_id not in ids and each.name not in OWN_ACTIVITIES]
-        ended = tuple(replace(each, took_s=_elapsed_s(each, now)) for each in gone)
-        kept = tuple(each for each in self.over if each.activity_id not in ids)
-        return replace(self, under_way=current, over=(*kept, *ended))
+        running = tuple(call for call in activities if not _is_call_up_to(call, self.observed_iteration))
+        ids = {call.activity_id for call in running}
+        gone = [call for call in self.running if call.activity_id not in ids and call.name not in OWN_ACTIVITIES]
+        newly_ended = tuple(replace(call, took_s=_elapsed_s(call, now)) for call in gone)
+        ended_before = tuple(call for call in self.ended if call.activity_id not in ids)
+        return replace(self, running=running, ended=(*ended_before, *newly_ended))
 
     def activity_text(self, activity: PendingActivity) -> str:
         """Return the call with its first argument. A fallback or another call outside the reply shows only its name."""
@@ -146,11 +145,21 @@ class Progress:
 
     def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
         """Return the progress after an event of one activity."""
-        others = [each for each in self.pending_calls.under_way if each.activity_id != live.activity_id]
+        activities = [each for each in self.pending_calls.running if each.activity_id != live.activity_id]
         if not live.is_over:
-            state = live.attempt, live.failure, live.text, live.thinking, live.since, live.retry_at
-            others.append(PendingActivity(live.activity_id, live.name, *state))
-        return self.with_activities(tuple(others), now)
+            activities.append(
+                PendingActivity(
+                    activity_id=live.activity_id,
+                    name=live.name,
+                    attempt=live.attempt,
+                    failure=live.failure,
+                    text=live.text,
+                    thinking=live.thinking,
+                    since=live.since,
+                    retry_at=live.retry_at,
+                )
+            )
+        return self.with_activities(tuple(activities), now)
 
     def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "Progress":
         """Return the progress after a look at the server, which knows of a new phase before the journal does."""

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExec
 
 from orga.client.cli.shown.decisions import commands_text, expiry_text, held_call_table, held_calls, requeue_command
 from orga.client.cli.shown.progress import budgeted_usage, open_circuits
-from orga.client.cli.shown.text import age, count_text, hanging_lines, on_one_line
+from orga.client.cli.shown.text import age, count_text, hanging_lines, terminal_line
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
 from orga.client.journal.reading import read_journal
@@ -65,13 +65,16 @@ def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
 def plan_lines(plan: Plan | None) -> list[str]:
     """Return a status's lines about the plan. A run without a plan has none."""
     trend, pipeline = trend_line(plan), pipeline_name(plan)
-    named = [f"pipeline   {pipeline}"] if pipeline else []
-    return named + [f"step       {line}" for line in step_lines(plan)] + ([f"scores     {trend}"] if trend else [])
+    return [
+        *([f"pipeline   {pipeline}"] if pipeline else []),
+        *(f"step       {line}" for line in step_lines(plan)),
+        *([f"scores     {trend}"] if trend else []),
+    ]
 
 
 def pipeline_name(plan: Plan | None) -> str:
     """Return the pipeline that the plan comes from; "" if the model made the plan."""
-    return on_one_line(str((plan or {}).get("pipeline", "")), 60)
+    return terminal_line(str((plan or {}).get("pipeline", "")), 60)
 
 
 def trend_line(plan: Plan | None) -> str:
@@ -84,10 +87,10 @@ def trend_line(plan: Plan | None) -> str:
 
 def _step_line(step: dict[str, Any]) -> str:
     score, status = step.get("score"), str(step.get("status"))
-    worth = f"  {score:.2f} {step.get('quality')}" if score is not None else ""
-    error = f"  {on_one_line(str(step['error']), 60)}" if step.get("error") else ""
-    named = f"{step.get('id')} {step.get('skill')}: {step.get('goal')}"
-    return f"{_MARKS.get(status, status)} {on_one_line(named, 60)}{worth}{error}"
+    score_text = f"  {score:.2f} {step.get('quality')}" if score is not None else ""
+    error = f"  {terminal_line(str(step['error']), 60)}" if step.get("error") else ""
+    text = terminal_line(f"{step.get('id')} {step.get('skill')}: {step.get('goal')}", 60)
+    return f"{_MARKS.get(status, status)} {text}{score_text}{error}"
 
 
 def status_lines(run_id: str, status: AgentStatus) -> list[str]:
@@ -117,12 +120,12 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
     lines += letter_lines(run_id, status, "letter     ")
     lines += [
         f"unread     {item.get('kind')}{f' (cut: {cut})' if (cut := item.get('cut')) else ''}: "
-        f"{on_one_line(str(item.get('text')), 300)}"
+        f"{terminal_line(str(item.get('text')), 300)}"
         for item in status.unread_interventions
     ]
     lines += _tier_lines(status)
     if status.termination is not None:
-        detail = on_one_line(status.termination.detail, 600)
+        detail = terminal_line(status.termination.detail, 600)
         lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
     return lines
 
@@ -141,8 +144,8 @@ def _turn_lines(status: AgentStatus) -> list[str]:
 
 def _recall_text(last: Recollection) -> str:
     if last.error:
-        return f"nothing could be recalled: {on_one_line(last.error, 300)}"
-    words = f" for: {on_one_line(' '.join(last.terms), 120)}" if last.terms else ""
+        return f"nothing could be recalled: {terminal_line(last.error, 300)}"
+    words = f" for: {terminal_line(' '.join(last.terms), 120)}" if last.terms else ""
     return f"{count_text(last.items, 'item')} recalled{words}"
 
 
@@ -157,12 +160,8 @@ def _tier_lines(status: AgentStatus) -> list[str]:
 
 
 def _tier_text(tier: Tier) -> str:
-    models = on_one_line(", then ".join(tier.models), 600)
-    return (
-        f"{tier.name}, as no tier is configured the default model, {models}"
-        if tier.is_default
-        else f"{tier.name}, {models}"
-    )
+    why = "as no tier is configured the default model, " if tier.is_default else ""
+    return f"{tier.name}, {why}{terminal_line(', then '.join(tier.models), 600)}"
 
 
 def _iteration_line(status: AgentStatus) -> str:
@@ -182,15 +181,15 @@ def _confidence_lines(status: AgentStatus) -> list[str]:
     return [f"confidence {goal.confidence:.2f}"]
 
 
-def folder_line(place: Workplace) -> str:
+def folder_line(workplace: Workplace) -> str:
     """Return the run's folder and configuration."""
-    config = f", {place.config} (sha256:{place.digest})" if place.config else ", no orga.toml"
-    return on_one_line(f"{place.root}{config}", 500)
+    config = f", {workplace.config} (sha256:{workplace.digest})" if workplace.config else ", no orga.toml"
+    return terminal_line(f"{workplace.root}{config}", 500)
 
 
 def _delegate_line(child: Child) -> str:
     return (
-        f"delegated  {full_field_text(child.agent)}: {on_one_line(child.task)} "
+        f"delegated  {full_field_text(child.agent)}: {terminal_line(child.task)} "
         f"({full_field_text(child.workflow_id)}{waiting_suffix(child)})"
     )
 
@@ -204,11 +203,11 @@ def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
     """Return two lines for each dead letter: the call and its error, and the command that sends it again."""
     is_over, lines = status.termination is not None, list[str]()
     for letter in status.dead_letters:
-        call = on_one_line(call_summary(letter.call, None))
-        what = f"{full_field_text(letter.letter_id)} {call}: {on_one_line(letter.error, 200)}"
+        call = terminal_line(call_summary(letter.call, None))
+        failure = f"{full_field_text(letter.letter_id)} {call}: {terminal_line(letter.error, 200)}"
         is_due = letter.requeued and not is_over
-        then = "will be sent again" if is_due else f"→ {requeue_command(run_id, letter, is_over=is_over)}"
-        lines += [f"{head}{what}", f"{' ' * len(head)}{then}"]
+        remedy = "will be sent again" if is_due else f"→ {requeue_command(run_id, letter, is_over=is_over)}"
+        lines += [f"{head}{failure}", f"{' ' * len(head)}{remedy}"]
     return lines
 
 
@@ -227,7 +226,7 @@ def _question_lines(run_id: str, status: AgentStatus) -> list[str]:
     now, lines = datetime.now(UTC), list[str]()
     for wait in status.waiting:
         asked = (
-            f"{wait.kind} {full_field_text(wait.wait_id)}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
+            f"{wait.kind} {full_field_text(wait.wait_id)}, {age(wait.since, now)}: {terminal_line(wait.question, 300)}"
             f"{expiry_text(wait, now)}"
         )
         lines.append(f"waits      {asked}")
@@ -256,9 +255,9 @@ class RunOutcome:
     def lines_around(self, lines: list[str]) -> list[str]:
         """Return the lines of a status between the task and the answer."""
         answer = hanging_lines("answer     ", self.answer) if self.answer else []
-        worth = [] if self.confidence is None else [f"confidence {self.confidence:.2f}"]
-        task = [f"task       {on_one_line(self.task, TASK_CHARS)}"] if self.task else []
-        return [*task, *lines, *worth, *answer]
+        confidence = [] if self.confidence is None else [f"confidence {self.confidence:.2f}"]
+        task = [f"task       {terminal_line(self.task, TASK_CHARS)}"] if self.task else []
+        return [*task, *lines, *confidence, *answer]
 
 
 async def run_outcome(client: Client, described: WorkflowExecutionDescription) -> RunOutcome:
@@ -267,7 +266,7 @@ async def run_outcome(client: Client, described: WorkflowExecutionDescription) -
         return RunOutcome(await _read_task(client, described))
     ended = await AgentHandle(client, described.id).result()
     goal = as_goal_result(ended)
-    return RunOutcome(await _read_task(client, described), ended.output, goal and goal.confidence)
+    return RunOutcome(await _read_task(client, described), ended.output, goal.confidence if goal else None)
 
 
 async def _read_task(client: Client, described: WorkflowExecutionDescription) -> str:

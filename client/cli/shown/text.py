@@ -8,34 +8,42 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from math import ceil
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from orga.activities.text.characters import harmless_text
 from orga.workflows.types.text import escaped_line, escaped_text, one_line
 
+if TYPE_CHECKING:
+    from orga.activities.adapters.problem import FileProblem
+
 INDENT = "  "
-TAB = 4
+_TAB_CELLS = 4
 
 
-def on_one_line(text: str, chars: int = 120) -> str:
-    """Return the text on one line of at most `chars` characters."""
+def terminal_line(text: str, chars: int = 120) -> str:
+    """Return `one_line`, by default with the length that most texts have in a list or a log."""
     return one_line(text, chars)
 
 
 def indented_lines(text: str) -> list[str]:
     """Return the lines of a longer text, indented to go below a heading."""
-    return [f"{INDENT}{line}" for line in harmless_text(text).expandtabs(TAB).split("\n")]
+    return [f"{INDENT}{line}" for line in harmless_text(text).expandtabs(_TAB_CELLS).split("\n")]
 
 
 def hanging_lines(head: str, text: str) -> list[str]:
     """Return a longer text with its first line after `head`, the other ones indented to the same column."""
-    first, *rest = harmless_text(text).expandtabs(TAB).split("\n")
+    first, *rest = harmless_text(text).expandtabs(_TAB_CELLS).split("\n")
     return [f"{head}{first}", *(f"{' ' * len(head)}{line}" for line in rest)]
 
 
 def separated_blocks(blocks: Iterable[Iterable[str]]) -> list[str]:
     """Return the lines of all blocks, with an empty line between two."""
     return list(chain.from_iterable(("", *block) for block in blocks))[1:]
+
+
+def problem_lines(problem: "FileProblem") -> list[str]:
+    """Return two lines: the problem with its file and line, and the remedy."""
+    return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]
 
 
 def count_text(number: int, noun: str, plural: str = "") -> str:
@@ -51,7 +59,7 @@ def time_left(until: datetime, now: datetime) -> str:
     seconds = max(ceil((until - now).total_seconds()), 0)
     if seconds < 60:
         return f"{seconds} s"
-    rest, parts = -(-seconds // 60) * 60, list[str]()
+    rest, parts = ceil(seconds / 60) * 60, list[str]()
     for unit, length in _UNITS:
         count, rest = divmod(rest, length)
         if count or parts:  # a zero keeps its place, so `2 d 0 h 5 min` becomes `2 d`

@@ -32,7 +32,7 @@ from orga.client.cli.options import (
     Tools,
     TrustedFacts,
 )
-from orga.client.cli.shown.text import on_one_line, set_quiet, write_json, write_note, write_result, write_warning
+from orga.client.cli.shown.text import set_quiet, terminal_line, write_json, write_note, write_result, write_warning
 from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
 from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
 from orga.client.config.policy import starter_policy
@@ -91,7 +91,16 @@ def run(
     Example: git diff | orga run - --instructions "Review this change." --json
     """
     options = RunOptions(
-        task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
+        task=task,
+        agent=agent,
+        model=model,
+        instructions=instructions,
+        tools=tools or (),
+        settings=set_ or (),
+        max_iterations=max_iterations,
+        timeout_s=timeout,
+        tenant=tenant,
+        trusted=trusted or (),
     )
     set_quiet(quiet=quiet)
     if again and id_ is None:
@@ -99,8 +108,8 @@ def run(
     checked = agent_input(options)
     run_id, attached = run_id_of(id_), attached_media(attach or ())
 
-    async def start(here: CliContext) -> AgentHandle:
-        return await start_agent(here.client, checked, workflow_id=run_id, again=again, attachments=attached)
+    async def start(context: CliContext) -> AgentHandle:
+        return await start_agent(context.client, checked, workflow_id=run_id, again=again, attachments=attached)
 
     return _start(start, checked, config, detach=detach, no_worker=no_worker, as_json=json)
 
@@ -118,120 +127,123 @@ async def _start(
     no_worker: bool,
     as_json: bool,
 ) -> int:
-    wanted = requested_names(checked)
+    names = requested_names(checked)
     if detach:
-        await _start_detached(start, wanted, config, as_json=as_json)
+        await _start_detached(start, names, config, as_json=as_json)
         return 0
-    async with started_run(start, wanted, config, no_worker=no_worker) as (here, run_id, keeper):
-        return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
+    async with started_run(start, names, config, no_worker=no_worker) as (context, run_id, keeper):
+        return await follow(context, run_id, context.task_queue, keeper, as_json=as_json)
 
 
 @asynccontextmanager
 async def started_run(
-    start: RunStarter, wanted: RequestedNames, config: Path | None, *, no_worker: bool, what: str = "run"
+    start: RunStarter, names: RequestedNames, config: Path | None, *, no_worker: bool, what: str = "run"
 ) -> AsyncGenerator[tuple[CliContext, str, WorkerKeeper | None]]:
     """Start and announce a run of any kind. Unless `no_worker`, keep a worker for it until the block ends."""
-    async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
-        if not no_worker and not await may_be_polled(here.client, here.task_queue):
-            _refuse_for_own_worker(wanted, here)
-        async with _optional_worker(here, here.task_queue, is_wanted=not no_worker) as keeper:
-            yield here, await _start_and_announce(here, start, what), keeper
+    async with cli_context(config, check=partial(refuse_unknown, names)) as context:
+        if not no_worker and not await may_be_polled(context.client, context.task_queue):
+            _refuse_for_own_worker(names, context)
+        async with _optional_worker(context, context.task_queue, is_wanted=not no_worker) as keeper:
+            yield context, await _start_and_announce(context, start, what), keeper
 
 
 @asynccontextmanager
-async def _optional_worker(here: CliContext, queue: str, *, is_wanted: bool) -> AsyncGenerator[WorkerKeeper | None]:
+async def _optional_worker(context: CliContext, queue: str, *, is_wanted: bool) -> AsyncGenerator[WorkerKeeper | None]:
     if not is_wanted:
         yield None
         return
-    async with keep_worker(here.client, here.worker_order(queue), write_note, here.require_usable) as keeper:
+    async with keep_worker(context.client, context.worker_order(queue), write_note, context.require_usable) as keeper:
         yield keeper
 
 
-def _refuse_for_own_worker(wanted: RequestedNames, here: CliContext) -> None:
+def _refuse_for_own_worker(names: RequestedNames, context: CliContext) -> None:
     """Raise InvalidInput for a run that a worker started by this command could not carry out."""
     try:
-        refuse_in_process(wanted, here.loaded.config)
+        refuse_in_process(names, context.loaded.config)
     except InvalidInput as error:
-        if here.connection.endpoint.embedded:
+        if context.connection.endpoint.embedded:
             raise
-        why = f"no worker polls task queue {here.task_queue!r}, and a worker of this folder knows only its files"
+        why = f"no worker polls task queue {context.task_queue!r}, and a worker of this folder knows only its files"
         raise InvalidInput(f"{error} ({why}: start your own worker first, or add --no-worker)") from None
 
 
-async def _start_detached(start: RunStarter, wanted: RequestedNames, config: Path | None, *, as_json: bool) -> None:
-    async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
-        run_id = await _start_and_announce(here, start)
+async def _start_detached(start: RunStarter, names: RequestedNames, config: Path | None, *, as_json: bool) -> None:
+    async with cli_context(config, check=partial(refuse_unknown, names)) as context:
+        run_id = await _start_and_announce(context, start)
         with suppress(RPCError):  # the run has started, so its id is printed in any case
-            await warn_of_missing_worker(here, wanted)
-            await wait_until_listed(here.client, run_id)  # the next command may use `--last`
+            await warn_of_missing_worker(context, names)
+            await wait_until_listed(context.client, run_id)  # the next command may use `--last`
         if as_json:
-            write_json({"id": run_id, "ui": here.connection.link(run_id)})
+            write_json({"id": run_id, "ui": context.connection.link(run_id)})
         else:
             write_result(run_id)
 
 
-async def warn_of_missing_worker(here: CliContext, wanted: RequestedNames, waits: str = "the run waits") -> None:
+async def warn_of_missing_worker(
+    context: CliContext, names: RequestedNames, consequence: str = "the run waits"
+) -> None:
     """Note on stderr if no worker takes new runs of this folder, with the consequence and the remedy."""
-    there = await routing(here.client, here.task_queue)
-    if there is not None and there.current is not None and not there.is_served:
-        write_note(no_workers_text(there.current, here.task_queue))
-    elif there is None or not there.is_served:
-        queue = f"task queue {here.task_queue!r}"
-        unknown = f"the server does not report whether a worker polls {queue}: without one {waits}"
-        missing = unknown if there is None else f"no worker polls {queue}: {waits}"
-        write_note(f"{missing}; {_worker_start_text(wanted, here)}")
+    queue_routing = await routing(context.client, context.task_queue)
+    queue = f"task queue {context.task_queue!r}"
+    if queue_routing is None:
+        unknown = f"the server does not report whether a worker polls {queue}: without one {consequence}"
+        write_note(f"{unknown}; {_worker_start_text(names, context)}")
+    elif not queue_routing.is_served and queue_routing.current is not None:
+        write_note(no_workers_text(queue_routing.current, context.task_queue))
+    elif not queue_routing.is_served:
+        write_note(f"no worker polls {queue}: {consequence}; {_worker_start_text(names, context)}")
 
 
-def _worker_start_text(wanted: RequestedNames, here: CliContext) -> str:
+def _worker_start_text(names: RequestedNames, context: CliContext) -> str:
     """Return how to start a worker for the run. A run of an agent in code needs the project's own worker."""
     try:
-        refuse_unknown(wanted, here.loaded.config)
+        refuse_unknown(names, context.loaded.config)
     except InvalidInput as error:
         return f"start your project's own worker, because `orga worker` would fail the run here ({error})"
     return "start one with: orga worker"
 
 
-def warn_of_disabled_policy(here: CliContext) -> None:
-    if here.loaded.config.policy.engine == "allow":
+def warn_of_disabled_policy(context: CliContext) -> None:
+    if context.loaded.config.policy.engine == "allow":
         write_warning('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
 
 
-def warn_of_idle_addresses(here: CliContext) -> None:
+def warn_of_idle_addresses(context: CliContext) -> None:
     """Warn about model servers in the environment that are not used because the embedded model is the default."""
     from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL, default_model, idle_addresses
 
-    if here.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
+    if context.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
         for text in idle_addresses(os.environ):
             write_warning(f"{text}; until then {EMBEDDED_MODEL} answers")
 
 
-async def _check_workers(here: CliContext) -> None:
+async def _check_workers(context: CliContext) -> None:
     """Warn of workers with another `orga.toml`. Raise ConfigError if one judges by another policy."""
-    own, policy = own_digest(here.connection.workplace), short_policy(starter_policy(here.loaded.config))
-    for identity in await poller_identities(here.client, here.task_queue) or ():
-        process = on_one_line(identity.partition(MARK)[0])
+    digest, policy = own_digest(context.connection.workplace), short_policy(starter_policy(context.loaded.config))
+    for identity in await poller_identities(context.client, context.task_queue) or ():
+        process = terminal_line(identity.partition(MARK)[0])
         if not is_same_policy(identity_policy(identity), policy):
             raise ConfigError(
-                f"policy: worker {process} polls task queue {here.task_queue!r} and judges by another policy than this "
-                "folder's. Set [temporal] task_queue to one of this folder's own"
+                f"policy: worker {process} polls task queue {context.task_queue!r} and judges by another policy than "
+                "this folder's. Set [temporal] task_queue to one of this folder's own"
             )
-        if here.connection.endpoint.embedded and config_digest(identity) not in {None, own}:
+        if context.connection.endpoint.embedded and config_digest(identity) not in {None, digest}:
             write_warning(
                 f"worker {process} started before orga.toml was changed, or with another one; "
                 "to use the file as it is now, stop that worker and start it again"
             )
 
 
-async def _start_and_announce(here: CliContext, start: RunStarter, what: str = "run") -> str:
+async def _start_and_announce(context: CliContext, start: RunStarter, what: str = "run") -> str:
     """Check the workers, start a run, print its id, link and folder as notes, and return the id."""
-    warn_of_disabled_policy(here)
-    warn_of_idle_addresses(here)
-    await _check_workers(here)
-    run_id = (await start(here)).id
-    link = here.connection.link(run_id)
+    warn_of_disabled_policy(context)
+    warn_of_idle_addresses(context)
+    await _check_workers(context)
+    run_id = (await start(context)).id
+    link = context.connection.link(run_id)
     write_note(f"{what} {run_id}" + (f"  {link}" if link else ""))
-    if here.connection.endpoint.embedded:
-        write_note(f"it acts in {on_one_line(here.connection.workplace.root)}")
+    if context.connection.endpoint.embedded:
+        write_note(f"it acts in {terminal_line(context.connection.workplace.root)}")
     return run_id
 
 
@@ -245,28 +257,28 @@ async def attach(
     Example: orga attach agent-0199b1c2-6f3e-7c11-9d8a-5a6b7c8d9e0f
     """
     set_quiet(quiet=quiet)
-    async with run_context(run, config) as (here, run_id):
-        described = await here.run(run_id).describe()
-        if link := here.connection.link(run_id):
+    async with run_context(run, config) as (context, run_id):
+        described = await context.run(run_id).describe()
+        if link := context.connection.link(run_id):
             write_note(link)
-        async with worker_for_live_run(here, described, "orga attach", no_worker=no_worker) as keeper:
-            return await follow(here, run_id, described.task_queue, keeper, as_json=json)
+        async with worker_for_live_run(context, described, "orga attach", no_worker=no_worker) as keeper:
+            return await follow(context, run_id, described.task_queue, keeper, as_json=json)
 
 
 @asynccontextmanager
 async def worker_for_live_run(
-    here: CliContext, described: WorkflowExecutionDescription, command: str, *, no_worker: bool
+    context: CliContext, described: WorkflowExecutionDescription, command: str, *, no_worker: bool
 ) -> AsyncGenerator[WorkerKeeper | None]:
     """Keep a worker for a run until the block ends, if the run is live and one of this folder may work on it.
 
     If none may and no worker polls, a note says in which folder to give the command.
     """
     queue = described.task_queue
-    is_own = await here.may_work_on(described)
-    if not is_own and not await may_be_polled(here.client, queue):
+    is_own = await context.may_work_on(described)
+    if not is_own and not await may_be_polled(context.client, queue):
         write_note(_other_folder_hint(described.id, queue, await recorded_workplace(described), command))
     is_wanted = is_own and not no_worker and described.status == WorkflowExecutionStatus.RUNNING
-    async with _optional_worker(here, queue, is_wanted=is_wanted) as keeper:
+    async with _optional_worker(context, queue, is_wanted=is_wanted) as keeper:
         yield keeper
 
 
@@ -277,9 +289,10 @@ def _other_folder_hint(run_id: str, queue: str, home: Workplace | None, command:
             f"the run was started without a folder, so no folder's worker polls task queue {queue!r}; "
             "`orga doctor` shows the workers that do"
         )
-    is_here = home.folder == str(Path.cwd())
-    where = "uses the models of its own shell" if is_here else f"belongs to the folder {on_one_line(home.folder)}"
-    return f"the run {where}: {worker_command(home, f'{command} {quote(run_id)}')}"
+    is_this_folder = home.folder == str(Path.cwd())
+    other_folder = f"belongs to the folder {terminal_line(home.folder)}"
+    why = "uses the models of its own shell" if is_this_folder else other_folder
+    return f"the run {why}: {worker_command(home, f'{command} {quote(run_id)}')}"
 
 
 def goal(
@@ -335,14 +348,22 @@ def goal(
     if again and id_ is None:
         raise UsageError("--again: it needs a goal's id. Add --id ID")
     options = GoalOptions(
-        *(goal, agent, model, skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ()),
+        goal=goal,
+        agent=agent,
+        model=model,
+        skills=skills or (),
+        settings=set_ or (),
+        max_iterations=max_iterations,
+        timeout_s=timeout,
+        tenant=tenant,
+        deliver=deliver or (),
         pipeline=pipeline,
         inputs=input_ or (),
     )
     checked = goal_input(options)
     run_id, attached = run_id_of(id_, "goal"), attached_media(attach or ())
 
-    async def start(here: CliContext) -> AgentHandle:
-        return await start_goal(here.client, checked, workflow_id=run_id, again=again, attachments=attached)
+    async def start(context: CliContext) -> AgentHandle:
+        return await start_goal(context.client, checked, workflow_id=run_id, again=again, attachments=attached)
 
     return _start(start, checked, config, detach=detach, no_worker=no_worker, as_json=json)

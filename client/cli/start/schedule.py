@@ -13,7 +13,7 @@ from orga.client.cli.connection import cli_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import Command
 from orga.client.cli.options import Attach, ConfigFile, Json, login_name, parse_duration, parse_time
-from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import terminal_line, write_json, write_note, write_result
 from orga.client.cli.start.run import warn_of_disabled_policy, warn_of_missing_worker
 from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, attached_media, goal_input
 from orga.client.config.known_input import refuse_unknown, requested_names
@@ -143,13 +143,37 @@ def create_schedule(
         raise UsageError("name what each run does with either --goal TEXT or --task TEXT, one of the two")
     if goal is not None:
         _refuse_options("goal", tools=tools, instructions=instructions, trusted=trusted)
-        others = (skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ())
-        goal_options = GoalOptions(goal, agent, model, *others, pipeline=pipeline, inputs=input_ or ())
-        checked: AgentInput | GoalInput = goal_input(goal_options)
+        checked: AgentInput | GoalInput = goal_input(
+            GoalOptions(
+                goal=goal,
+                agent=agent,
+                model=model,
+                skills=skills or (),
+                settings=set_ or (),
+                max_iterations=max_iterations,
+                timeout_s=timeout,
+                tenant=tenant,
+                deliver=deliver or (),
+                pipeline=pipeline,
+                inputs=input_ or (),
+            )
+        )
     else:
         _refuse_options("task", skills=skills, deliver=deliver, pipeline=pipeline, input=input_)
-        options = (tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ())
-        checked = agent_input(RunOptions(task or "", agent, model, instructions, *options))
+        checked = agent_input(
+            RunOptions(
+                task=task or "",
+                agent=agent,
+                model=model,
+                instructions=instructions,
+                tools=tools or (),
+                settings=set_ or (),
+                max_iterations=max_iterations,
+                timeout_s=timeout,
+                tenant=tenant,
+                trusted=trusted or (),
+            )
+        )
     times = timing(
         cron=cron or (),
         every=None if every is None else parse_duration(every, "--every"),
@@ -160,84 +184,98 @@ def create_schedule(
         end=None if end is None else parse_time(end, "--end"),
     )
     state = ScheduleState(note=checked_note(note_) or None, paused=paused)
-    schedule_id, attached, wanted = checked_schedule_id(id_), attached_media(attach or ()), requested_names(checked)
+    schedule_id, attached, names = checked_schedule_id(id_), attached_media(attach or ()), requested_names(checked)
 
     async def create() -> None:
-        async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
-            warn_of_disabled_policy(here)
-            whole = await with_attachments(checked, attached, here.client)
-            made = await create_checked(here.client, schedule_id, whole, times, state)
-            one = await schedule_summary(await made.describe())
-            write_note(_next_run_text(one))
-            await warn_of_missing_worker(here, wanted, "its runs wait")
+        async with cli_context(config, check=partial(refuse_unknown, names)) as context:
+            warn_of_disabled_policy(context)
+            run_input = await with_attachments(checked, attached, context.client)
+            created = await create_checked(context.client, schedule_id, run_input, times, state)
+            summary = await schedule_summary(await created.describe())
+            write_note(_next_run_text(summary))
+            await warn_of_missing_worker(context, names, "its runs wait")
         if json:
-            write_json(schedule_json(one))
+            write_json(schedule_json(summary))
         else:
-            write_result(one.id)
+            write_result(summary.id)
 
     return create()
 
 
-def _next_run_text(one: ScheduleSummary) -> str:
-    if one.paused:
-        return f"it is paused; start it with: orga schedule resume {one.id}"
-    if not one.next:
+def _next_run_text(summary: ScheduleSummary) -> str:
+    if summary.paused:
+        return f"it is paused; start it with: orga schedule resume {summary.id}"
+    if not summary.next:
         return "it will never start a run: none of its times is between now and its end"
-    return f"next run {zoned_time_text(one.next[0], one.time_zone)} {one.time_zone}"
+    return f"next run {zoned_time_text(summary.next[0], summary.time_zone)} {summary.time_zone}"
 
 
 def _refuse_options(what: str, **options: object) -> None:
     """Refuse options of the other kind, which would otherwise be ignored silently."""
-    for name, given in options.items():
-        if given is not None:
-            hint = ". Use --skills" if name == "tools" else ". Use --tools" if name == "skills" else ""
-            raise UsageError(f"--{name}: does not apply to a {what}{hint}")
+    hints = {"tools": ". Use --skills", "skills": ". Use --tools"}
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"--{name}: does not apply to a {what}{hints.get(name, '')}")
 
 
 COLUMNS = 80
+"""The width of the table in any terminal, unless the other columns leave too little for WHEN."""
+
+_HEADS = ("ID", "WHEN", "NEXT", "LAST", "ENDING")
+_WHEN = _HEADS.index("WHEN")
 _MIN_WHEN_CELLS = 16
-_INDENT = 2
+_GAP = "  "
+_INDENT = "  "
 
 
-def schedule_table(shown: Sequence[ScheduleSummary], ended: Mapping[str, str]) -> list[str]:
-    """Return the lines of a table with two lines for each schedule: its times, and what it starts."""
-    heads = ("ID", "WHEN", "NEXT", "LAST", "ENDING")
-    cells = [heads, *(_cells(one, ended) for one in shown)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
-    others = sum(widths) - widths[1] + 2 * (len(heads) - 1)
-    widths[1] = min(widths[1], max(COLUMNS - others, _MIN_WHEN_CELLS))
-    head, *rows = (_row(line, widths) for line in cells)
-    return [head, *(line for row, one in zip(rows, shown, strict=True) for line in (row, _subject_line(one)))]
+def schedule_table(shown: Sequence[ScheduleSummary], endings: Mapping[str, str]) -> list[str]:
+    """Return the lines of a table with two lines for each schedule: its times, and what it starts.
+
+    Args:
+        endings: The state of each schedule's last run, by run id.
+    """
+    rows = [_HEADS, *(_cells(summary, endings) for summary in shown)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    other_cells = sum(widths) - widths[_WHEN] + len(_GAP) * (len(_HEADS) - 1)
+    widths[_WHEN] = min(widths[_WHEN], max(COLUMNS - other_cells, _MIN_WHEN_CELLS))
+    lines = [_table_line(_HEADS, widths)]
+    for row, summary in zip(rows[1:], shown, strict=True):
+        lines += [_table_line(row, widths), _subject_line(summary)]
+    return lines
 
 
 def zoned_time_text(at: datetime, zone: str) -> str:
-    """Return a time in the schedule's zone, with the year if it is not the current one."""
-    there = at.astimezone(display_zone(zone))
-    return f"{there:%m-%d %H:%M}" if there.year == datetime.now(UTC).year else f"{there:%Y-%m-%d %H:%M}"
+    """Return a time in the schedule's zone, with the year if it is not the current summary."""
+    local = at.astimezone(display_zone(zone))
+    return f"{local:%m-%d %H:%M}" if local.year == datetime.now(UTC).year else f"{local:%Y-%m-%d %H:%M}"
 
 
-def schedule_times_text(one: ScheduleSummary) -> str:
+def schedule_times_text(summary: ScheduleSummary) -> str:
     """Return the schedule's times, with the zone unless it is UTC."""
-    return ", ".join(one.times) + ("" if one.time_zone == "UTC" else f" {one.time_zone}")
+    return ", ".join(summary.times) + ("" if summary.time_zone == "UTC" else f" {summary.time_zone}")
 
 
-def _cells(one: ScheduleSummary, ended: Mapping[str, str]) -> tuple[str, ...]:
-    coming = "paused" if one.paused else zoned_time_text(one.next[0], one.time_zone) if one.next else "-"
-    last = one.runs[-1] if one.runs else None
-    past = ("-", "-") if last is None else (zoned_time_text(last.at, one.time_zone), ended.get(last.run_id, GONE))
-    return full_field_text(one.id), on_one_line(schedule_times_text(one)), coming, *past
+def _cells(summary: ScheduleSummary, endings: Mapping[str, str]) -> tuple[str, ...]:
+    next_run = zoned_time_text(summary.next[0], summary.time_zone) if summary.next else "-"
+    last_run, ending = "-", "-"
+    if summary.runs:
+        last = summary.runs[-1]
+        last_run, ending = zoned_time_text(last.at, summary.time_zone), endings.get(last.run_id, GONE)
+    times = terminal_line(schedule_times_text(summary))
+    return full_field_text(summary.id), times, "paused" if summary.paused else next_run, last_run, ending
 
 
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    cut = (on_one_line(cell, width) for cell, width in zip(cells, widths, strict=True))
-    return "  ".join(cell.ljust(width) for cell, width in zip(cut, widths, strict=True)).rstrip()
+def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    sized = (terminal_line(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return _GAP.join(sized).rstrip()
 
 
-def _subject_line(one: ScheduleSummary) -> str:
-    return " " * _INDENT + on_one_line(f"{one.kind}: {one.what or one.workflow}", COLUMNS - _INDENT)
+def _subject_line(summary: ScheduleSummary) -> str:
+    return _INDENT + terminal_line(f"{summary.kind}: {summary.what or summary.workflow}", COLUMNS - len(_INDENT))
 
 
 _MAX_NEXT_RUNS = 3
+"""The next runs that `show` lists."""
 
 
 @app.command("list")
@@ -246,13 +284,13 @@ async def list_schedules(*, json: Json = False, config: ConfigFile = None) -> No
 
     Example: orga schedule list --json
     """
-    async with cli_context(config) as here:
-        found = await all_schedules(here.client)
-        ended = await run_states(here.client, [one.runs[-1] for one in found if one.runs])
+    async with cli_context(config) as context:
+        summaries = await all_schedules(context.client)
+        endings = await run_states(context.client, [summary.runs[-1] for summary in summaries if summary.runs])
     if json:
-        write_json([schedule_json(one, ended) for one in found])
-    elif found:
-        write_result(*schedule_table(found, ended))
+        write_json([schedule_json(summary, endings) for summary in summaries])
+    elif summaries:
+        write_result(*schedule_table(summaries, endings))
     else:
         write_note('there is no schedule; create one with: orga schedule create ID --every 1d --task "…"')
 
@@ -268,50 +306,46 @@ async def show(
 
     Example: orga schedule show morning
     """
-    async with cli_context(config) as here:
-        described = await ScheduleHandle(here.client, schedule).describe()
-        one = await schedule_summary(described)
-        ended = await run_states(here.client, one.runs)
-        begins_with = await _decode_input(here.client, described)
+    async with cli_context(config) as context:
+        described = await ScheduleHandle(context.client, schedule).describe()
+        summary = await schedule_summary(described)
+        endings = await run_states(context.client, summary.runs)
+        run_input = await _decode_input(context.client, described)
     if json:
-        write_json(
-            {**schedule_json(one, ended), **_settings(described), **_run_counts(described), "input": begins_with}
-        )
+        facts = schedule_json(summary, endings) | _settings(described) | _run_counts(described)
+        write_json({**facts, "input": run_input})
     else:
-        write_result(*_schedule_lines(one, described, ended))
+        write_result(*_schedule_lines(summary, described, endings))
 
 
-def _schedule_lines(one: ScheduleSummary, described: ScheduleDescription, ended: dict[str, str]) -> list[str]:
+def _schedule_lines(summary: ScheduleSummary, described: ScheduleDescription, endings: dict[str, str]) -> list[str]:
     settings, counts = _settings(described), _run_counts(described)
     end = described.schedule.spec.end_at
-    lines = [
-        f"{full_field_text(one.id)}  {one.kind}" + ("  (paused)" if one.paused else ""),
-        f"  what: {on_one_line(one.what or one.workflow, 400)}",
-        f"  when: {on_one_line(schedule_times_text(one), 400)}"
+    coming = ", ".join(zoned_time_text(at, summary.time_zone) for at in summary.next[:_MAX_NEXT_RUNS]) or "none"
+    return [
+        f"{full_field_text(summary.id)}  {summary.kind}" + ("  (paused)" if summary.paused else ""),
+        f"  what: {terminal_line(summary.what or summary.workflow, 400)}",
+        f"  when: {terminal_line(schedule_times_text(summary), 400)}"
         + (f", delayed by up to {settings['jitter']}" if settings["jitter"] != "0s" else "")
-        + (f", until {zoned_time_text(end, one.time_zone)}" if end else ""),
+        + (f", until {zoned_time_text(end, summary.time_zone)}" if end else ""),
         f"  overlap: {settings['overlap']}, catch-up: {settings['catch_up']}",
         f"  queue: {full_field_text(str(settings['task_queue']))}"
-        + (f", folder: {on_one_line(one.folder, 400)}" if one.folder else ""),
-        *([f"  note: {on_one_line(one.note, 400)}"] if one.note else []),
-    ]
-    coming = ", ".join(zoned_time_text(at, one.time_zone) for at in one.next[:_MAX_NEXT_RUNS]) or "none"
-    lines.append(f"  next: {'none while it is paused' if one.paused else coming}")
-    lines.append("  runs: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
-    return [
-        *lines,
+        + (f", folder: {terminal_line(summary.folder, 400)}" if summary.folder else ""),
+        *([f"  note: {terminal_line(summary.note, 400)}"] if summary.note else []),
+        f"  next: {'none while it is paused' if summary.paused else coming}",
+        "  runs: " + ", ".join(f"{count} {name}" for name, count in counts.items()),
         *(
-            f"  {zoned_time_text(run.at, one.time_zone)}  {full_field_text(run.run_id)}  {ended[run.run_id]}"
-            for run in one.runs[::-1]
+            f"  {zoned_time_text(run.at, summary.time_zone)}  {full_field_text(run.run_id)}  {endings[run.run_id]}"
+            for run in summary.runs[::-1]
         ),
     ]
 
 
 def _settings(described: ScheduleDescription) -> dict[str, Any]:
     schedule, action = described.schedule, described.schedule.action
-    named = {policy: name for name, policy in OVERLAPS.items()}
+    overlap_names = {policy: name for name, policy in OVERLAPS.items()}
     return {
-        "overlap": named.get(schedule.policy.overlap, "skip"),
+        "overlap": overlap_names.get(schedule.policy.overlap, "skip"),
         "catch_up": duration_text(schedule.policy.catchup_window or NO_TIME),
         "jitter": duration_text(schedule.spec.jitter or NO_TIME),
         "end": schedule.spec.end_at and schedule.spec.end_at.isoformat(timespec="seconds"),
@@ -362,19 +396,19 @@ async def trigger(schedule: ScheduleId, *, json: Json = False, config: ConfigFil
 
     Example: orga schedule trigger morning
     """
-    async with cli_context(config) as here:
-        came = await ScheduleHandle(here.client, schedule).trigger()
+    async with cli_context(config) as context:
+        result = await ScheduleHandle(context.client, schedule).trigger()
     if json:
-        write_json({"id": schedule, "outcome": came.outcome, "run": came.run_id or None})
-    elif came.run_id:
-        write_result(came.run_id)
-    write_note(_trigger_text(came))
+        write_json({"id": schedule, "outcome": result.outcome, "run": result.run_id or None})
+    elif result.run_id:
+        write_result(result.run_id)
+    write_note(_trigger_text(result))
 
 
-def _trigger_text(came: TriggerResult) -> str:
-    match came.outcome:
+def _trigger_text(result: TriggerResult) -> str:
+    match result.outcome:
         case "started":
-            return f"follow it with: orga attach {came.run_id}"
+            return f"follow it with: orga attach {result.run_id}"
         case "skipped":
             return "no run was started: one has not ended yet, and the overlap policy skips others"
         case "buffered":
@@ -395,13 +429,13 @@ async def delete(schedule: ScheduleId, *, json: Json = False, config: ConfigFile
 async def _change_schedule(
     schedule: str,
     change: Callable[[ScheduleHandle], Awaitable[None]],
-    done: str,
+    outcome: str,
     config: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    async with cli_context(config) as here:
-        await change(ScheduleHandle(here.client, schedule))
+    async with cli_context(config) as context:
+        await change(ScheduleHandle(context.client, schedule))
     if as_json:
         write_json({"id": schedule})
-    write_note(f"{schedule} {done}")
+    write_note(f"{schedule} {outcome}")

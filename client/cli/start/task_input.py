@@ -36,43 +36,47 @@ class RunOptions:
     trusted: Sequence[str] = ()
 
 
-def agent_input(given: RunOptions) -> AgentInput:
+def agent_input(options: RunOptions) -> AgentInput:
     """Return a run's checked input. Raise UsageError for an unreadable option, InvalidInput for a bad value."""
-    with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
-        return parse_input({"task": clean_text(task_text(given.task)), **_raw_agent_input(given)})
+    with option_names_in_errors(options.settings, options.max_iterations, options.timeout_s):
+        return parse_input({"task": clean_text(task_text(options.task)), **_raw_agent_input(options)})
 
 
 def attached_media(
     paths: Sequence[str | Path], option: str = "--attach", *, most: int = MAX_ATTACHMENTS, before: Sequence[Media] = ()
 ) -> list[Media]:
-    """Return the files after those before. Raise UsageError for too many, or for one that no model could read."""
-    found = [*before]
+    """Return the media in `before` and those of the files.
+
+    Raises:
+        UsageError: There are too many, or no model could read one.
+    """
+    attached = [*before]
     try:
-        refuse_too_many(len(found) + len(paths), most)
+        refuse_too_many(len(attached) + len(paths), most)
         for path in paths:
-            found.append(read_attachment(path))
-            loaded_media(found[-1])
+            attached.append(read_attachment(path))
+            loaded_media(attached[-1])
     except UnusableMedia as error:
         raise UsageError(f"{option} {error}") from None
-    return found
+    return attached
 
 
-def session_input(given: RunOptions, idle_timeout_s: float | None) -> SessionInput:
+def session_input(options: RunOptions, idle_timeout_s: float | None) -> SessionInput:
     """Return a session's checked input, without a task. Raise as `agent_input` does."""
     idle = {} if idle_timeout_s is None else {"idle_timeout_s": idle_timeout_s}
-    with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
-        return parse_session({**_raw_agent_input(given), **idle})
+    with option_names_in_errors(options.settings, options.max_iterations, options.timeout_s):
+        return parse_session({**_raw_agent_input(options), **idle})
 
 
-def _raw_agent_input(given: RunOptions) -> dict[str, Any]:
+def _raw_agent_input(options: RunOptions) -> dict[str, Any]:
     raw = {
-        "agent": given.agent,
-        "model": given.model,
-        "instructions": given.instructions,
-        "tools": _split_names(given.tools),
-        "config": _with_limits(parse_settings(given.settings), given.max_iterations, given.timeout_s),
-        "trusted_context": dict(_parse_fact(pair) for pair in given.trusted),
-        "tenant": given.tenant,
+        "agent": options.agent,
+        "model": options.model,
+        "instructions": options.instructions,
+        "tools": _split_names(options.tools),
+        "config": _with_limits(parse_settings(options.settings), options.max_iterations, options.timeout_s),
+        "trusted_context": dict(_parse_fact(pair) for pair in options.trusted),
+        "tenant": options.tenant,
     }
     return {key: _clean_value(value) for key, value in raw.items() if value not in (None, {})}
 
@@ -94,20 +98,20 @@ class GoalOptions:
     inputs: Sequence[str] = ()
 
 
-def goal_input(given: GoalOptions) -> GoalInput:
+def goal_input(options: GoalOptions) -> GoalInput:
     """Return a goal's checked input. Raise as `agent_input` does."""
     raw = {
-        "goal": task_text(given.goal),
-        "agent": given.agent,
-        "model": given.model,
-        "skills": _split_names(given.skills),
-        "config": _with_limits(parse_settings(given.settings, GoalConfig), given.max_iterations, given.timeout_s),
-        "tenant": given.tenant,
-        "deliver": _split_names(given.deliver),
-        "pipeline": given.pipeline,
-        "inputs": [clean_text(each) for each in given.inputs] or None,
+        "goal": task_text(options.goal),
+        "agent": options.agent,
+        "model": options.model,
+        "skills": _split_names(options.skills),
+        "config": _with_limits(parse_settings(options.settings, GoalConfig), options.max_iterations, options.timeout_s),
+        "tenant": options.tenant,
+        "deliver": _split_names(options.deliver),
+        "pipeline": options.pipeline,
+        "inputs": [clean_text(each) for each in options.inputs] or None,
     }
-    with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
+    with option_names_in_errors(options.settings, options.max_iterations, options.timeout_s):
         return parse_goal({key: _clean_value(value) for key, value in raw.items() if value not in (None, {})})
 
 
@@ -121,14 +125,15 @@ def option_names_in_errors(
     except InvalidInput as error:
         text = str(error)
         limits = {"max_iterations": ("--max-iterations", max_iterations), "timeout_s": ("--timeout", timeout_s)}
-        named = {key: f"{option} {value}" for key, (option, value) in limits.items() if value is not None}
-        named |= {pair.partition("=")[0].strip(): f"--set {escaped_line(pair)[:SHOWN_CHARS]}" for pair in settings}
-        for key, option in named.items():
+        options = {key: f"{option} {value}" for key, (option, value) in limits.items() if value is not None}
+        options |= {pair.partition("=")[0].strip(): f"--set {escaped_line(pair)[:_SHOWN_CHARS]}" for pair in settings}
+        for key, option in options.items():
             text = text.replace(f"config.{key}: ", f"{option}: ")
         raise InvalidInput(text) from None
 
 
-SHOWN_CHARS = 80
+_SHOWN_CHARS = 80
+"""The length to which an error cuts a setting."""
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:
@@ -139,7 +144,7 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _split_names(options: Sequence[str]) -> list[str] | None:
-    """Return the names. `--tools ""` gives an empty list; without the option the result is None."""
+    """Return the names. `--tools ""` is an empty list. Without the option the result is None."""
     if not options:
         return None
     return [name.strip() for option in options for name in option.split(",") if name.strip()]

@@ -24,8 +24,8 @@ from orga.client.cli.shown.decisions import (
 )
 from orga.client.cli.shown.text import (
     hanging_lines,
-    on_one_line,
     separated_blocks,
+    terminal_line,
     write_json,
     write_note,
     write_result,
@@ -80,15 +80,15 @@ def approve(
     approvals = list(dict.fromkeys(approval or ()))
     if show:
         return _show_held_calls(run, approvals, config, as_json=json)
-    changed = None if arguments is None else _parsed_arguments(arguments)
+    changed = None if arguments is None else _parse_arguments(arguments)
     if changed is not None and (all_ or len(approvals) > 1):
         raise UsageError("--arguments: are those of one call. Name it, without --all")
     return _decide_calls("approved", run, approvals, changed, config, all_=all_, by=by, reason=reason, as_json=json)
 
 
-def _parsed_arguments(given: str) -> dict[str, Any]:
+def _parse_arguments(text: str) -> dict[str, Any]:
     try:
-        value = loads(text_or_file("--arguments", given), object_pairs_hook=unique_keys_object)
+        value = loads(text_or_file("--arguments", text), object_pairs_hook=unique_keys_object)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--arguments: give a JSON object; this is no valid JSON ({error})") from None
     if not isinstance(value, dict):
@@ -111,10 +111,10 @@ def deny(
     return _decide_calls("denied", run, approvals, None, config, all_=all_, by=by, reason=reason, as_json=json)
 
 
-async def _show_held_calls(named: str, approvals: Sequence[str], config: Path | None, *, as_json: bool) -> None:
+async def _show_held_calls(name: str, approvals: Sequence[str], config: Path | None, *, as_json: bool) -> None:
     """Show these calls, or all held calls if none is named."""
-    async with run_context(named, config) as (here, run_id):
-        held = (await here.run(run_id).live_status()).pending_approvals
+    async with run_context(name, config) as (context, run_id):
+        held = (await context.run(run_id).live_status()).pending_approvals
     if missing := set(approvals) - {question.approval_id for question in held}:
         raise UsageError(f"run {run_id!r} holds no call {', '.join(sorted(missing))}. `orga inbox` shows what waits")
     shown = [question for question in held if not approvals or question.approval_id in approvals]
@@ -132,7 +132,7 @@ def _no_held_call(run_id: str) -> UsageError:
 
 async def _decide_calls(
     verdict: Literal["approved", "denied"],
-    named: str,
+    name: str,
     approvals: Sequence[str],
     arguments: Mapping[str, Any] | None,
     config: Path | None,
@@ -145,23 +145,23 @@ async def _decide_calls(
     who = _decider_name(by)
     if approvals and all_:
         raise UsageError("--all: cannot be combined with APPROVAL. Give one of them")
-    taken, refused = list[str](), dict[str, str]()
-    async with run_context(named, config) as (here, run_id):
-        run = here.run(run_id)
+    decided, refused = list[str](), dict[str, str]()
+    async with run_context(name, config) as (context, run_id):
+        run = context.run(run_id)
         for approval_id in approvals or await _held_call_ids(run, all_=all_):
             try:
                 if verdict == "denied":
                     await run.deny(approval_id, who, reason)
                 else:
                     await run.approve(approval_id, who, reason, arguments=arguments)
-                taken.append(approval_id)
+                decided.append(approval_id)
             except Refused as error:
                 refused[approval_id] = str(error)
     if as_json:
-        shown = {"id": run_id, verdict: taken, "by": who} | ({"reason": reason} if reason else {})
+        shown = {"id": run_id, verdict: decided, "by": who} | ({"reason": reason} if reason else {})
         write_json(shown | ({"refused": refused} if refused else {}))
-    elif taken:
-        write_note(f"{verdict} by {who}: {', '.join(taken)} of {run_id}; follow it: orga attach {quote(run_id)}")
+    elif decided:
+        write_note(f"{verdict} by {who}: {', '.join(decided)} of {run_id}; follow it: orga attach {quote(run_id)}")
     for why in refused.values():
         write_note(*hanging_lines("orga: ", why))
     return ExitCode.USAGE if refused else ExitCode.COMPLETED
@@ -208,14 +208,15 @@ def resolve(
     chosen: list[Choice] = [choice for choice, is_wanted in choices.items() if is_wanted]
     if len(chosen) != 1:
         raise UsageError("choose one of --retry, --skip, --result TEXT, --abort")
+    [choice] = chosen
     text = text_or_file("--result", result or "")
     if len(text.encode("utf-8", "surrogateescape")) > MAX_RESULT_BYTES:
         raise UsageError(f"--result: is longer than {MAX_RESULT_BYTES} bytes")
     who = login_name() if by is None else by
 
     async def decide() -> None:
-        async with run_context(run, config) as (here, run_id):
-            handle, [choice] = here.run(run_id), chosen
+        async with run_context(run, config) as (context, run_id):
+            handle = context.run(run_id)
             wait_id = escalation or await _only_wait_id(handle)
             await handle.resolve_escalation(wait_id, choice, text, who, reason)
         if json:
@@ -233,7 +234,7 @@ async def _only_wait_id(run: AgentHandle) -> str:
         return status.waiting[0].wait_id
     if not status.waiting:
         raise UsageError(f"nothing waits for a person in run {run.id!r}. `orga inbox` shows what does")
-    waiting = "; ".join(f"{on_one_line(wait.question)}: {commands_text(run.id, wait)}" for wait in status.waiting)
+    waiting = "; ".join(f"{terminal_line(wait.question)}: {commands_text(run.id, wait)}" for wait in status.waiting)
     raise UsageError(f"{len(status.waiting)} questions wait in run {run.id!r}. Name one: {waiting}")
 
 
@@ -247,20 +248,22 @@ async def answer(
     config: ConfigFile = None,
 ) -> None:
     """Example: orga answer ID "The report of 1999." """
-    async with run_context(run, config) as (here, run_id):
-        answered = await here.run(run_id).answer(text, question, by or login_name())
+    async with run_context(run, config) as (context, run_id):
+        answered = await context.run(run_id).answer(text, question, by or login_name())
     if json:
         write_json({"id": run_id, "question": answered})
     else:
-        write_note(f"answered {on_one_line(answered)}")
+        write_note(f"answered {terminal_line(answered)}")
 
 
 def _with_limit_options(command: Callable[..., Command]) -> Callable[..., Command]:
-    """Replace the parameter `**given` of the command by an option for each limit, those of most runs first."""
+    """Replace the parameter `**limits` of the command by an option for each limit. `--max-total-tokens` comes first."""
     options: list[Parameter] = []
-    for limit in sorted(LIMITS, key=lambda each: each.key != "max_total_tokens"):
+    for limit in sorted(LIMITS, key=lambda limit: limit.key != "max_total_tokens"):
         kind = kinds_of(BudgetExtension.model_fields[limit.key].annotation)[0]
-        metavar = "N" if kind is int else "S" if limit.key.endswith("_s") else "X"
+        metavar = "S" if limit.key.endswith("_s") else "X"
+        if kind is int:
+            metavar = "N"
         option = typer.Option(None, metavar=metavar, help=limit.help)
         options.append(Parameter(limit.key, Parameter.KEYWORD_ONLY, default=option, annotation=kind | None))
     run, json, config, _ = signature(command).parameters.values()
@@ -269,25 +272,25 @@ def _with_limit_options(command: Callable[..., Command]) -> Callable[..., Comman
 
 
 @_with_limit_options
-async def extend(run: RunId, *, json: Json = False, config: ConfigFile = None, **given: float | None) -> None:
+async def extend(run: RunId, *, json: Json = False, config: ConfigFile = None, **limits: float | None) -> None:
     """Each number is the new limit, counted from the start of the run. It is not added to the old one.
 
     Example: orga extend ID --max-iterations 50 --timeout-s 900
     """
-    limits = {name: limit for name, limit in given.items() if limit is not None}
+    raised = {name: limit for name, limit in limits.items() if limit is not None}
     try:
-        BudgetExtension.model_validate(limits)
+        BudgetExtension.model_validate(raised)
     except ValidationError as error:
         raise UsageError("; ".join(validation_problems(error))) from None
-    if not limits:
+    if not raised:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in BudgetExtension.model_fields)
         raise UsageError(f"name a limit to raise: {options}")
-    async with run_context(run, config) as (here, run_id):
-        raised = await here.run(run_id).extend_budget(by=login_name(), **limits)
+    async with run_context(run, config) as (context, run_id):
+        new_limits = await context.run(run_id).extend_budget(by=login_name(), **raised)
     if json:
-        write_json({"id": run_id, "limits": raised})
+        write_json({"id": run_id, "limits": new_limits})
     else:
-        limits_text = ", ".join(f"{name} {limit:.12g}" for name, limit in raised.items())
+        limits_text = ", ".join(f"{name} {limit:.12g}" for name, limit in new_limits.items())
         write_note(f"raised limits of {run_id}: {limits_text}")
 
 
@@ -323,17 +326,17 @@ def complete(
     if nothing_done and not error:
         raise UsageError("--nothing-done: belongs to --error")
     who = _decider_name(by)
-    value = None if result is None else _parsed_result(text_or_file("--result", result))
+    value = None if result is None else _parse_result(text_or_file("--result", result))
 
     async def give_result() -> None:
-        async with run_context(run, config) as (here, run_id):
-            handle = here.run(run_id)
+        async with run_context(run, config) as (context, run_id):
+            handle = context.run(run_id)
             key = call or await _only_waiting_call(handle)
             await handle.complete_tool_call(key, result=value, error=error, nothing_done=nothing_done, by=who)
         if json:
             write_json({"id": run_id, "call": key, "by": who})
         else:
-            write_note(f"completed {on_one_line(key)} of {run_id}; follow it: orga attach {quote(run_id)}")
+            write_note(f"completed {terminal_line(key)} of {run_id}; follow it: orga attach {quote(run_id)}")
 
     return give_result()
 
@@ -344,11 +347,11 @@ async def _only_waiting_call(run: AgentHandle) -> str:
         return waits[0].wait_id
     if not waits:
         raise UsageError(f"no call of run {run.id!r} waits for its result. `orga inbox` shows what waits")
-    waiting = ", ".join(f"{wait.wait_id} ({on_one_line(str(wait.data.get('tool')))})" for wait in waits)
+    waiting = ", ".join(f"{wait.wait_id} ({terminal_line(str(wait.data.get('tool')))})" for wait in waits)
     raise UsageError(f"{len(waits)} calls of run {run.id!r} wait for their results. Name one: {waiting}")
 
 
-def _parsed_result(text: str) -> Any:
+def _parse_result(text: str) -> Any:
     try:
         value = loads(text, object_pairs_hook=unique_keys_object)
     except (ValueError, RecursionError) as error:

@@ -59,22 +59,22 @@ async def _send_signal(
     name: str, run: str, send: Callable[[AgentHandle], Awaitable[None]], config: Path | None, *, as_json: bool
 ) -> None:
     """Send a signal to a run, and report it under this name."""
-    async with run_context(run, config) as (here, run_id):
-        await send(here.run(run_id))
+    async with run_context(run, config) as (context, run_id):
+        await send(context.run(run_id))
         if as_json:
             write_json({"id": run_id, "signal": name})
         else:
             write_note(f"{name} sent to {run_id}; see: orga journal {quote(run_id)}")
-        await note_missing_worker(here, here.run(run_id), NOTHING_HAPPENS)
+        await note_missing_worker(context, context.run(run_id), NOTHING_HAPPENS)
 
 
 NOTHING_HAPPENS = "nothing happens until one does"
 
 
-async def note_missing_worker(here: CliContext, run: AgentHandle, consequence: str) -> None:
+async def note_missing_worker(context: CliContext, run: AgentHandle, consequence: str) -> None:
     """Note on stderr, with the remedy, if no worker polls the run's task queue."""
     described = await run.describe()
-    if not await may_be_polled(here.client, described.task_queue):
+    if not await may_be_polled(context.client, described.task_queue):
         start = worker_command(await recorded_workplace(described))
         write_note(f"no worker polls task queue {described.task_queue!r}: {consequence}; start one with: {start}")
 
@@ -82,7 +82,7 @@ async def note_missing_worker(here: CliContext, run: AgentHandle, consequence: s
 def override(
     run: RunId,
     skill: Annotated[str, typer.Argument(metavar="SKILL", help="A tool, or an agent that the goal may delegate to.")],
-    given: Annotated[
+    input_: Annotated[
         str,
         typer.Argument(
             metavar="INPUT", help="The arguments as a JSON object, or a task as text; - reads standard input."
@@ -100,7 +100,7 @@ def override(
     """
     from orga.client.runs.goals import GoalHandle  # the other commands need no types of goals
 
-    parsed = _parse_input(task_text(given))
+    parsed = _parse_input(task_text(input_))
 
     async def send(run: AgentHandle) -> None:
         await GoalHandle(run.client, run.id).override_step(skill, parsed)

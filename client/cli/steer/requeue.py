@@ -22,7 +22,7 @@ from orga.workflows.types.tool_calls.recovery import DeadLetter
 
 
 async def _redeliver(
-    here: CliContext, goal_id: str, name: str | None, *, all_of_them: bool, again: bool, as_json: bool
+    context: CliContext, goal_id: str, name: str | None, *, all_of_them: bool, again: bool, as_json: bool
 ) -> None:
     """Send the answer of an ended goal from this machine to deliveries that failed, with the old keys.
 
@@ -37,38 +37,38 @@ async def _redeliver(
         UsageError: It is not clear which delivery is meant, or the channels cannot be used here.
         OrgaError: Some deliveries failed. The others are reported as delivered.
     """
-    there = await undelivered_answers(here.client, goal_id)
-    names = _delivery_names(goal_id, there, name, all_of_them=all_of_them, again=again)
-    send = _DeliverySender(here)
+    answers = await undelivered_answers(context.client, goal_id)
+    names = _delivery_names(goal_id, answers, name, all_of_them=all_of_them, again=again)
+    sender = _DeliverySender(context)
     delivered: list[str] = []
     failed: dict[str, str] = {}
-    for each in names:
+    for delivery_name in names:
         try:
-            await send(there[each], again=again)
-            delivered.append(each)
+            await sender.send(answers[delivery_name], again=again)
+            delivered.append(delivery_name)
         except OrgaError as error:
-            failed[each] = str(error)
+            failed[delivery_name] = str(error)
     if as_json:
         write_json({"id": goal_id, "delivered": delivered, "failed": failed})
     elif delivered:
         write_note(f"the answer of {goal_id} is delivered to {', '.join(delivered)}")
     if failed:
-        raise OrgaError("; ".join(f"not delivered to {each}: {why}" for each, why in failed.items()))
+        raise OrgaError("; ".join(f"not delivered to {failed_name}: {why}" for failed_name, why in failed.items()))
 
 
 def _delivery_names(
-    goal_id: str, there: Mapping[str, UndeliveredAnswer], name: str | None, *, all_of_them: bool, again: bool
+    goal_id: str, answers: Mapping[str, UndeliveredAnswer], name: str | None, *, all_of_them: bool, again: bool
 ) -> list[str]:
-    if not there:
+    if not answers:
         raise UsageError(f"goal {goal_id!r} has no delivery that failed. See its deliveries: orga attach ID --json")
-    if name is not None and name not in there:
-        raise UsageError(f"goal {goal_id!r} has no delivery {name!r} that failed. There are: {', '.join(there)}")
+    if name is not None and name not in answers:
+        raise UsageError(f"goal {goal_id!r} has no delivery {name!r} that failed. There are: {', '.join(answers)}")
     if name is not None:
-        if there[name].last.outcome == "delivered" and not again:
+        if answers[name].last.outcome == "delivered" and not again:
             command = f"orga requeue {quote(goal_id)} {quote(name)} --again"
             raise UsageError(f"{name}: a requeue has already delivered the answer. To send it once more: {command}")
         return [name]
-    left = [each for each, one in there.items() if again or one.last.outcome != "delivered"]
+    left = [left_name for left_name, answer in answers.items() if again or answer.last.outcome != "delivered"]
     if not left:
         raise UsageError(f"a requeue has delivered the answer of goal {goal_id!r}. --again sends it once more")
     if len(left) > 1 and not all_of_them:
@@ -79,39 +79,39 @@ def _delivery_names(
 class _DeliverySender:
     """Sends through the channels of this configuration, with the secrets of this environment."""
 
-    def __init__(self, here: CliContext) -> None:
+    def __init__(self, context: CliContext) -> None:
         from orga.activities.text.secrets import KnownSecrets
         from orga.client.workers.parts import configured_deliveries, secret_names
 
-        config = here.loaded.config
-        self._client = here.client
+        config = context.loaded.config
+        self._client = context.client
         self._secrets = KnownSecrets.from_environment(os.environ, secret_names(config))
         try:
-            self._channels = configured_deliveries(config, Path(here.connection.workplace.root), os.environ)
+            self._channels = configured_deliveries(config, Path(context.connection.workplace.root), os.environ)
         except ValueError as error:
             raise UsageError(f"{error}. Set here what the channel needs from the environment") from None
 
-    async def __call__(self, wanted: UndeliveredAnswer, *, again: bool) -> None:
+    async def send(self, answer: UndeliveredAnswer, *, again: bool) -> None:
         """Send an answer and record that. Raise OrgaError if it is not accepted, or might be sent twice."""
         from orga.activities.ports import NotifyError
         from orga.client.runs.redeliveries import record_sending
 
-        name = wanted.request.name
+        name = answer.request.name
         if (channel := self._channels.get(name)) is None:
             raise OrgaError(f"this configuration has no {name!r} in [goals.deliveries]")
-        if not again and not channel.is_repeatable and (wanted.may_have_arrived or wanted.last.outcome == "unknown"):
-            command = f"orga requeue {quote(wanted.run.workflow_id)} {name} --again"
+        if not again and not channel.is_repeatable and (answer.may_have_arrived or answer.last.outcome == "unknown"):
+            command = f"orga requeue {quote(answer.run.workflow_id)} {name} --again"
             raise OrgaError(f"it may have arrived; only its readers can know. To send it anyway: {command}")
         try:
-            async with record_sending(self._client, wanted.run, name, wanted.last):
-                await channel.deliver(self._secrets.redact_record(wanted.request), wanted.run)
+            async with record_sending(self._client, answer.run, name, answer.last):
+                await channel.deliver(self._secrets.redact_record(answer.request), answer.run)
         except NotifyError as error:
             raise OrgaError(str(error)) from None
 
 
-def _letter_ids(run_id: str, there: Sequence[DeadLetter], *, all_of_them: bool) -> list[str]:
+def _letter_ids(run_id: str, letters: Sequence[DeadLetter], *, all_of_them: bool) -> list[str]:
     """Return the ids of the letters that are meant if none is named. Raise UsageError if that is not clear."""
-    ids = [letter.letter_id for letter in there if not letter.requeued]
+    ids = [letter.letter_id for letter in letters if not letter.requeued]
     if not ids:
         raise UsageError(f"run {run_id!r} has no dead letter. See: orga list --dead-letters")
     if len(ids) > 1 and not all_of_them:
@@ -154,12 +154,12 @@ async def requeue(
     if set_ and not fork:
         raise UsageError("--set: changes settings of a fork. Add --fork")
     named = [letter] if letter is not None else []
-    async with run_context(run, config) as (here, run_id):
-        handle = here.run(run_id)
+    async with run_context(run, config) as (context, run_id):
+        handle = context.run(run_id)
         described = await handle.describe()
         has_ended = described.status != WorkflowExecutionStatus.RUNNING
         if has_ended and described.workflow_type == GOAL_WORKFLOW:
-            await _redeliver(here, run_id, letter, all_of_them=all_, again=again, as_json=json)
+            await _redeliver(context, run_id, letter, all_of_them=all_, again=again, as_json=json)
             return
         if again:
             raise UsageError(f"--again: {run_id!r} is not a goal that has ended")
@@ -171,10 +171,10 @@ async def requeue(
                 f"orga requeue {quote(run_id)} {quote(letter) if letter is not None else '--all'} --fork"
             )
         if fork:
-            ended = await read_ended_run(here.client, run_id)
+            ended = await read_ended_run(context.client, run_id)
             letters = named or _letter_ids(run_id, ended.letters, all_of_them=all_)
-            forked = await requeue_in_fork(here.client, ended, letters, changes=input_changes(set_ or ()))
-            await note_missing_worker(here, forked, "the fork waits")
+            forked = await requeue_in_fork(context.client, ended, letters, changes=input_changes(set_ or ()))
+            await note_missing_worker(context, forked, "the fork waits")
         else:
             forked = None
             letters = named or _letter_ids(run_id, (await handle.live_status()).dead_letters, all_of_them=all_)

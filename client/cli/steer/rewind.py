@@ -13,7 +13,7 @@ from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import Command, interruptible_prompt
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, login_name, task_text
-from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import terminal_line, write_json, write_note, write_result
 from orga.client.cli.start.task_input import option_names_in_errors, parse_pair, parse_settings
 from orga.client.cli.steer.intervene import NOTHING_HAPPENS, note_missing_worker
 from orga.client.config.environment import parse_setting
@@ -49,8 +49,8 @@ async def rewind(
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """
     keeps = not without_interventions
-    async with run_context(run, config) as (here, run_id):
-        plan = await plan_rewind(here.client, run_id, to_iteration)
+    async with run_context(run, config) as (context, run_id):
+        plan = await plan_rewind(context.client, run_id, to_iteration)
         for line in rewind_plan_lines(plan, keeps=keeps):
             write_note(line)
         if not yes and sys.stdin.isatty():
@@ -61,46 +61,41 @@ async def rewind(
                 "the rewind would discard irreversible calls, which are not undone. To rewind anyway, add --yes"
             )
         execution = await execute_rewind(
-            here.client, plan, steer=steer, keep_interventions=keeps, sender=sender_fields(login_name())
+            context.client, plan, steer=steer, keep_interventions=keeps, sender=sender_fields(login_name())
         )
         if json:
             write_json(_plan_json(plan, execution, keeps=keeps))
         else:
             rewound = f"{run_id} goes on from the end of iteration {to_iteration}"
             write_note(f"{rewound}; follow it: orga attach {quote(run_id)}")
-        await note_missing_worker(here, here.run(run_id), NOTHING_HAPPENS)
+        await note_missing_worker(context, context.run(run_id), NOTHING_HAPPENS)
 
 
 def rewind_plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
     """Return the lines that are shown before a rewind: what is redelivered, not undone, or aborted."""
-    fate = {True: "delivered again", False: "left out"}
-    sent = [
-        f"{fate[_is_redelivered(each, keeps=keeps)]}: {_dated_line(each.at, f'{each.kind} {each.text}')}"
-        for each in plan.interventions
-    ]
-    undone = {True: "NOT UNDONE, irreversible", False: "not undone"}
-    done = [
-        f"done already, {undone[each.is_irreversible]}: {_dated_line(each.at, _effect_text(each))}"
-        for each in plan.effects
-    ]
-    left = [
-        "aborted first: "
-        + _dated_line(each.at, f"iteration {each.iteration}, {RUN_TOOL} {each.workflow_id}, still running")
-        for each in plan.delegates
-    ]
-    return sent + done + left
+    lines = list[str]()
+    for sent in plan.interventions:
+        fate = "delivered again" if _is_redelivered(sent, keeps=keeps) else "left out"
+        lines.append(f"{fate}: {_dated_line(sent.at, f'{sent.kind} {sent.text}')}")
+    for effect in plan.effects:
+        fate = "NOT UNDONE, irreversible" if effect.is_irreversible else "not undone"
+        lines.append(f"done already, {fate}: {_dated_line(effect.at, _effect_text(effect))}")
+    for delegate in plan.delegates:
+        text = f"iteration {delegate.iteration}, {RUN_TOOL} {delegate.workflow_id}, still running"
+        lines.append(f"aborted first: {_dated_line(delegate.at, text)}")
+    return lines
 
 
 def _effect_text(effect: Effect) -> str:
     if not effect.is_irreversible:
         return f"iteration {effect.iteration}, {effect.text}"
     arguments = f" {effect.arguments}" if effect.arguments else ""
-    named = effect.text if loop_tool(effect.tool).is_run else effect.tool
-    return f"iteration {effect.iteration}, {named}{arguments}: {effect.outcome}"
+    call = effect.text if loop_tool(effect.tool).is_run else effect.tool
+    return f"iteration {effect.iteration}, {call}{arguments}: {effect.outcome}"
 
 
 def _dated_line(at: datetime, text: str) -> str:
-    return f"{at.astimezone():%Y-%m-%d %H:%M:%S} {on_one_line(text)}"
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S} {terminal_line(text)}"
 
 
 def _is_redelivered(sent: SentIntervention, *, keeps: bool) -> bool:
@@ -166,11 +161,13 @@ def fork(
     new_id = None if id_ is None else run_id_of(id_)
 
     async def start_fork() -> None:
-        async with run_context(run, config) as (here, run_id):
+        async with run_context(run, config) as (context, run_id):
             with option_names_in_errors(settings):
-                forked = await fork_run(here.client, run_id, to_iteration, changes=changes, task=message, new_id=new_id)
-            await note_missing_worker(here, forked, "the fork waits")
-            link = here.connection.link(forked.id)
+                forked = await fork_run(
+                    context.client, run_id, to_iteration, changes=changes, task=message, new_id=new_id
+                )
+            await note_missing_worker(context, forked, "the fork waits")
+            link = context.connection.link(forked.id)
             write_note(f"fork of {run_id} at iteration {to_iteration}" + (f"  {link}" if link else ""))
         if json:
             write_json({"id": forked.id, "forked_from": {"id": run_id, "iteration": to_iteration}, "ui": link})
@@ -188,12 +185,12 @@ def input_changes(pairs: Sequence[str]) -> dict[str, Any]:
         key, value = parse_pair(pair, "--set")
         if key in _INPUT_KEYS:
             changed[key] = parse_setting(annotation_at(_INPUT_KEYS[key], (key,)), clean_text(value))
-        elif kind := next((each for each in pairs_by_config if key.partition(".")[0] in each.model_fields), None):
+        elif kind := next((kind for kind in pairs_by_config if key.partition(".")[0] in kind.model_fields), None):
             pairs_by_config[kind].append(pair)
         else:
             known = dict.fromkeys([*_INPUT_KEYS, *LoopConfig.model_fields, *GoalConfig.model_fields])
             raise UsageError(f"--set {key}: unknown key; {unknown_key_remedy(key, list(known))}")
     config: dict[str, Any] = {}
-    for kind, of_kind in pairs_by_config.items():
-        config |= parse_settings(of_kind, kind)
+    for kind, kind_pairs in pairs_by_config.items():
+        config |= parse_settings(kind_pairs, kind)
     return changed | ({"config": config} if config else {})

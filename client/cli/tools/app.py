@@ -15,7 +15,7 @@ from orga.activities.text.sanitize import sanitized_text
 from orga.activities.text.secrets import KnownSecrets
 from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json, login_name
-from orga.client.cli.shown.text import hanging_lines, on_one_line, write_document, write_json, write_note
+from orga.client.cli.shown.text import hanging_lines, terminal_line, write_document, write_json, write_note
 from orga.client.cli.tools import listing, login, manifests
 from orga.client.cli.tools.listing import LocalTools, open_local_tools
 from orga.workflows.types.input import LoopConfig
@@ -26,12 +26,12 @@ from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 MAX_ERROR_BYTES = 4_000
 
 
-class _Called(NamedTuple):
-    """The outcome of a call. `kind` is that of the failure."""
-
+class _CallOutcome(NamedTuple):
     ok: bool
     text: str
+    """The output, or the error."""
     kind: str = ""
+    """The kind of the error."""
 
 
 async def call(
@@ -54,15 +54,15 @@ async def call(
     Example: orga tools call read_file path=README.md
     """
     approver = (login_name() or "operator") if approve else ""
-    async with open_local_tools(config) as here:
-        tool, listed = _tool_and_listed(name, agent, here)
+    async with open_local_tools(config) as local:
+        tool, listed = _tool_and_listed(name, agent, local)
         spec = tool.spec
         with usage_errors():
-            given = _read_arguments(arguments or (), spec.parameters)
-        engine_name, engine = _build_engine(here)
+            values = _parse_arguments(arguments or (), spec.parameters)
+        engine_name, engine = _build_engine(local)
         if name in listed:
-            asked = ToolCall(call_id="local", name=name, arguments=given)
-            request = GateRequest(agent=agent, iteration=1, calls=(asked,), specs=(spec,), offered=listed)
+            proposed = ToolCall(call_id="local", name=name, arguments=values)
+            request = GateRequest(agent=agent, iteration=1, calls=(proposed,), specs=(spec,), offered=listed)
             verdict = await _judge(request, engine, approver)
         else:  # the policy is not asked, because a run of the agent would not be offered the tool
             remedy = f"list it in [agents.{agent}] tools, or name an agent that does with --agent"
@@ -73,48 +73,52 @@ async def call(
             if json:
                 write_json(shown)
             return ExitCode.USAGE if verdict.decision == "invalid" else ExitCode.DENIED
-        called = await _call_once(tool, given if verdict.arguments is None else verdict.arguments)
+        outcome = await _call_once(tool, values if verdict.arguments is None else verdict.arguments)
     if json:
-        content = {"content": called.text} if called.ok else {"error": {"kind": called.kind, "text": called.text}}
-        write_json(shown | {"ok": called.ok} | content)
-    elif called.ok:
-        write_document(called.text)
+        content = {"content": outcome.text} if outcome.ok else {"error": {"kind": outcome.kind, "text": outcome.text}}
+        write_json(shown | {"ok": outcome.ok} | content)
+    elif outcome.ok:
+        write_document(outcome.text)
     else:
-        write_note(*hanging_lines(f"{called.kind}: ", called.text))
-    return ExitCode.COMPLETED if called.ok else ExitCode.FAILED
+        write_note(*hanging_lines(f"{outcome.kind}: ", outcome.text))
+    return ExitCode.COMPLETED if outcome.ok else ExitCode.FAILED
 
 
-def _tool_and_listed(name: str, agent: str, here: LocalTools) -> tuple[Tool, tuple[str, ...]]:
+def _tool_and_listed(name: str, agent: str, local: LocalTools) -> tuple[Tool, tuple[str, ...]]:
     """Return the tool, and the worker's tools that the agent's configuration lists."""
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.offered_tools import is_tool_listed
     from orga.workflows.types.tool_calls.mcp import is_server_tool
 
-    tools = {each.tool.spec.name: each.tool for each in here.tools}
-    agents = with_default_agent(here.config.agents)
+    tools = {each.tool.spec.name: each.tool for each in local.tools}
+    agents = with_default_agent(local.config.agents)
     if name not in tools:
         raise UsageError(f"there is no tool {name!r}; {known_names_hint(name, tools)}")
     if agent not in agents:
         raise UsageError(f"--agent: there is no agent {agent!r}; {known_names_hint(agent, agents)}")
-    means, is_of_server = agents[agent].tools, partial(is_server_tool, servers=here.config.mcp.servers)
-    return tools[name], tuple(
-        each for each, tool in tools.items() if is_tool_listed(each, means, is_of_server, is_own=not tool.spec.digest)
+    patterns, is_of_server = agents[agent].tools, partial(is_server_tool, servers=local.config.mcp.servers)
+    listed = tuple(
+        tool_name
+        for tool_name, tool in tools.items()
+        if is_tool_listed(tool_name, patterns, is_of_server, is_own=not tool.spec.digest)
     )
+    return tools[name], listed
 
 
-def _build_engine(here: LocalTools) -> Any:
+def _build_engine(local: LocalTools) -> tuple[str, PolicyEngine]:
+    """Return the engine's name and the engine."""
     from orga.activities.adapters.policy.ladder import engine_name
     from orga.client.cli.policy.explain import build_policy_engine
     from orga.client.config.policy import policy_settings
 
     with usage_errors():
-        settings = policy_settings(here.config.policy, os.environ)
+        settings = policy_settings(local.config.policy, os.environ)
     return engine_name(settings), build_policy_engine(settings)
 
 
 def _verdict_text(verdict: Verdict, approver: str) -> str:
     by = f" by {', '.join(verdict.policies)}" if verdict.policies else ""
-    because = f": {on_one_line(verdict.reason, 600)}" if verdict.reason else ""
+    because = f": {terminal_line(verdict.reason, 600)}" if verdict.reason else ""
     match verdict.decision:
         case "allow":
             changed = "" if verdict.arguments is None else f", with other arguments: {verdict.arguments}"
@@ -126,23 +130,23 @@ def _verdict_text(verdict: Verdict, approver: str) -> str:
             return f"{'denied' if decision == 'deny' else 'invalid'}{by}{because}"
 
 
-def _read_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return `key=value` pairs as values of the schema's types. Raise ValueError for a pair without `=`."""
     properties: Mapping[str, Any] = parameters.get("properties", {})
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise ValueError(f"{pair!r} is no argument; write key=value")
         schema = properties.get(name, {})
         if schema.get("type") == "array" and not text.lstrip().startswith("["):
-            found.setdefault(name, []).append(_argument_value(text, schema.get("items", {})))
+            values.setdefault(name, []).append(_parse_value(text, schema.get("items", {})))
         else:
-            found[name] = _argument_value(text, schema)
-    return found
+            values[name] = _parse_value(text, schema)
+    return values
 
 
-def _argument_value(text: str, schema: Mapping[str, Any]) -> Any:
+def _parse_value(text: str, schema: Mapping[str, Any]) -> Any:
     """Return the value of a text. Text that cannot be parsed is kept, and the schema then refuses it."""
     kind = schema.get("type")
     kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
@@ -166,16 +170,15 @@ async def _judge(request: GateRequest, engine: PolicyEngine, approver: str) -> V
     request = request.with_approval(approver, verdict.version)
     if verdict.arguments is not None:  # the approval is for the changed call
         request = request.with_calls((request.calls[0].with_arguments(verdict.arguments),))
-    (again,) = (await gate.gate(request)).verdicts
-    changed = again.arguments if again.arguments is not None else verdict.arguments
-    return again.with_arguments(changed)
+    (second,) = (await gate.gate(request)).verdicts
+    return second.with_arguments(verdict.arguments if second.arguments is None else second.arguments)
 
 
-async def _call_once(tool: Tool, arguments: dict[str, Any]) -> _Called:
+async def _call_once(tool: Tool, arguments: dict[str, Any]) -> _CallOutcome:
     """Return the tool's output or its failure, as a model would read it."""
     from orga.activities.calls.activity import error_text
 
-    def shown(text: str, limit: int) -> str:
+    def safe_text(text: str, limit: int) -> str:
         return clip(secrets.redact(sanitized_text(clean_text(text))), limit)
 
     secrets = KnownSecrets.from_environment(os.environ)
@@ -185,12 +188,12 @@ async def _call_once(tool: Tool, arguments: dict[str, Any]) -> _Called:
         async with asyncio.timeout(limit_s):
             output = await tool.call(arguments, context)
     except ToolError as error:
-        return _Called(False, shown(str(error), MAX_ERROR_BYTES), error.kind)
+        return _CallOutcome(False, safe_text(str(error), MAX_ERROR_BYTES), error.kind)
     except TimeoutError:
-        return _Called(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
+        return _CallOutcome(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
     except Exception as error:  # a run would also report it
-        return _Called(False, shown(error_text(error), MAX_ERROR_BYTES), type(error).__name__)
-    return _Called(True, shown(output.content, tool.spec.max_result_bytes))
+        return _CallOutcome(False, safe_text(error_text(error), MAX_ERROR_BYTES), type(error).__name__)
+    return _CallOutcome(True, safe_text(output.content, tool.spec.max_result_bytes))
 
 
 app = typer.Typer(

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orga.activities.adapters.problem import FileProblem
 from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import problem_lines, terminal_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 if TYPE_CHECKING:
-    from orga.client.config.manifests import FileProblem, ManifestFile
+    from orga.client.config.manifests import ManifestFile
     from orga.client.workers.tool_sources import WorkerTool
 
 
@@ -64,38 +64,42 @@ async def list_tools(*, json: Json = False, config: ConfigFile = None) -> None:
 
     Example: orga tools list --json
     """
-    async with open_local_tools(config) as here:
+    async with open_local_tools(config) as local:
         if json:
-            write_json([_tool_json(each) for each in here.tools])
+            write_json([_tool_json(worker_tool) for worker_tool in local.tools])
         else:
-            write_result(*_tool_lines(here.tools))
-    write_note(f"tools: {len(here.tools)}; an agent has those that its configuration lists")
+            write_result(*_tool_lines(local.tools))
+    write_note(f"tools: {len(local.tools)}; an agent has those that its configuration lists")
 
 
 def _tool_lines(tools: "list[WorkerTool]") -> list[str]:
-    width, lines = max((len(each.tool.spec.name) for each in tools), default=0), list[str]()
-    for each in tools:
-        options = [name if value is True else f"{name} {value}" for name, value in _options(each).items()]
-        digest = f"  {each.digest[:19]}" if each.digest else ""
+    width, lines = max((len(worker_tool.tool.spec.name) for worker_tool in tools), default=0), list[str]()
+    for worker_tool in tools:
+        spec = worker_tool.tool.spec
+        options = [name if value is True else f"{name} {value}" for name, value in _changed_options(spec).items()]
+        digest = f"  {worker_tool.digest[:_SHOWN_DIGEST_CHARS]}" if worker_tool.digest else ""
         suffix = f"  ({', '.join(options)})" if options else ""
-        spec = each.tool.spec
-        lines.append(f"{spec.name:<{width}}  {spec.effect:<12}  {each.source}{digest}{suffix}")
+        lines.append(f"{spec.name:<{width}}  {spec.effect:<12}  {worker_tool.source}{digest}{suffix}")
     return lines
 
 
-def _options(each: "WorkerTool") -> dict[str, Any]:
-    return each.tool.spec.options.model_dump(mode="json", exclude_defaults=True)
+_SHOWN_DIGEST_CHARS = 19
+"""`sha256:` and twelve digits."""
 
 
-def _tool_json(each: "WorkerTool") -> dict[str, Any]:
-    spec = each.tool.spec
+def _changed_options(spec: ToolSpec) -> dict[str, Any]:
+    return spec.options.model_dump(mode="json", exclude_defaults=True)
+
+
+def _tool_json(worker_tool: "WorkerTool") -> dict[str, Any]:
+    spec = worker_tool.tool.spec
     return {
         "name": spec.name,
         "description": spec.description,
         "effect": spec.effect,
-        "source": each.source,
-        **({"digest": each.digest} if each.digest else {}),
-        "options": _options(each),
+        "source": worker_tool.source,
+        **({"digest": worker_tool.digest} if worker_tool.digest else {}),
+        "options": _changed_options(spec),
         "parameters": spec.parameters,
     }
 
@@ -116,17 +120,18 @@ async def pin(
 
     Example: orga tools pin github >> orga.toml
     """
-    async with open_local_tools(config, unpinned=server) as here:
-        tools = [each for each in here.tools if each.tool.spec.name.startswith(f"{server}_") and each.tool.spec.digest]
-    if not tools:
+    async with open_local_tools(config, unpinned=server) as local:
+        specs = [worker_tool.tool.spec for worker_tool in local.tools]
+        specs = [spec for spec in specs if spec.name.startswith(f"{server}_") and spec.digest]
+    if not specs:
         raise UsageError(f"the MCP server {server!r} offers no usable tool. The lines above show the reason")
-    pins = {each.tool.spec.name: each.tool.spec.digest for each in tools}
+    pins = {spec.name: spec.digest for spec in specs}
     if json:
         write_json({"server": server, "pinned": pins})
         return
-    for spec in (each.tool.spec for each in tools):
-        parameters = on_one_line(str(spec.parameters), 2_000)
-        write_note(f"{spec.name}: {on_one_line(spec.description, 2_000)}\n  {parameters}")
+    for spec in specs:
+        parameters = terminal_line(str(spec.parameters), 2_000)
+        write_note(f"{spec.name}: {terminal_line(spec.description, 2_000)}\n  {parameters}")
     lines = [f'{name} = "{digest}"' for name, digest in pins.items()]
     write_result(f"[mcp.servers.{server}.pinned]", *lines)
 
@@ -155,14 +160,16 @@ def check(
         raise UsageError(
             'there are no manifests. Write one with: orga tools new NAME, and set [tools] manifests = ["tools/*.toml"]'
         )
-    good, problems = read_manifests(paths)
+    manifests, problems = read_manifests(paths)
     if json:
-        shown = [_manifest_json(file) for file in good]
-        write_json({"ok": not problems, "tools": shown, "problems": [asdict(problem) for problem in problems]})
+        tools = [_manifest_json(file) for file in manifests]
+        write_json({"ok": not problems, "tools": tools, "problems": [asdict(problem) for problem in problems]})
     else:
-        write_result(*map(_manifest_line, good), *chain.from_iterable(map(_problem_lines, problems)))
-    write_note(f"{len(problems)} to fix; workers refuse to start before that" if problems else f"tools: {len(good)}")
-    return ExitCode.FAULTY if problems else 0
+        write_result(*map(_manifest_line, manifests), *chain.from_iterable(map(problem_lines, problems)))
+    write_note(
+        f"{len(problems)} to fix; workers refuse to start before that" if problems else f"tools: {len(manifests)}"
+    )
+    return ExitCode.FAULTY if problems else ExitCode.COMPLETED
 
 
 def _manifest_json(file: "ManifestFile") -> dict[str, Any]:
@@ -177,7 +184,3 @@ def _manifest_line(file: "ManifestFile") -> str:
     kind = "command" if manifest.command else "request"
     asks = ", with approval" if manifest.approval else ""
     return f"✓ {manifest.name}: {manifest.effect} {kind}{asks} ({file.path})"
-
-
-def _problem_lines(problem: "FileProblem") -> list[str]:
-    return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]

@@ -14,7 +14,7 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError, usage_errors
 from orga.client.cli.options import ConfigFile
-from orga.client.cli.shown.text import on_one_line, write_note, write_result
+from orga.client.cli.shown.text import terminal_line, write_note, write_result
 from orga.client.cli.tools.listing import configured_server
 from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
@@ -29,6 +29,8 @@ LOGIN_S = 300.0
 """Seconds for the person to log in."""
 
 MAX_REQUEST_BYTES = 16_000
+_REQUEST_S = 10.0
+"""Seconds for the browser to send its request."""
 
 
 async def log_in_to_server(
@@ -90,11 +92,11 @@ async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) 
 
     redirect, where = _Redirect(), f"mcp.servers.{settings.name}"
     try:
-        listening = await asyncio.start_server(redirect.serve, "127.0.0.1", port, limit=MAX_REQUEST_BYTES)
+        listener = await asyncio.start_server(redirect.serve, "127.0.0.1", port, limit=MAX_REQUEST_BYTES)
     except OSError as error:
         raise OrgaError(f"--port {port}: cannot be used ({error.strerror}). Choose another one") from None
-    async with listening:
-        redirect_uri = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/callback"
+    async with listener:
+        redirect_uri = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/callback"
         try:
             async with asyncio.timeout(LOGIN_S):
                 login = await log_in(settings, redirect_uri, show, lambda: asyncio.shield(redirect.answer))
@@ -103,17 +105,17 @@ async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) 
                 f"{where}: nobody logged in within {LOGIN_S / 60:g} minutes. Run the command again"
             ) from None
         except httpx2.RequestError as error:
-            text = on_one_line(f"{error}" or type(error).__name__, 500)
+            text = terminal_line(f"{error}" or type(error).__name__, 500)
             host, remedy = error.request.url.host, "Check the address, the network and its proxy"
             raise OrgaError(f"{where}: login failed: {host} cannot be reached: {text}. {remedy}") from None
         except (OAuthFlowError, httpx2.HTTPError) as error:
-            text = on_one_line(f"{error}" or type(error).__name__, 500)
+            text = terminal_line(f"{error}" or type(error).__name__, 500)
             remedy = ". Set oauth.client_id to a registered client" if isinstance(error, OAuthRegistrationError) else ""
             raise OrgaError(f"{where}: login failed: {text}{remedy}") from None
-    until = f"{datetime.fromtimestamp(login.expires_at, UTC):%Y-%m-%d %H:%M} UTC" if login.expires_at else "revoked"
-    then = "workers refresh it" if login.tokens.refresh_token else "it cannot be refreshed, so log in again then"
+    end = f"{datetime.fromtimestamp(login.expires_at, UTC):%Y-%m-%d %H:%M} UTC" if login.expires_at else "revoked"
+    refresh = "workers refresh it" if login.tokens.refresh_token else "it cannot be refreshed, so log in again then"
     write_note(f"logged in to {settings.name}: {settings.login_file}")
-    write_note(f"the token is valid until {until}; {then}")
+    write_note(f"the token is valid until {end}; {refresh}")
 
 
 class _Redirect:
@@ -126,8 +128,9 @@ class _Redirect:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
-            status, text = self._take(head.split(b" ")[1].decode("ascii"))
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_S)
+            _method, target, *_ = head.split(b" ")
+            status, text = self._take(target.decode("ascii"))
             body = f"{text}\n".encode()
             writer.write(
                 f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {len(body)}\r\n"
@@ -135,12 +138,13 @@ class _Redirect:
                 + body
             )
             await writer.drain()
-        except (OSError, ValueError, IndexError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
         finally:
             writer.close()
 
     def _take(self, target: str) -> tuple[str, str]:
+        """Take the authorization server's answer. Return the status and the text for the browser."""
         from mcp.client.auth import OAuthFlowError
         from mcp.shared.auth import AuthorizationCodeResult
 

@@ -16,7 +16,7 @@ from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import (
     count_text,
     hanging_lines,
-    on_one_line,
+    terminal_line,
     write_document,
     write_json,
     write_note,
@@ -101,7 +101,6 @@ query = { limit = "{limit}" }                     # omitted if the argument has 
 # breaker = { failure_threshold = 5 }
 """
 
-
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
 
@@ -142,8 +141,10 @@ def new(
 
 
 _MAX_BYTES = 20_000_000
+"""The limit of a document."""
+
 _MAX_UNCHOSEN = 20
-"""Operations of a document that are all taken if the command chooses none."""
+"""The most operations that are taken without `--only` or `--tag`."""
 
 _FETCH_S = 30.0
 _LINE_CHARS = 300
@@ -207,8 +208,8 @@ async def import_openapi(
         chosen = _chosen_operations(list(document.operations()), only or (), tag or ())
     except CannotExpress as error:
         raise UsageError(f"{source}{error}") from None
-    tools, refused = _written_tools(document, chosen, secrets)
-    refusals = [on_one_line(f"{each.key}: {source}{error}", _LINE_CHARS * 2) for each, error in refused]
+    tools, refused = _write_tools(document, chosen, secrets)
+    refusals = [terminal_line(f"{operation.key}: {source}{error}", 2 * _LINE_CHARS) for operation, error in refused]
     if refused and not skip_refused:
         remedy = "Nothing was written. Choose others with --only, or add --skip-refused"
         raise UsageError("\n".join([*refusals, remedy]))
@@ -225,7 +226,7 @@ async def import_openapi(
         write_note(f"skipped: {refusal}")
     for tool in tools:
         for part in tool.left_out:
-            write_note(f"{tool.name}: left out: {on_one_line(part, _LINE_CHARS)}")
+            write_note(f"{tool.name}: left out: {terminal_line(part, _LINE_CHARS)}")
     if variables := sorted({variable for tool in tools for variable in tool.secrets}):
         write_note(f"to set where the worker runs: {', '.join(variables)}")
     if files and not show:
@@ -239,26 +240,27 @@ def _parse_secret(text: str) -> tuple[str, str]:
     return scheme, variable
 
 
-def _written_tools(
+def _write_tools(
     document: "OpenApi", chosen: "Sequence[Operation]", secrets: dict[str, str]
 ) -> "tuple[list[WrittenTool], list[tuple[Operation, CannotExpress]]]":
+    """Return the manifests, and the operations without one, each with the reason."""
     from orga.activities.adapters.manifests.openapi import CannotExpress
     from orga.activities.adapters.tools.catalog import builtin_specs
 
     tools: list[WrittenTool] = []
     refused: list[tuple[Operation, CannotExpress]] = []
-    taken = dict.fromkeys(builtin_specs(), "a built-in tool")
+    owners_by_name = dict.fromkeys(builtin_specs(), "a built-in tool")
     for operation in chosen:
         try:
             tool = document.tool(operation, secrets)
         except CannotExpress as error:
             refused.append((operation, error))
             continue
-        if other := taken.get(tool.name):
-            why = f"the name {tool.name!r} is taken by {other}; add --prefix TEXT"
+        if owner := owners_by_name.get(tool.name):
+            why = f"the name {tool.name!r} is taken by {owner}; add --prefix TEXT"
             refused.append((operation, CannotExpress(operation.place, why)))
             continue
-        taken[tool.name] = operation.key
+        owners_by_name[tool.name] = operation.key
         tools.append(tool)
     return tools, refused
 
@@ -291,7 +293,7 @@ def _operations_hint(operations: "Sequence[Operation]") -> str:
     names = [operation.operation_id or operation.key for operation in operations[:5]]
     shown = [f"Tags: {', '.join(f'{tag} ({count})' for tag, count in tags.most_common(20))}"] if tags else []
     shown += [f"Operations: {', '.join(names)}{', …' if len(operations) > len(names) else ''}"] if names else []
-    return on_one_line(". ".join([f"It has {count_text(len(operations), 'operation')}", *shown]), 1_000)
+    return terminal_line(". ".join([f"It has {count_text(len(operations), 'operation')}", *shown]), 1_000)
 
 
 def _report_json(
@@ -317,8 +319,8 @@ def _report_json(
 
 
 def _write_files(files: "Mapping[Path, WrittenTool]") -> None:
-    if there := [path for path in files if path.is_symlink() or path.exists()]:
-        raise UsageError(f"{there[0]}: already exists. Nothing was written. Remove it, or add --prefix or --to")
+    if existing := [path for path in files if path.is_symlink() or path.exists()]:
+        raise UsageError(f"{existing[0]}: already exists. Nothing was written. Remove it, or add --prefix or --to")
     try:
         for path, tool in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -335,7 +337,7 @@ def _write_hints(files: "Mapping[Path, WrittenTool]", folder: Path, config: Path
     if any(path.resolve() not in known for path in files):
         write_note(f'to give them to a worker: set [tools] manifests = ["{folder}/*.toml"] in orga.toml')
     names = ", ".join(f'"{tool.name}"' for tool in files.values())
-    write_note(f"to give them to an agent: list them in [agents.NAME] tools: {on_one_line(names, 1_000)}")
+    write_note(f"to give them to an agent: list them in [agents.NAME] tools: {terminal_line(names, 1_000)}")
 
 
 async def _read_document(source: str) -> tuple[Any, str]:
@@ -343,7 +345,7 @@ async def _read_document(source: str) -> tuple[Any, str]:
     from orga.activities.adapters.yaml_text import read_yaml
 
     is_address = re.match(r"https?://", source) is not None
-    data = await _fetched(source) if is_address else await asyncio.to_thread(_read_file, source)
+    data = await _fetch_document(source) if is_address else await asyncio.to_thread(_read_file, source)
     if len(data) > _MAX_BYTES:
         raise UsageError(f"{source}: has more than {_MAX_BYTES:,} bytes. Name a part of it that is a document")
     try:
@@ -366,15 +368,15 @@ def _read_file(path: str) -> bytes:
         ) from None
 
 
-async def _fetched(source: str) -> bytes:
-    """Return the answer of an address, whatever network it is in. Redirects may lead to public addresses, too."""
+async def _fetch_document(source: str) -> bytes:
+    """Return the answer of an address in any network. Its redirects may also lead to public addresses."""
     from orga.activities.adapters.http import ACCEPTED_ENCODINGS, URL, HTTPError, InvalidURL
     from orga.activities.adapters.tools.guarded_http import PublicBackend, bounded_body, final_response, guarded_client
     from orga.activities.ports import ToolError
 
     headers = {"user-agent": "orga/0.1", "accept-encoding": ACCEPTED_ENCODINGS}
 
-    def redirected(url: "URL", location: str) -> "URL":
+    def redirect_target(url: "URL", location: str) -> "URL":
         return url.join(location)
 
     try:
@@ -382,13 +384,14 @@ async def _fetched(source: str) -> bytes:
         async with (
             asyncio.timeout(_FETCH_S),
             guarded_client(PublicBackend([url.host])) as client,
-            final_response(url, lambda url: client.stream("GET", url, headers=headers), redirected) as response,
+            final_response(url, lambda url: client.stream("GET", url, headers=headers), redirect_target) as response,
         ):
             if not response.is_success:
                 raise UsageError(
                     f"{source}: answered {response.status_code} {response.reason_phrase}. Check the address"
                 )
-            return (await bounded_body(response, _MAX_BYTES + 1))[0]
+            body, _ = await bounded_body(response, _MAX_BYTES + 1)
+            return body
     except (ToolError, HTTPError, InvalidURL, UnicodeError, TimeoutError) as error:
         raise UsageError(
             f"{source}: cannot be fetched: {str(error) or type(error).__name__}. Check the address"

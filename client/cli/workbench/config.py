@@ -5,7 +5,7 @@ import json as json_text
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ import typer
 from orga.activities.text.secrets import MIN_GUESSED_CHARS, REDACTED, KnownSecrets, secret_values
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import indented_lines, terminal_line, write_json, write_note, write_result
 from orga.client.config.file import FILE_NAME, ConfigSources, config_sources, config_trust_request, load_config
 from orga.client.config.known_input import RequestedNames, require_agent
 from orga.client.config.listed import agent_json, model_text
@@ -63,20 +63,19 @@ async def show(
     """
     sources = config_sources(config, folder=Path.cwd(), env=os.environ)
     known = await _with_run_time_values(effective_values(sources, os.environ), config)
-    found = [each for each in known if key is None or each.key == key or each.key.startswith(f"{key}.")]
-    if not found:
-        raise UsageError(
-            f"no key {key!r}; {unknown_key_remedy(key or '', sorted({each.key.split('.')[0] for each in known}))}"
-        )
-    found = [each for each in found if not (changed and each.is_default)]
+    shown = [value for value in known if key is None or value.key == key or value.key.startswith(f"{key}.")]
+    if not shown:
+        sections = sorted({value.key.split(".")[0] for value in known})
+        raise UsageError(f"no key {key!r}; {unknown_key_remedy(key or '', sections)}")
+    shown = [value for value in shown if not (changed and value.is_default)]
     if json:
-        write_json([asdict(each) for each in found])
+        write_json([asdict(value) for value in shown])
         return
-    names = [on_one_line(each.key, 80) for each in found]
-    values = [on_one_line(json_text.dumps(each.value, ensure_ascii=False), VALUE_CHARS) for each in found]
-    wide, wider = (max(map(len, column), default=0) for column in (names, values))
-    for each, name, value in zip(found, names, values, strict=True):
-        write_result(f"{name:<{wide}}  {value:<{wider}}  {each.origin}")
+    keys = [terminal_line(value.key, 80) for value in shown]
+    texts = [terminal_line(json_text.dumps(value.value, ensure_ascii=False), VALUE_CHARS) for value in shown]
+    key_width, text_width = (max(map(len, column), default=0) for column in (keys, texts))
+    for value, key_text, text in zip(shown, keys, texts, strict=True):
+        write_result(f"{key_text:<{key_width}}  {text:<{text_width}}  {value.origin}")
     write_note(f"orga.toml: {sources.path}" if sources.path else "no orga.toml here or above; orga init writes one")
 
 
@@ -94,33 +93,37 @@ def agents(
     """
     from orga.activities.adapters.agents.agents import with_default_agent
 
-    held = config_sources(config, folder=Path.cwd(), env=os.environ).config
-    known = with_default_agent(held.agents) if name is None else {name: require_agent(RequestedNames(name), held)}
+    settings = config_sources(config, folder=Path.cwd(), env=os.environ).config
+    listed = (
+        with_default_agent(settings.agents) if name is None else {name: require_agent(RequestedNames(name), settings)}
+    )
     if json:
-        write_json([agent_json(each, agent, held, os.environ) for each, agent in known.items()])
+        write_json([agent_json(agent_name, agent, settings, os.environ) for agent_name, agent in listed.items()])
     elif name is None:
-        for each, agent in known.items():
-            write_result(*_agent_lines(each, agent, held))
+        for agent_name, agent in listed.items():
+            write_result(*_agent_lines(agent_name, agent, settings))
         write_note("orga agents NAME shows one in full; [agents.NAME] in orga.toml adds one")
     else:
-        write_result(*_agent_lines(name, known[name], held), *_agent_details(known[name]))
+        write_result(*_agent_lines(name, listed[name], settings), *_agent_details(listed[name]))
 
 
-def _agent_lines(name: str, agent: "AgentConfig", held: OrgaConfig) -> list[str]:
-    lines = [f"{on_one_line(name)}  {on_one_line(model_text(name, agent, held, os.environ), 300)}"]
+def _agent_lines(name: str, agent: "AgentConfig", settings: OrgaConfig) -> list[str]:
+    lines = [f"{terminal_line(name)}  {terminal_line(model_text(name, agent, settings, os.environ), 300)}"]
     if agent.description:
-        lines.append(f"  {on_one_line(agent.description, 300)}")
-    lines.append(f"  tools: {on_one_line(', '.join(agent.tools), 2_000) or 'none'}")
+        lines.append(f"  {terminal_line(agent.description, 300)}")
+    lines.append(f"  tools: {terminal_line(', '.join(agent.tools), 2_000) or 'none'}")
     if agent.delegates:
-        lines.append(f"  delegates to: {', '.join(on_one_line(each.agent) for each in agent.delegates)}")
+        lines.append(f"  delegates to: {', '.join(terminal_line(delegate.agent) for delegate in agent.delegates)}")
     if agent.reviewers:
-        lines.append(f"  reviewed by: {', '.join(map(on_one_line, agent.reviewers))}")
+        lines.append(f"  reviewed by: {', '.join(map(terminal_line, agent.reviewers))}")
     return lines
 
 
 def _agent_details(agent: "AgentConfig") -> list[str]:
     limits = agent.config.model_dump(mode="json", exclude_none=True)
-    lines = [f"  {key}: {on_one_line(str(value), 300)}" for key, value in limits.items() if not isinstance(value, dict)]
+    lines = [
+        f"  {key}: {terminal_line(str(value), 300)}" for key, value in limits.items() if not isinstance(value, dict)
+    ]
     return ["  instructions:", *(f"  {line}" for line in indented_lines(agent.instructions)), *lines]
 
 
@@ -133,16 +136,16 @@ async def _with_run_time_values(known: "list[EffectiveValue]", config: Path | No
     from orga.client.server.resolve import names_server
 
     try:
-        held = load_config(config).config
-        if not names_server(held.temporal.address) and running_server() is None:
+        settings = load_config(config).config
+        if not names_server(settings.temporal.address) and running_server() is None:
             return known
-        values, origin = await _run_time_values(held)
+        values, origin = await _run_time_values(settings)
     except ConfigError:
         return known
     except (TimeoutError, OrgaError, ServerUnavailable):
         write_note("settings at run time are not shown, because the server does not answer; see `orga doctor`")
         return known
-    return [EffectiveValue(each.key, values[each.key], origin) if each.key in values else each for each in known]
+    return [replace(value, value=values[value.key], origin=origin) if value.key in values else value for value in known]
 
 
 async def _run_time_values(config: OrgaConfig) -> tuple[Mapping[str, Any], str]:
@@ -153,12 +156,12 @@ async def _run_time_values(config: OrgaConfig) -> tuple[Mapping[str, Any], str]:
     from orga.workflows.decisions.settings import problems_text
 
     async with asyncio.timeout(SERVER_S), connection(config, write_note) as connected:
-        found = await read_settings(connected.client, connected.task_queue)
-    problems = RunTimeRules.for_display(config, os.environ).problems(found.values)
-    if problem := found.detail or problems_text(problems):
-        write_note(f"settings at run time do not count: {on_one_line(problem, 500)}")
+        settings = await read_settings(connected.client, connected.task_queue)
+    problems = RunTimeRules.for_display(config, os.environ).problems(settings.values)
+    if problem := settings.detail or problems_text(problems):
+        write_note(f"settings at run time do not count: {terminal_line(problem, 500)}")
         return {}, ""
-    return found.values, f"{RUN_TIME}, version {found.version}"
+    return settings.values, f"{RUN_TIME}, version {settings.version}"
 
 
 SERVER_S = 3.0
@@ -192,13 +195,14 @@ def effective_values(sources: ConfigSources, env: Environment) -> list[Effective
     from orga.activities.adapters.agents.agents import with_default_agent
 
     config = sources.config.with_agents(with_default_agent(sources.config.agents))
-    known = KnownSecrets.from_environment(env)
-    found: list[EffectiveValue] = []
-    for key, value in _leaves((), config.model_dump(mode="json")):
-        origin = sources.origin(key)
-        held, origin = (value, origin) if origin else _derived_value(key, value, config, env)
-        found.append(EffectiveValue(".".join(key), _masked_value(key, held, known), origin))
-    return found
+    secrets = KnownSecrets.from_environment(env)
+    values: list[EffectiveValue] = []
+    for key, configured in _leaves((), config.model_dump(mode="json")):
+        value, origin = configured, sources.origin(key)
+        if not origin:
+            value, origin = _derived_value(key, configured, config, env)
+        values.append(EffectiveValue(".".join(key), _masked_value(key, value, secrets), origin))
+    return values
 
 
 def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
@@ -219,12 +223,12 @@ def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -
     match key:
         case ("models", "default"):
             model = default_model(env)
-            by = next((each.key for each in DEFAULT_PROVIDERS if model.startswith(f"{each.name}:")), "")
-            return model, f"{DEFAULT}: {by} is set" if by else f"{DEFAULT}: no key is set"
+            variables = (provider.key for provider in DEFAULT_PROVIDERS if model.startswith(f"{provider.name}:"))
+            return model, f"{DEFAULT}: {next(variables, '') or 'no key'} is set"
         case ("temporal", "address"):
-            named = standard_address()
-            by = "TEMPORAL_ADDRESS" if env.get("TEMPORAL_ADDRESS") else "Temporal's profile"
-            return (named, by) if named else (EMBEDDED, DEFAULT)
+            address = standard_address()
+            source = "TEMPORAL_ADDRESS" if env.get("TEMPORAL_ADDRESS") else "Temporal's profile"
+            return (address, source) if address else (EMBEDDED, DEFAULT)
         case ("tools", "files", "root"):
             return str(Path.cwd()), f"{DEFAULT}: the working folder"
         case ("policy", "engine"):
@@ -237,16 +241,16 @@ def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -
             return value, DEFAULT
 
 
-def _masked_value(key: Key, value: Any, known: KnownSecrets) -> Any:
+def _masked_value(key: Key, value: Any, secrets: KnownSecrets) -> Any:
     if isinstance(value, list):
-        return [_masked_value(key, each, known) for each in cast("list[Any]", value)]
+        return [_masked_value(key, element, secrets) for element in cast("list[Any]", value)]
     if not isinstance(value, str):
         return value
     if key == ("notify", "url") or (key[:2] == ("goals", "deliveries") and key[-1] == "url"):
         parts = urlsplit(value)
         return f"{parts.scheme}://{parts.hostname}/{REDACTED}"
     own = KnownSecrets.from_values(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
-    return known.redact(own.redact(value))
+    return secrets.redact(own.redact(value))
 
 
 def trust(
@@ -265,30 +269,30 @@ def trust(
     Example: orga trust
     """
     if list_:
-        known = trusted_digests()
+        digests = trusted_digests()
         if json:
-            write_json(known)
+            write_json(digests)
             return
-        for trusted, digest in known.items():
+        for trusted, digest in digests.items():
             write_result(f"{trusted}  {digest}")
         return
     if revoke:
-        named = _config_path(path) or _find_config(None).path
-        was = revoke_trust(Path.cwd() / named)
+        file = _config_path(path) or _find_config(None).path
+        was_trusted = revoke_trust(Path.cwd() / file)
         if json:
-            write_json({"path": str(named), "trusted": False, "was_trusted": was})
+            write_json({"path": str(file), "trusted": False, "was_trusted": was_trusted})
         else:
-            write_result(f"{named} is not trusted {'any more' if was else 'anyway'}")
+            write_result(f"{file} is not trusted {'any more' if was_trusted else 'anyway'}")
         return
-    asked = _find_config(path)
-    for risk in asked.risks:
-        write_note(f"  {risk}")
-    if asked.risks:
-        trust_digest(asked.path, asked.digest)
+    request = _find_config(path)
+    risks = [str(risk) for risk in request.risks]
+    write_note(*(f"  {risk}" for risk in risks))
+    if risks:
+        trust_digest(request.path, request.digest)
     if json:
-        write_json({"path": str(asked.path), "trusted": bool(asked.risks), "asks": [str(risk) for risk in asked.risks]})
+        write_json({"path": str(request.path), "trusted": bool(risks), "asks": risks})
     else:
-        write_result(f"trusted as it is now: {asked.path}" if asked.risks else f"{asked.path} needs no trust")
+        write_result(f"trusted as it is now: {request.path}" if risks else f"{request.path} needs no trust")
 
 
 def ask_for_trust(error: Untrusted) -> bool:
@@ -298,7 +302,7 @@ def ask_for_trust(error: Untrusted) -> bool:
     write_note(*str(error).splitlines()[:-1])
     if not typer.confirm("Trust it as it is now?", default=False, err=True):
         return False
-    trust_digest(error.asked.path, error.asked.digest)
+    trust_digest(error.request.path, error.request.digest)
     return True
 
 
@@ -308,10 +312,10 @@ def _find_config(path: Path | None) -> TrustRequest:
         file, folder = None, folder / file.parent
     if file is not None and not file.is_file():
         raise UsageError(f"{file}: is not a file. Name a configuration, or the folder of an orga.toml")
-    asked = config_trust_request(file, folder=folder, env=os.environ)
-    if asked is None:
+    request = config_trust_request(file, folder=folder, env=os.environ)
+    if request is None:
         raise UsageError("there is no orga.toml here or above, and no policies that need trust. Name a file")
-    return asked
+    return request
 
 
 def _config_path(path: Path | None) -> Path | None:

@@ -59,7 +59,7 @@ class _Options:
         return not _is_loopback(self.host) or self.behind_proxy or self.proxy is not None
 
     def check(self) -> None:
-        """Raise UsageError, which says why the console does not start, if it would not be safe."""
+        """Raise UsageError if the console would not be safe, or an option has an unusable value."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError("--tls-cert: needs --tls-key, and the other way round. Give both files")
         for option, path in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
@@ -93,9 +93,13 @@ class _Options:
 
     def hosts(self, port: int) -> frozenset[str]:
         """Return the accepted `Host` headers."""
-        names = {LOOPBACK, "localhost", "[::1]", self.host} if not self.is_exposed else {self.host}
-        found = {f"{name}:{port}" for name in names} | (names if port in {80, 443} else set[str]())
-        return frozenset(found | ({urlsplit(self.url).netloc.lower()} if self.url else set[str]()))
+        names = {self.host} if self.is_exposed else {LOOPBACK, "localhost", "[::1]", self.host}
+        hosts = {f"{name}:{port}" for name in names}
+        if port in {80, 443}:  # browsers omit these
+            hosts |= names
+        if self.url:
+            hosts.add(urlsplit(self.url).netloc.lower())
+        return frozenset(hosts)
 
 
 class ConsoleAddress(NamedTuple):
@@ -181,7 +185,7 @@ async def console(
     options = _Options(host, port, read_only, url, tokens, proxy, behind_proxy, tls_cert, tls_key, may_decide)
     options.check()
     with suppress(asyncio.CancelledError):
-        async with cli_context(config) as here, _opened(here, options) as address:
+        async with cli_context(config) as context, _serve_console(context, options) as address:
             if json:
                 write_json({"url": address.plain, "page": address.page})
             else:
@@ -191,7 +195,7 @@ async def console(
             write_note("Ctrl-C ends the console; runs go on")
             if open_:
                 _open_in_browser(address.page)
-            async with _worker(here, is_wanted=not no_worker):
+            async with _optional_worker(context, is_wanted=not no_worker):
                 await asyncio.Event().wait()
 
 
@@ -218,35 +222,31 @@ def _open_in_browser(address: str) -> None:
 
 
 @asynccontextmanager
-async def _worker(here: CliContext, *, is_wanted: bool) -> AsyncGenerator[None]:
+async def _optional_worker(context: CliContext, *, is_wanted: bool) -> AsyncGenerator[None]:
     """Keep a worker. A console without one still shows runs and starts them, so a worker that cannot start is noted."""
     async with AsyncExitStack() as stack:
         if is_wanted:
             try:
-                keeping = keep_worker(here.client, here.worker_order(for_folder=True), write_note, here.require_usable)
-                await stack.enter_async_context(keeping)
+                order = context.worker_order(for_folder=True)
+                await stack.enter_async_context(keep_worker(context.client, order, write_note, context.require_usable))
             except (OrgaError, WorkerFailed, OSError) as error:
                 write_note(f"no worker is started: {error}")
         yield
 
 
 @asynccontextmanager
-async def console_of_dev(here: CliContext) -> AsyncGenerator[ConsoleAddress]:
+async def console_of_dev(context: CliContext) -> AsyncGenerator[ConsoleAddress]:
     """Serve a console on loopback, on any port if the usual one is taken, and yield its address."""
-    try:
-        opened = _opened(here, _Options())
-        address = await opened.__aenter__()
-    except OrgaError:
-        opened = _opened(here, _Options(port=0))
-        address = await opened.__aenter__()
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            address = await stack.enter_async_context(_serve_console(context, _Options()))
+        except OrgaError:
+            address = await stack.enter_async_context(_serve_console(context, _Options(port=0)))
         yield address
-    finally:
-        await opened.__aexit__(None, None, None)
 
 
 @asynccontextmanager
-async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[ConsoleAddress]:
+async def _serve_console(context: CliContext, options: _Options) -> AsyncGenerator[ConsoleAddress]:
     """Serve the console, and yield the address to open."""
     from orga.client.console.app import console_app  # only these commands need the web server
     from orga.client.console.doors import Doors, Proxy, TokenFile, owner_token, private_name
@@ -256,14 +256,14 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[Console
     from orga.client.frontends.mounted import mounted_adapters
 
     host = options.host
-    at = [bound_socket(host, options.port)] if options.is_exposed else loopback_sockets(host, options.port)
-    port = at[0].getsockname()[1]
+    sockets = [bound_socket(host, options.port)] if options.is_exposed else loopback_sockets(host, options.port)
+    port = sockets[0].getsockname()[1]
     token = "" if options.is_exposed else owner_token(server_home().console_token)
-    is_found = host in LOOPBACK_NAMES and options.tls_cert is None  # a certificate has other names
-    has_own_name = bool(token) and options.url is None and is_found
-    private = f"{private_name(token)}:{port}" if has_own_name else ""
+    may_be_renamed = host in LOOPBACK_NAMES and options.tls_cert is None  # a certificate has other names
+    has_own_name = bool(token) and options.url is None and may_be_renamed
+    private_host = f"{private_name(token)}:{port}" if has_own_name else ""
     doors = Doors(
-        options.hosts(port) | ({private} if private else set[str]()),
+        options.hosts(port) | ({private_host} if private_host else set[str]()),
         getpass.getuser(),
         token=token,
         read_only=options.read_only,
@@ -273,23 +273,24 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[Console
     )
 
     def check(given: "AgentInput | GoalInput | SessionInput") -> None:
-        if here.connection.endpoint.embedded:  # workers of a configured server may have other configurations
-            refuse_unknown(requested_names(given), here.loaded.config)
+        if context.connection.endpoint.embedded:  # workers of a configured server may have other configurations
+            refuse_unknown(requested_names(given), context.loaded.config)
 
     tls = TlsFiles(options.tls_cert, options.tls_key) if options.tls_cert and options.tls_key else None
-    known = Console(
-        here.connection,
+    console = Console(
+        context.connection,
         doors,
-        signing_key_file(here.loaded.config.audit),
-        mounted_adapters(here.loaded.config, may_decide=options.may_decide),
-        config_file=here.loaded.path or NO_FILE,
+        signing_key_file(context.loaded.config.audit),
+        mounted_adapters(context.loaded.config, may_decide=options.may_decide),
+        config_file=context.loaded.path or NO_FILE,
         check=check,
     )
-    app = console_app(known)
+    app = console_app(console)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(hub_of(app, known).close)
-        await stack.enter_async_context(served(app, at, tls))
-        shown = "localhost" if options.host == "::1" else options.host
-        base = options.url.rstrip("/") if options.url else f"{options.scheme}://{shown}:{port}"
-        entry = f"/?token={token}" if token else ""
-        yield ConsoleAddress(f"{options.scheme}://{private}{entry}" if private else base + entry, base + entry)
+        stack.push_async_callback(hub_of(app, console).close)
+        await stack.enter_async_context(served(app, sockets, tls))
+        shown_host = "localhost" if host == "::1" else host
+        base = options.url.rstrip("/") if options.url else f"{options.scheme}://{shown_host}:{port}"
+        query = f"/?token={token}" if token else ""
+        page_base = f"{options.scheme}://{private_host}" if private_host else base
+        yield ConsoleAddress(page_base + query, base + query)

@@ -35,14 +35,14 @@ LEARNING_TASK = "How does orga never lose a run and never repeat an effect?"
 RECALL_TASK = "What is reported and not repeated when its outcome is unknown?"
 
 
-async def run_knowledge_demo(here: CliContext, keeper: WorkerKeeper, folder: Path) -> int:
+async def run_knowledge_demo(context: CliContext, keeper: WorkerKeeper, folder: Path) -> int:
     """Start a run that learns something and one that answers from it, with the store of knowledge of the folder."""
     tenant = f"demo-{uuid4().hex[:8]}"
-    first, code = await _start_and_follow(here, keeper, {"task": LEARNING_TASK, "tenant": tenant})
+    first, code = await _start_and_follow(context, keeper, {"task": LEARNING_TASK, "tenant": tenant})
     if code:
         return code
     write_note("", "A second run, which has no tool that reads files:")
-    second, code = await _start_and_follow(here, keeper, {"task": RECALL_TASK, "tenant": tenant, "tools": []})
+    second, code = await _start_and_follow(context, keeper, {"task": RECALL_TASK, "tenant": tenant, "tools": []})
     stored = {event.id for event in map(read_event, first) if isinstance(event, on.KnowledgeStored)}
     recalls = (event for event in map(read_event, second) if isinstance(event, on.KnowledgeRecalled))
     recalled = {item.id for event in recalls for item in event.items}
@@ -65,13 +65,14 @@ async def run_knowledge_demo(here: CliContext, keeper: WorkerKeeper, folder: Pat
 
 
 async def _start_and_follow(
-    here: CliContext, keeper: WorkerKeeper, given: dict[str, object]
+    context: CliContext, keeper: WorkerKeeper, fields: dict[str, object]
 ) -> tuple[list[JournalEntry], int]:
+    """Return the journal of the run and the exit code."""
     config = {"knowledge": {"enabled": True}}
-    run = await start_agent(here.client, {**given, "config": config})
-    write_note(f"question: {given['task']}", f"run {run.id}")
-    code = await follow(here, run.id, here.task_queue, keeper, as_json=False)
-    return [entry async for entry in read_journal(here.client, run.id)], code
+    run = await start_agent(context.client, {**fields, "config": config})
+    write_note(f"question: {fields['task']}", f"run {run.id}")
+    code = await follow(context, run.id, context.task_queue, keeper, as_json=False)
+    return [entry async for entry in read_journal(context.client, run.id)], code
 
 
 def _timeline_lines(entries: Sequence[JournalEntry]) -> list[str]:
@@ -84,13 +85,13 @@ DOCUMENT_NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")
 
 def copy_documents() -> Path:
     """Copy the documents into a folder of the home, and return it. Raise UsageError outside of a clone."""
-    found = [ROOT / name for name in DOCUMENT_NAMES if (ROOT / name).exists()]
-    if not found:
+    sources = [ROOT / name for name in DOCUMENT_NAMES if (ROOT / name).exists()]
+    if not sources:
         raise UsageError("the demo reads the project's own documents. Run it from a clone of the project")
     folder = prepare_home().folder / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    for path in found:
+    for path in sources:
         if path.is_dir():
             shutil.copytree(path, folder / path.name)
         else:
@@ -121,12 +122,14 @@ async def demo(
     if goal and knowledge:
         raise UsageError("--goal: cannot be combined with --knowledge. Choose one demo")
     root = copy_documents()
-    async with cli_context(config, root=root) as here:
-        order = replace(here.worker_order(), root=root)
-        async with keep_worker(here.client, order, write_note, here.require_usable) as keeper:
+    async with cli_context(config, root=root) as context:
+        order = replace(context.worker_order(), root=root)
+        async with keep_worker(context.client, order, write_note, context.require_usable) as keeper:
             if knowledge:
-                return await run_knowledge_demo(here, keeper, here.loaded.path.parent if here.loaded.path else root)
-            return await _run_demo(here, keeper, _GOAL_DEMO if goal else _QUESTION_DEMO)
+                return await run_knowledge_demo(
+                    context, keeper, context.loaded.path.parent if context.loaded.path else root
+                )
+            return await _run_demo(context, keeper, _GOAL_DEMO if goal else _QUESTION_DEMO)
 
 
 @dataclass(frozen=True)
@@ -142,12 +145,12 @@ class _Demo:
     """Suggestions for what to try next. `{quoted}` is replaced by the id of the run."""
 
 
-async def _run_demo(here: CliContext, keeper: WorkerKeeper, what: _Demo) -> int:
-    run = await what.start(here.client, what.text)
-    write_note(f"{what.kind}: {what.text}")
+async def _run_demo(context: CliContext, keeper: WorkerKeeper, shown: _Demo) -> int:
+    run = await shown.start(context.client, shown.text)
+    write_note(f"{shown.kind}: {shown.text}")
     write_note(f"run {run.id}")
-    code = await follow(here, run.id, here.task_queue, keeper, as_json=False)
-    write_result("", *await what.ending_lines(here.client, run.id), "", *_next_lines(here, run.id, what))
+    code = await follow(context, run.id, context.task_queue, keeper, as_json=False)
+    write_result("", *await shown.ending_lines(context.client, run.id), "", *_next_lines(context, run.id, shown))
     return code
 
 
@@ -160,10 +163,10 @@ async def _phase_lines(client: Client, run_id: str) -> list[str]:
     return ["Its phases, folded from the history:", *phase_table(await goal_phases(read_journal(client, run_id)))]
 
 
-def _next_lines(here: CliContext, run_id: str, what: _Demo) -> list[str]:
-    link = here.connection.link(run_id)
-    where = f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}"
-    lines = [line.replace("{quoted}", quote(run_id)) for line in what.next]
+def _next_lines(context: CliContext, run_id: str, shown: _Demo) -> list[str]:
+    link = context.connection.link(run_id)
+    where = f"In the Temporal UI: {link}" if link else f"On the server {context.connection.endpoint.address}: {run_id}"
+    lines = [line.replace("{quoted}", quote(run_id)) for line in shown.next]
     return [where, *lines, *([] if shutil.which("orga") else [_own_command_line()])]
 
 

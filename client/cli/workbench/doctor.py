@@ -20,7 +20,7 @@ from orga.activities.adapters.blob_folder import BlobFolder
 from orga.client.cli.connection import CliContext, cli_context
 from orga.client.cli.exit_codes import ExitCode
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import count_text, hanging_lines, on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import count_text, hanging_lines, terminal_line, write_json, write_note, write_result
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
@@ -62,6 +62,7 @@ from orga.workflows.types.record import Record
 from orga.workflows.types.settings import settings_id
 
 TIMEOUT_S = 60.0
+"""Seconds for the report of a worker process."""
 
 
 class CheckedAgent(Record):
@@ -205,16 +206,18 @@ def blob_checks(folder: Path) -> list[DoctorCheck]:
     except OSError as error:
         detail = f"{folder} cannot be read: {error.strerror}. Runs have no pictures and documents"
         return [DoctorCheck("blobs", ok=False, detail=detail, remedy="make it a folder that you can read and write")]
+    if not sizes:
+        return []
     count = count_text(len(sizes), "picture or document", "pictures and documents")
     detail = f"{count}, {size_text(sum(sizes))}, in {folder}"
     remedy = f"remove those that no model has got for 90 days: find {quote(f'{folder}/')} -type f -mtime +90 -delete"
     is_large = sum(sizes) >= LARGE_STORE_BYTES
-    return [DoctorCheck("blobs", ok=True, detail=detail, remedy=remedy, warning=is_large)] if sizes else []
+    return [DoctorCheck("blobs", ok=True, detail=detail, remedy=remedy, warning=is_large)]
 
 
 def _worker_report_checks(report: WorkerReport) -> list[DoctorCheck]:
     """Return the results for the agents, tools, models and policy of a worker."""
-    found = [
+    checks = [
         DoctorCheck(problem.place, ok=False, detail=problem.problem, remedy=problem.remedy)
         for problem in report.problems
     ]
@@ -222,60 +225,62 @@ def _worker_report_checks(report: WorkerReport) -> list[DoctorCheck]:
         agents = "; ".join(
             f"{name} ({agent.model}, {count_text(len(agent.tools), 'tool')})" for name, agent in report.agents.items()
         )
-        found.append(DoctorCheck("agents", ok=True, detail=agents))
+        checks.append(DoctorCheck("agents", ok=True, detail=agents))
     for model, problem in report.models.items():
         detail = problem or "its provider answers; --deep lets it generate an answer"
-        found.append(DoctorCheck(f"model {model}", ok=not problem, detail=detail, remedy=_MODEL_REMEDY))
+        checks.append(DoctorCheck(f"model {model}", ok=not problem, detail=detail, remedy=_MODEL_REMEDY))
     if report.tools:
-        found.append(DoctorCheck("tools", ok=True, detail=", ".join(report.tools)))
+        checks.append(DoctorCheck("tools", ok=True, detail=", ".join(report.tools)))
     if report.policy:
-        found.append(DoctorCheck("policy", ok=True, detail=report.policy))
-    found += [
-        DoctorCheck(each.place, ok=True, detail=each.problem, remedy=each.remedy, warning=True)
-        for each in report.warnings
+        checks.append(DoctorCheck("policy", ok=True, detail=report.policy))
+    checks += [
+        DoctorCheck(warning.place, ok=True, detail=warning.problem, remedy=warning.remedy, warning=True)
+        for warning in report.warnings
     ]
-    return found
+    return checks
 
 
-async def _server_checks(here: CliContext, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
-    yield await _connection_check(here.connection)
-    yield await _search_attribute_check(here)
-    there = await poller_identities(here.client, here.task_queue)
-    yield _poller_check(here, there)
-    yield await settings_check(here.client, here.task_queue, here.loaded.config)
-    if (versions := await routing(here.client, here.task_queue)) is not None:
-        for check in version_checks(versions, here.task_queue, here.connection.endpoint):
+async def _server_checks(context: CliContext, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
+    yield await _connection_check(context.connection)
+    yield await _search_attribute_check(context)
+    identities = await poller_identities(context.client, context.task_queue)
+    yield _poller_check(context, identities)
+    yield await settings_check(context.client, context.task_queue, context.loaded.config)
+    if (versions := await routing(context.client, context.task_queue)) is not None:
+        for check in version_checks(versions, context.task_queue, context.connection.endpoint):
             yield check
-    for check in await activity_queue_checks(here.client, here.loaded.config):
+    for check in await activity_queue_checks(context.client, context.loaded.config):
         yield check
-    for check in blocked_loop_checks(there or []):
+    for check in blocked_loop_checks(identities or []):
         yield check
-    for check in await _stuck_run_checks(here.client):
+    for check in await _stuck_run_checks(context.client):
         yield check
     if deep:
-        yield await _model_check(here)
+        yield await _model_check(context)
 
 
-def _poller_check(here: CliContext, there: list[str] | None) -> DoctorCheck:
+def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCheck:
     """Return which workers poll for this folder, and whether they have its current configuration."""
-    own = identity_suffix(here.connection.workplace)
-    queue = f"task queue {here.task_queue!r}"
-    if here.connection.endpoint.embedded:
-        queue = f"{queue} of {here.connection.workplace.root}"
-    if there is None:
+    own_suffix = identity_suffix(context.connection.workplace)
+    queue = f"task queue {context.task_queue!r}"
+    if context.connection.endpoint.embedded:
+        queue = f"{queue} of {context.connection.workplace.root}"
+    if identities is None:
         detail = f"the server does not report who polls {queue}; orga run and orga attach start their own worker"
         return DoctorCheck("worker", ok=True, detail=detail, remedy=_OTHER_SERVER_REMEDY, warning=True)
-    if not there:
+    if not identities:
         return DoctorCheck("worker", ok=True, detail=f"none polls {queue}; orga run and orga attach start their own")
-    workers = [_worker_text(each) for each in there]
-    others = [each for each in there if config_digest(each) not in (None, own.removeprefix(MARK))]
+    workers = [_worker_text(identity) for identity in identities]
+    others = [
+        identity for identity in identities if config_digest(identity) not in (None, own_suffix.removeprefix(MARK))
+    ]
     detail = f"{', '.join(workers)} on {queue}"
     if not others:
         return DoctorCheck("worker", ok=True, detail=detail)
-    mine = "this orga.toml" if here.loaded.path else "no orga.toml"
-    problem = f"{detail}; here it is {mine}, {own.removeprefix(MARK)}"
+    own_config = "this orga.toml" if context.loaded.path else "no orga.toml"
+    problem = f"{detail}; here it is {own_config}, {own_suffix.removeprefix(MARK)}"
     return DoctorCheck(
-        "worker", ok=not here.connection.endpoint.embedded, detail=problem, remedy="start the worker again"
+        "worker", ok=not context.connection.endpoint.embedded, detail=problem, remedy="start the worker again"
     )
 
 
@@ -296,65 +301,67 @@ async def activity_queue_checks(client: Client, config: OrgaConfig) -> list[Doct
 
 async def settings_check(client: Client, task_queue: str, config: OrgaConfig) -> DoctorCheck:
     """Return whether runs get settings that people have saved at run time."""
-    found = await read_settings(client, task_queue)
-    detail = found.detail
-    if found.current and (problems := RunTimeRules.for_display(config, os.environ).problems(found.values)):
-        detail = f"version {found.version} does not fit the configuration: {problems_text(problems)}"
+    settings = await read_settings(client, task_queue)
+    detail = settings.detail
+    if settings.current and (problems := RunTimeRules.for_display(config, os.environ).problems(settings.values)):
+        detail = f"version {settings.version} does not fit the configuration: {problems_text(problems)}"
     if detail:
-        detail = f"settings at run time do not count, runs start without them: {on_one_line(detail, 1_000)}"
+        detail = f"settings at run time do not count, runs start without them: {terminal_line(detail, 1_000)}"
         remedy = f"save a set that fits, or: temporal workflow terminate --workflow-id {quote(settings_id(task_queue))}"
         return DoctorCheck("settings", ok=True, detail=detail, remedy=remedy, warning=True)
-    if not found.current:
+    if not settings.current:
         return DoctorCheck("settings", ok=True, detail="nothing is set at run time")
-    keys = count_text(len(found.values), "key")
-    return DoctorCheck("settings", ok=True, detail=f"version {found.version} of those at run time, with {keys}")
+    keys = count_text(len(settings.values), "key")
+    return DoctorCheck("settings", ok=True, detail=f"version {settings.version} of those at run time, with {keys}")
 
 
-def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[DoctorCheck]:
+def version_checks(queue_routing: Routing, task_queue: str, server: Endpoint) -> list[DoctorCheck]:
     """Return which deployment version takes new runs, and whether a worker of it polls. Empty without versions."""
-    if there.current is None and not there.waiting_versions:
+    if queue_routing.current is None and not queue_routing.waiting_versions:
         return []
-    names = ", ".join(version.to_canonical_string() for version in there.waiting_versions)
+    names = ", ".join(version.to_canonical_string() for version in queue_routing.waiting_versions)
     polling = f"; workers of {names} poll, too" if names else ""
-    if there.current is not None:
-        name = there.current.to_canonical_string()
-        if there.is_served:
+    if queue_routing.current is not None:
+        name = queue_routing.current.to_canonical_string()
+        if queue_routing.is_served:
             return [DoctorCheck("version", ok=True, detail=f"new runs go to {name}{polling}")]
-        lacking = f"{no_workers_text(there.current, task_queue)}{polling}"
-        other = make_current_command(there.waiting_versions[-1], server) if there.waiting_versions else ""
+        lacking = f"{no_workers_text(queue_routing.current, task_queue)}{polling}"
+        other = (
+            make_current_command(queue_routing.waiting_versions[-1], server) if queue_routing.waiting_versions else ""
+        )
         return [DoctorCheck("version", ok=False, detail=lacking, remedy=other or "start such a worker")]
-    remedy = f"let new runs go there: {make_current_command(there.waiting_versions[-1], server)}"
-    if there.is_served:
+    remedy = f"let new runs go there: {make_current_command(queue_routing.waiting_versions[-1], server)}"
+    if queue_routing.is_served:
         detail = f"new runs go to workers without a version{polling}"
         return [DoctorCheck("version", ok=True, detail=detail, remedy=remedy, warning=True)]
     return [DoctorCheck("version", ok=False, detail=f"no worker takes new runs{polling}", remedy=remedy)]
 
 
-def blocked_loop_checks(there: list[str]) -> list[DoctorCheck]:
+def blocked_loop_checks(identities: list[str]) -> list[DoctorCheck]:
     """Return warnings about workers of this machine whose event loop was blocked.
 
     Workers of other machines show it only in their logs and metrics.
     """
-    held = {each: longest_block_text(each) for each in there}
+    blocks = {identity: longest_block_text(identity) for identity in identities}
     return [
         DoctorCheck(
-            f"worker {on_one_line(each.partition(MARK)[0])}",
+            f"worker {terminal_line(identity.partition(MARK)[0])}",
             ok=True,
-            detail=f"its event loop was {on_one_line(text)}: all its runs waited that long",
+            detail=f"its event loop was {terminal_line(text)}: all its runs waited that long",
             remedy="its log has each time; functions of yours that compute or block belong in `blocking`",
             warning=True,
         )
-        for each, text in held.items()
+        for identity, text in blocks.items()
         if text
     ]
 
 
 def _worker_text(identity: str) -> str:
     digest = config_digest(identity)
-    process = on_one_line(identity.partition(MARK)[0])
+    process = terminal_line(identity.partition(MARK)[0])
     if digest is None:
         return process
-    return f"{process} ({'no orga.toml' if digest == NO_CONFIG else f'orga.toml {on_one_line(digest)}'})"
+    return f"{process} ({'no orga.toml' if digest == NO_CONFIG else f'orga.toml {terminal_line(digest)}'})"
 
 
 async def _connection_check(connected: Connection) -> DoctorCheck:
@@ -365,9 +372,9 @@ async def _connection_check(connected: Connection) -> DoctorCheck:
     return DoctorCheck("server", ok=True, detail=f"{kind}, {where}, version {info.server_version or 'unknown'}")
 
 
-async def _search_attribute_check(here: CliContext) -> DoctorCheck:
+async def _search_attribute_check(context: CliContext) -> DoctorCheck:
     try:
-        lacking = await missing_names(here.client)
+        lacking = await missing_names(context.client)
     except NoSearchAttributes as error:
         return DoctorCheck("search attributes", ok=True, detail=str(error), remedy=_OTHER_SERVER_REMEDY, warning=True)
     except SearchAttributesRefused as error:
@@ -390,23 +397,23 @@ async def _stuck_run_checks(client: Client) -> list[DoctorCheck]:
     if not failing:
         return [DoctorCheck("runs", ok=True, detail=f"{len(live)} live, none is stuck")]
     return [
-        DoctorCheck(f"run {each.workflow_id}", ok=False, detail=each.problem_line, remedy=each.remedy)
-        for each in failing.values()
+        DoctorCheck(f"run {task.workflow_id}", ok=False, detail=task.problem_line, remedy=task.remedy)
+        for task in failing.values()
     ]
 
 
-async def _model_check(here: CliContext) -> DoctorCheck:
+async def _model_check(context: CliContext) -> DoctorCheck:
     """Start a run that lets the default agent's model answer once."""
     config = LoopConfig(max_iterations=2, timeout_s=60, max_output_tokens=200)
     task = AgentInput(task=DEEP_TASK, tools=(), config=config)
     try:
-        async with keep_worker(here.client, here.worker_order(), write_note, here.require_usable):
-            run = await start_agent(here.client, task)
-            ended = await run.result()
+        async with keep_worker(context.client, context.worker_order(), write_note, context.require_usable):
+            run = await start_agent(context.client, task)
+            result = await run.result()
     except OrgaError as error:
         return DoctorCheck("model", ok=False, detail=str(error), remedy=_MODEL_REMEDY)
-    ok = bool(ended.usage.model_calls)
-    detail = f"{ended.termination.reason} {ended.termination.detail}".strip()
+    ok = bool(result.usage.model_calls)
+    detail = f"{result.termination.reason} {result.termination.detail}".strip()
     return DoctorCheck("model", ok=ok, detail=detail, remedy=_MODEL_REMEDY)
 
 
@@ -420,28 +427,30 @@ async def doctor(
 
     Example: orga doctor --deep
     """
-    found: list[DoctorCheck] = []
+    checks: list[DoctorCheck] = []
     async for check in all_checks(config, deep=deep):
-        found.append(check)
+        checks.append(check)
         if not json:
             write_result(*check_lines(check))
     if json:
-        write_json([asdict(check) for check in found])
-    return ExitCode.COMPLETED if all(check.ok for check in found) else ExitCode.FAILED
+        write_json([asdict(check) for check in checks])
+    return ExitCode.COMPLETED if all(check.ok for check in checks) else ExitCode.FAILED
 
 
 def check_lines(check: DoctorCheck) -> list[str]:
     """Return the lines of a result, with the remedy below it."""
-    mark = "!" if check.warning else "✓" if check.ok else "✗"
-    lines = hanging_lines(f"{mark} {check.name}: ", check.detail)
-    return [*lines, f"    → {check.remedy}"] if check.remedy and (check.warning or not check.ok) else lines
+    mark = "✓" if check.ok else "✗"
+    lines = hanging_lines(f"{'!' if check.warning else mark} {check.name}: ", check.detail)
+    if check.remedy and (check.warning or not check.ok):
+        lines.append(f"    → {check.remedy}")
+    return lines
 
 
 async def setup(json: Json = False, config: ConfigFile = None) -> int:
     """Example: TEMPORAL_ADDRESS=temporal.example:7233 orga setup"""
-    async with cli_context(config) as here:
+    async with cli_context(config) as context:
         try:
-            added = await register_missing(here.client)
+            added = await register_missing(context.client)
         except SearchAttributesRefused as error:
             write_note(*hanging_lines("orga: ", str(error)))
             return ExitCode.FAILED

@@ -53,12 +53,12 @@ async def acp(
         raise UsageError(
             f"orga acp needs the optional extra acp, which is not installed here. Install it: {extra_remedy('acp')}"
         )
-    given = session_input(RunOptions("", agent, tenant=tenant), None)
+    session = session_input(RunOptions("", agent, tenant=tenant), None)
     pipes = _take_pipes()
     from orga.client.frontends.acp import serve  # only this command needs the package
 
-    async with _reach(requested_names(given), config, given.tenant, no_worker=no_worker) as (here, reach):
-        await serve(reach, given.agent, Path(here.connection.workplace.root), pipes, starts_goals=goal)
+    async with _reach(requested_names(session), config, session.tenant, no_worker=no_worker) as (context, reach):
+        await serve(reach, session.agent, Path(context.connection.workplace.root), pipes, starts_goals=goal)
 
 
 async def mcp_server(
@@ -89,10 +89,10 @@ async def mcp_server(
     _require_pipes()
     from orga.client.frontends.mcp_server import build_server  # only this command needs the server of the package
 
-    async with _reach(None, config, tenant, no_worker=no_worker) as (here, reach):
-        settings = here.loaded.config
-        named = {name: one_line(agent.instructions or "", 300) for name, agent in settings.agents.items()}
-        server = build_server(reach, agent_tools=named if agent_tools else {}, may_decide=may_decide)
+    async with _reach(None, config, tenant, no_worker=no_worker) as (context, reach):
+        agents = context.loaded.config.agents if agent_tools else {}
+        summaries = {name: one_line(agent.instructions or "", 300) for name, agent in agents.items()}
+        server = build_server(reach, agent_tools=summaries, may_decide=may_decide)
         await server.run_stdio_async()
 
 
@@ -119,34 +119,40 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 @asynccontextmanager
 async def _reach(
-    wanted: RequestedNames | None, config: Path | None, tenant: str | None, *, no_worker: bool
+    names: RequestedNames | None, config: Path | None, tenant: str | None, *, no_worker: bool
 ) -> AsyncGenerator[tuple[CliContext, Reach]]:
     """Connect, and keep a worker for new runs and for each run that the front end opens, unless `no_worker`."""
-    check = partial(refuse_unknown, wanted) if wanted else None
-    async with cli_context(config, check=check) as here, AsyncExitStack() as workers:
-        served = set[str]()
+    check = partial(refuse_unknown, names) if names else None
+    async with cli_context(config, check=check) as context, AsyncExitStack() as workers:
+        served_queues = set[str]()
 
         async def serve_queue(queue: str) -> None:
-            if not no_worker and queue not in served:
-                served.add(queue)
-                order = here.worker_order(queue)
-                await workers.enter_async_context(keep_worker(here.client, order, write_note, here.require_usable))
+            if not no_worker and queue not in served_queues:
+                served_queues.add(queue)
+                order = context.worker_order(queue)
+                await workers.enter_async_context(
+                    keep_worker(context.client, order, write_note, context.require_usable)
+                )
 
         async def serve(run: WorkflowExecution) -> None:
-            if await here.may_work_on(run):
+            if await context.may_work_on(run):
                 await serve_queue(run.task_queue)
 
         def check_names(given: AgentInput | GoalInput) -> None:
-            settings = here.loaded.config
+            settings = context.loaded.config
             if not names_server(settings.temporal.address):  # workers of a shared server may know other agents
                 refuse_unknown(requested_names(given), settings)
 
-        def has(run: WorkflowExecution) -> bool:
-            queue = run.task_queue
-            embedded = here.connection.endpoint.embedded
-            return queue.startswith(here.connection.folder_queue) if embedded else queue == here.task_queue
+        def is_in_reach(run: WorkflowExecution) -> bool:
+            """Decide as `folder_runs_query` does."""
+            if context.connection.endpoint.embedded:
+                return run.task_queue.startswith(context.connection.folder_queue)
+            return run.task_queue == context.task_queue
 
-        if wanted and not no_worker and not await may_be_polled(here.client, here.task_queue):
-            refuse_in_process(wanted, here.loaded.config)
-        await serve_queue(here.task_queue)
-        yield here, Reach(here.client, login_name(), here.folder_runs_query, has, serve, tenant, check_names)
+        if names and not no_worker and not await may_be_polled(context.client, context.task_queue):
+            refuse_in_process(names, context.loaded.config)
+        await serve_queue(context.task_queue)
+        yield (
+            context,
+            Reach(context.client, login_name(), context.folder_runs_query, is_in_reach, serve, tenant, check_names),
+        )

@@ -30,7 +30,7 @@ _HTTP_ADDRESS = re.compile(r"https?://[^/\s]+\S*")
 
 @dataclass(frozen=True)
 class _InitOptions:
-    """The options as given. An option that was not given is None and may be asked for."""
+    """The options as options. An option that was not given is None and may be asked for."""
 
     model: str | None
     base_url: str | None
@@ -77,12 +77,14 @@ def init(
     """
     if show and json:
         raise UsageError("--print: writes the text of the file, which is TOML. Remove --json")
-    given = _InitOptions(model, base_url, write, web, None if programs is None else _parse_programs(programs), approval)
+    options = _InitOptions(
+        model, base_url, write, web, None if programs is None else _parse_programs(programs), approval
+    )
     file = folder / FILE_NAME
     if not show:
         _require_new_file(folder, file)
     asks = not yes and not show and sys.stdin.isatty() and sys.stderr.isatty()
-    choices = _ask_choices(given) if asks else _default_choices(given)
+    choices = _ask_choices(options) if asks else _default_choices(options)
     text = starter_text(choices)
     if show:
         write_document(text.removesuffix("\n"))
@@ -106,8 +108,8 @@ def _require_new_file(folder: Path, file: Path) -> None:
 
 def _write(file: Path, text: str) -> None:
     try:
-        with file.open("x", encoding="utf-8") as opened:  # "x" refuses a file that another process created meanwhile
-            opened.write(text)
+        with file.open("x", encoding="utf-8") as new_file:  # "x" refuses a file that another process created meanwhile
+            new_file.write(text)
     except FileExistsError:
         raise UsageError(f"{file}: already exists and was not changed") from None
     except OSError as error:
@@ -120,34 +122,34 @@ def _trust_file(file: Path) -> list[str]:
     A file without such settings is trusted too, because it would need trust once a Temporal server is set. But if the
     folder has policies, which somebody else may have put there, they are not trusted here.
     """
-    asked = config_trust_request(file.absolute(), folder=Path.cwd(), env=os.environ)
-    if asked is None or (not asked.risks and (file.parent / FOLDER).exists()):
+    request = config_trust_request(file.absolute(), folder=Path.cwd(), env=os.environ)
+    if request is None or (not request.risks and (file.parent / FOLDER).exists()):
         return []
-    trust_digest(asked.path, asked.digest)
-    return [str(risk) for risk in asked.risks]
+    trust_digest(request.path, request.digest)
+    return [str(risk) for risk in request.risks]
 
 
 def _hints(choices: StarterChoices, folder: Path) -> list[str]:
-    found: list[str] = []
+    hints: list[str] = []
     above = find_config(None, folder.absolute().parent, {})
     if above is not None:
-        found.append(f"{above} does not apply here any more")
+        hints.append(f"{above} does not apply here any more")
     base_urls = {choices.model.partition(":")[0]: choices.base_url} if choices.model and choices.base_url else {}
     models = ModelsConfig(base_urls=base_urls)
     if choices.model and (problem := model_problem(choices.model, os.environ, models)):
-        found.append(f"before the first run: {problem}")
-    there = "" if folder.absolute() == Path.cwd() else f"cd {escaped_line(str(folder))} && "
-    return [*found, f'next: {there}orga doctor, then {there}orga run "What is in this folder?"']
+        hints.append(f"before the first run: {problem}")
+    change_folder = "" if folder.absolute() == Path.cwd() else f"cd {escaped_line(str(folder))} && "
+    return [*hints, f'next: {change_folder}orga doctor, then {change_folder}orga run "What is in this folder?"']
 
 
-def _default_choices(given: _InitOptions) -> StarterChoices:
+def _default_choices(options: _InitOptions) -> StarterChoices:
     choices = StarterChoices(
-        given.model,
-        given.base_url,
-        bool(given.write),
-        bool(given.web),
-        given.programs or (),
-        True if given.approval is None else given.approval,
+        options.model,
+        options.base_url,
+        bool(options.write),
+        bool(options.web),
+        options.programs or (),
+        options.approval is not False,
     )
     _check_choices(choices)
     return choices
@@ -164,18 +166,18 @@ def _check_choices(choices: StarterChoices) -> None:
         raise UsageError(f"--base-url {choices.base_url!r}: not an address. Write it like http://host:8000/v1")
 
 
-def _ask_choices(given: _InitOptions) -> StarterChoices:
-    """Ask the person at the terminal for options that are not given."""
+def _ask_choices(options: _InitOptions) -> StarterChoices:
+    """Ask the person at the terminal for options that are not options."""
     with interruptible_prompt():
-        model = given.model or _ask_model()
-        write = _confirm("May the agent write files of this folder?") if given.write is None else given.write
-        web = _confirm("May it fetch web pages?") if given.web is None else given.web
-        programs = _ask_programs() if given.programs is None else given.programs
-        approval = given.approval
+        model = options.model or _ask_model()
+        write = _confirm("May the agent write files of this folder?") if options.write is None else options.write
+        web = _confirm("May it fetch web pages?") if options.web is None else options.web
+        programs = _ask_programs() if options.programs is None else options.programs
+        approval = options.approval
         if approval is None:
             acts = write or web or bool(programs)
             approval = _confirm("Must a person approve each of these calls?", default=True) if acts else True
-    choices = StarterChoices(model, given.base_url, write, web, programs, approval)
+    choices = StarterChoices(model, options.base_url, write, web, programs, approval)
     _check_choices(choices)
     return choices
 
@@ -183,10 +185,10 @@ def _ask_choices(given: _InitOptions) -> StarterChoices:
 def _ask_model() -> str | None:
     from orga.activities.adapters.models.model_settings import default_model
 
-    held = default_model(os.environ)
+    current = default_model(os.environ)
     while True:
         answer: str = typer.prompt(
-            f"Model (provider:model; Enter uses the environment's keys, now {held})",
+            f"Model (provider:model; Enter uses the environment's keys, now {current})",
             default="",
             show_default=False,
             err=True,

@@ -14,7 +14,7 @@ from orga.activities.text.secrets import KnownSecrets
 from orga.client.cli.commands import DefaultCommandGroup
 from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import hanging_lines, on_one_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import hanging_lines, terminal_line, write_json, write_note, write_result
 from orga.client.config.file import config_sources, load_config
 from orga.client.config.known_input import RequestedNames, models_of
 from orga.client.config.listed import ModelFacts, ModelRow, checked_rows, model_facts, model_rows
@@ -63,23 +63,25 @@ async def list_models(
     Example: orga models anthropic --json
     """
     # keys are sent to the configuration's addresses, so it must be trusted
-    held = load_config(config).config if check else config_sources(config, folder=Path.cwd(), env=os.environ).config
-    known = (*PROVIDERS, *held.models.own_endpoints)
+    settings = load_config(config).config if check else config_sources(config, folder=Path.cwd(), env=os.environ).config
+    known = (*PROVIDERS, *settings.models.own_endpoints)
     if provider is not None and provider not in known:
         raise UsageError(f"there is no provider {provider!r}; {known_names_hint(provider, known)}")
-    rows = [row for row in model_rows(held, os.environ) if provider in {None, row.model.partition(":")[0]}]
+    rows = [row for row in model_rows(settings, os.environ) if provider in {None, row.model.partition(":")[0]}]
     if check:
-        rows = await checked_rows(rows, held, os.environ)
-    endpoints = held.models.own_endpoints
+        rows = await checked_rows(rows, settings, os.environ)
+    endpoints = settings.models.own_endpoints
     facts = [
-        None if model_name_problem(row.model, endpoints) else model_facts(row.model, held, os.environ) for row in rows
+        None if model_name_problem(row.model, endpoints) else model_facts(row.model, settings, os.environ)
+        for row in rows
     ]
     if json:
-        write_json([asdict(row) | (asdict(each) if each else {}) for row, each in zip(rows, facts, strict=True)])
+        pairs = zip(rows, facts, strict=True)
+        write_json([asdict(row) | (asdict(row_facts) if row_facts else {}) for row, row_facts in pairs])
     else:
-        wide = max((len(on_one_line(row.model)) for row in rows), default=0)
-        for row, each in zip(rows, facts, strict=True):
-            write_result(*_row_lines(row, each, wide))
+        width = max((len(terminal_line(row.model)) for row in rows), default=0)
+        for row, row_facts in zip(rows, facts, strict=True):
+            write_result(*_row_lines(row, row_facts, width))
         write_note(
             'for one run: orga run --model NAME "..."; for all: [models] default in orga.toml, or ORGA_MODELS__DEFAULT',
             "orga models try NAME makes one real request",
@@ -87,33 +89,35 @@ async def list_models(
     return ExitCode.FAILED if any(row.problem and row.named_by for row in rows) else 0
 
 
-def _row_lines(row: ModelRow, facts: ModelFacts | None, wide: int) -> list[str]:
-    mark = "✗" if row.problem and row.named_by else "-" if row.problem else "✓"
-    detail = "; ".join(filter(None, (row.named_by, on_one_line(row.problem, 300))))
-    first = f"{mark} {on_one_line(row.model):<{wide}}  {detail}".rstrip()
-    rest = [f"    {_facts_text(facts)}"] if facts else []
-    return [first, *rest, *([f"    ! {row.warning}"] if row.warning else [])]
+def _row_lines(row: ModelRow, facts: ModelFacts | None, width: int) -> list[str]:
+    problem_mark = "✗" if row.named_by else "-"
+    detail = "; ".join(filter(None, (row.named_by, terminal_line(row.problem, 300))))
+    lines = [f"{problem_mark if row.problem else '✓'} {terminal_line(row.model):<{width}}  {detail}".rstrip()]
+    lines += [f"    {_facts_text(facts)}"] if facts else []
+    return lines + ([f"    ! {row.warning}"] if row.warning else [])
 
 
 def _facts_text(facts: ModelFacts) -> str:
     window = f"context {facts.context_window:,}" if facts.context_window else ""
-    levels, more = ", ".join(facts.efforts), ", or thinking_tokens" if facts.takes_thinking_tokens else ""
-    thinking = f"effort {levels}{more}" if levels else ""
+    other = ", or thinking_tokens" if facts.takes_thinking_tokens else ""
+    thinking = f"effort {', '.join(facts.efforts)}{other}" if facts.efforts else ""
     tools = {True: "tools", False: "no tools", None: "tools if the model has them"}[facts.calls_tools]
     return "; ".join(filter(None, (_price_text(facts), window, thinking, tools, _key_text(facts))))
 
 
 def _price_text(facts: ModelFacts) -> str:
     if facts.input_price is None or facts.output_price is None:
-        is_here = facts.provider in PROVIDERS and not PROVIDERS[facts.provider].is_remote
-        return "free" if is_here else "price unknown"
+        is_local = facts.provider in PROVIDERS and not PROVIDERS[facts.provider].is_remote
+        return "free" if is_local else "price unknown"
     return f"USD {facts.input_price:g} in, {facts.output_price:g} out for a million tokens"
 
 
 def _key_text(facts: ModelFacts) -> str:
     if facts.is_key_set:
         return f"{facts.key} is set"
-    return f"needs {facts.key}" if facts.is_key_needed else f"{facts.key} is optional" if facts.key else "no key"
+    if facts.is_key_needed:
+        return f"needs {facts.key}"
+    return f"{facts.key} is optional" if facts.key else "no key"
 
 
 TRY_TOOL = "read_file"
@@ -125,7 +129,7 @@ TRY_OUTPUT_TOKENS = 4_096
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedModel:
     """The outcome of a request to one model."""
 
     model: str
@@ -162,32 +166,33 @@ async def try_model(
 
     Example: orga models try offline:extractive
     """
-    held = load_config(config).config
-    models = _named_models(name, held)
+    settings = load_config(config).config
+    models = _named_models(name, settings)
     from orga.activities.adapters.models.registry import ModelRegistry
 
     registry = ModelRegistry(
-        os.environ, held.models.base_urls, prices=held.models.prices, endpoints=held.models.endpoints
+        os.environ, settings.models.base_urls, prices=settings.models.prices, endpoints=settings.models.endpoints
     )
-    named = [name for endpoint in held.models.endpoints.values() for name in endpoint.secret_variables]
-    secrets = KnownSecrets.from_environment(os.environ, named)
-    found: list[Tried] = []
+    variables = [name for endpoint in settings.models.endpoints.values() for name in endpoint.secret_variables]
+    secrets = KnownSecrets.from_environment(os.environ, variables)
+    outcomes: list[TriedModel] = []
     try:
         for model in models:
-            found.append(await _tried(registry, model, secrets, held.models.endpoints))
+            tried = await _try_model(registry, model, secrets, settings.models.endpoints)
+            outcomes.append(tried)
             if not json:
-                write_result(*_tried_lines(found[-1]))
+                write_result(*_tried_lines(tried))
     finally:
         await registry.close()
     if json:
-        write_json([asdict(each) for each in found])
-    return ExitCode.FAULTY if any(each.problem for each in found) else 0
+        write_json([asdict(tried) for tried in outcomes])
+    return ExitCode.FAULTY if any(tried.problem for tried in outcomes) else ExitCode.COMPLETED
 
 
-def _named_models(name: str, held: OrgaConfig) -> tuple[str, ...]:
+def _named_models(name: str, settings: OrgaConfig) -> tuple[str, ...]:
     tier = tier_in_model_name(name)
     if tier is None:
-        if problem := model_name_problem(name, held.models.own_endpoints):
+        if problem := model_name_problem(name, settings.models.own_endpoints):
             raise UsageError(problem)
         if name.strip().startswith(f"{CODE}:"):
             raise UsageError(
@@ -195,12 +200,12 @@ def _named_models(name: str, held: OrgaConfig) -> tuple[str, ...]:
             )
         return (name.strip(),)
     with usage_errors():
-        return models_of(RequestedNames("default", name), AgentConfig(), held, os.environ)
+        return models_of(RequestedNames("default", name), AgentConfig(), settings, os.environ)
 
 
-async def _tried(
+async def _try_model(
     registry: "ModelRegistry", model: str, secrets: KnownSecrets, endpoints: Mapping[str, EndpointSettings]
-) -> Tried:
+) -> TriedModel:
     from orga.activities.adapters.models.registry import ModelNotConfigured
     from orga.activities.adapters.tools.catalog import builtin_specs
 
@@ -217,19 +222,19 @@ async def _tried(
         reply = await provider.complete(request, lambda text: None)
     except ModelNotConfigured as error:
         problem, _, remedy = str(error).partition(": ")
-        return Tried(model, problem=problem, remedy=remedy or "orga models shows what each provider lacks")
+        return TriedModel(model, problem=problem, remedy=remedy or "orga models shows what each provider lacks")
     except ModelError as error:
         remedy = _remedy(error.kind, model, endpoints)
-        found = Tried(model, problem=f"{error.kind}: {secrets.redact(str(error))}", remedy=remedy)
+        tried = TriedModel(model, problem=f"{error.kind}: {secrets.redact(str(error))}", remedy=remedy)
     else:
-        found = _tried_reply(model, reply)
-    found = replace(found, seconds=round(time.monotonic() - began, 3))
-    return replace(found, warning=await registry.context_shortage(model))  # a model states it after it was loaded
+        tried = _outcome_of_reply(model, reply)
+    tried = replace(tried, seconds=round(time.monotonic() - began, 3))
+    return replace(tried, warning=await registry.context_shortage(model))  # a model states it after it was loaded
 
 
-def _tried_reply(model: str, reply: Reply) -> Tried:
+def _outcome_of_reply(model: str, reply: Reply) -> TriedModel:
     called = tuple(dict.fromkeys(call.name for call in reply.calls))
-    found = Tried(
+    tried = TriedModel(
         model,
         called=called,
         input_tokens=reply.usage.input_tokens,
@@ -238,9 +243,9 @@ def _tried_reply(model: str, reply: Reply) -> Tried:
         cost_usd=reply.cost_usd,
     )
     if TRY_TOOL in called:
-        return found
-    problem = f"it answered, and did not call the tool: {on_one_line(reply.text) or reply.finish}"
-    return replace(found, problem=problem, remedy=_NO_CALL_REMEDY)
+        return tried
+    problem = f"it answered, and did not call the tool: {terminal_line(reply.text) or reply.finish}"
+    return replace(tried, problem=problem, remedy=_NO_CALL_REMEDY)
 
 
 _NO_CALL_REMEDY = "agents need a model that calls tools: name another one, or switch tool calls on at its server"
@@ -250,7 +255,7 @@ _REMEDIES = {
     "PermissionDenied": "allow the model for the key in {key}, or name another model",
     "OutOfQuota": "add credit at {provider}, or name another model",
     "ModelNotFound": "correct the name: the provider has no model {name!r}",
-    "ConnectionFailed": "start the server, or correct its address: {place}",
+    "ConnectionFailed": "start the server, or correct its address: {setting}",
     "Timeout": "try again; if it stays so, name a faster model",
     "RateLimited": "try again later",
     "Overloaded": "try again later",
@@ -260,7 +265,7 @@ _REMEDIES = {
 """Remedies by kind of failure, with the provider's variables or the keys of its endpoint."""
 
 _OLLAMA_REMEDIES = {
-    "ConnectionFailed": "start it: ollama serve; or correct its address: {place}",
+    "ConnectionFailed": "start it: ollama serve; or correct its address: {setting}",
     "ModelNotFound": "download it: ollama pull {name}",
 }
 
@@ -270,16 +275,20 @@ _EXTRA_REMEDIES = {"AuthenticationFailed": "correct the credentials: docs/models
 def _remedy(kind: str, model: str, endpoints: Mapping[str, EndpointSettings]) -> str:
     provider, _, name = model.partition(":")
     is_extra = provider in PROVIDERS and PROVIDERS[provider].is_extra
-    known = _REMEDIES | (_OLLAMA_REMEDIES if provider == "ollama" else _EXTRA_REMEDIES if is_extra else {})
-    entry, own = known_provider(provider, endpoints), f"[models.endpoints.{provider}]"
-    key, url = entry.key or f"the variable of {own} key_from", entry.base_url or f"{own} base_url"
-    place = f"{url} or [models] base_urls" if entry.base_url else url
-    return known.get(kind, "name another model").format(key=key, url=url, place=place, provider=provider, name=name)
+    remedies = _REMEDIES | (_EXTRA_REMEDIES if is_extra else {}) | (_OLLAMA_REMEDIES if provider == "ollama" else {})
+    entry, section = known_provider(provider, endpoints), f"[models.endpoints.{provider}]"
+    return remedies.get(kind, "name another model").format(
+        key=entry.key or f"the variable of {section} key_from",
+        url=entry.base_url or f"{section} base_url",
+        setting=f"{entry.base_url} or [models] base_urls" if entry.base_url else f"{section} base_url",
+        provider=provider,
+        name=name,
+    )
 
 
-def _tried_lines(tried: Tried) -> list[str]:
+def _tried_lines(tried: TriedModel) -> list[str]:
     if tried.problem:
-        lines = hanging_lines(f"✗ {tried.model}: ", on_one_line(tried.problem, 1_000))
+        lines = hanging_lines(f"✗ {tried.model}: ", terminal_line(tried.problem, 1_000))
         return [*lines, f"    → {tried.remedy}"]
     thinking = f", {tried.thinking_tokens} of them thinking" if tried.thinking_tokens else ""
     cost = "cost unknown" if tried.cost_usd is None else f"USD {tried.cost_usd:.6f}"

@@ -24,6 +24,7 @@ from orga.client.workers.process import HEALTHY_S, MAX_DEATHS, spawn_in_foregrou
 
 WATCH_S = 2.0
 MAX_MISSES = 3
+"""Looks without a server, `WATCH_S` apart, after which it is down. Its supervisor restarts it sooner."""
 
 
 def server(
@@ -45,12 +46,12 @@ def server(
         return _show_status(as_json=json)
     if not stop_it:
         return _run_in_foreground(as_json=json)
-    was_up = stop_embedded_server()
+    was_running = stop_embedded_server()
     if json:
-        write_json({"stopped": was_up})
+        write_json({"stopped": was_running})
     else:
-        write_result("the embedded server is stopped" if was_up else "no embedded server was running")
-    return 0
+        write_result("the embedded server is stopped" if was_running else "no embedded server was running")
+    return ExitCode.COMPLETED
 
 
 def _show_status(*, as_json: bool) -> int:
@@ -81,7 +82,6 @@ async def _run_in_foreground(*, as_json: bool) -> int:
 
 
 async def _wait_until_down() -> None:
-    """Wait until the server is down for longer than its supervisor takes to restart it."""
     misses = 0
     while misses < MAX_MISSES:
         await asyncio.sleep(WATCH_S)
@@ -123,9 +123,9 @@ async def worker(
 
         configure_logs(json=True)
         set_quiet(quiet=False, to_log=True)
-    async with cli_context(config) as here:
-        here.require_usable()
-        order = here.worker_order(for_folder=True)
+    async with cli_context(config) as context:
+        context.require_usable()
+        order = context.worker_order(for_folder=True)
         child = spawn_in_foreground(replace(order, json_logs=json_logs, deployment=deployment))
         try:
             code = await child.wait_for_end()
@@ -138,6 +138,7 @@ async def worker(
 
 
 LOG_S = 0.5
+"""Seconds between two looks for new lines of the server's log."""
 
 
 async def dev(config: ConfigFile = None) -> int:
@@ -147,9 +148,9 @@ async def dev(config: ConfigFile = None) -> int:
     """
     embedded = False
     try:
-        async with cli_context(config) as here:
-            embedded = here.connection.endpoint.embedded
-            return await _run_server_and_worker(here)
+        async with cli_context(config) as context:
+            embedded = context.connection.endpoint.embedded
+            return await _run_server_and_worker(context)
     except asyncio.CancelledError:
         write_note("stopping…")
         return 0
@@ -158,31 +159,31 @@ async def dev(config: ConfigFile = None) -> int:
             _stop_unused_server()
 
 
-async def _run_server_and_worker(here: CliContext) -> int:
-    endpoint = here.connection.endpoint
+async def _run_server_and_worker(context: CliContext) -> int:
+    endpoint = context.connection.endpoint
     write_note(f"[server] {endpoint.address}" + (f", UI {endpoint.ui}" if endpoint.ui else ""))
     log = asyncio.create_task(_relay_server_log()) if endpoint.embedded else None
     from orga.client.cli.workbench.console import console_of_dev  # the other commands need no web console
 
     try:
-        async with console_of_dev(here) as address:
+        async with console_of_dev(context) as address:
             write_note(f"[console] {address.page}")
             write_note(f"[console] for scripts: {address.plain}")
-            return await _run_workers(here)
+            return await _run_workers(context)
     finally:
         if log:
             log.cancel()
 
 
-async def _run_workers(here: CliContext) -> int:
+async def _run_workers(context: CliContext) -> int:
     """Run a worker and restart it when it dies, until too many in a row die soon after their start."""
     deaths = 0
     while deaths < MAX_DEATHS:
-        here.require_usable()
+        context.require_usable()
         started = time.monotonic()
-        child = spawn_in_foreground(here.worker_order(for_folder=True), pipe=True)
+        child = spawn_in_foreground(context.worker_order(for_folder=True), pipe=True)
         try:
-            write_note(f"[worker] process {child.pid} on task queue {here.task_queue!r}")
+            write_note(f"[worker] process {child.pid} on task queue {context.task_queue!r}")
             if child.output is not None:
                 async for line in _read_lines(child.output):
                     write_note(f"[worker] {line}")
@@ -223,6 +224,8 @@ def _stop_unused_server() -> None:
 
 
 LOOK_S = 0.3
+"""Seconds between two looks for new lines of a log."""
+
 TAIL_BYTES = 4_000_000
 """The end of a log that is read to find its last lines."""
 
@@ -251,11 +254,11 @@ def logs(
         return
     path = _find_log(which or "worker")
     write_note(str(path))
-    found, read = _read_tail(path, lines)
-    for line in found:
+    last_lines, position = _read_tail(path, lines)
+    for line in last_lines:
         write_result(line)
     if follow:
-        for line in _new_lines(path, read):
+        for line in _new_lines(path, position):
             write_result(line)
 
 
@@ -263,8 +266,8 @@ def _log_paths() -> dict[str, Path]:
     """Return the logs by the name that selects them, newest first."""
     home = server_home()
     workers = sorted(home.folder.glob("worker-*.log"), key=_modified_at, reverse=True)
-    found = {path.stem.removeprefix("worker-"): path for path in workers}
-    return found | ({"server": home.log} if home.log.is_file() else {})
+    paths = {path.stem.removeprefix("worker-"): path for path in workers}
+    return paths | ({"server": home.log} if home.log.is_file() else {})
 
 
 def _modified_at(path: Path) -> float:
@@ -275,31 +278,32 @@ def _modified_at(path: Path) -> float:
 
 
 def _find_log(which: str) -> Path:
-    found = _log_paths()
-    newest = next((path for name, path in found.items() if name != "server"), None)
-    path = newest if which == "worker" else found.get(which)
+    paths = _log_paths()
+    newest = next((path for name, path in paths.items() if name != "server"), None)
+    path = newest if which == "worker" else paths.get(which)
     if path is None:
-        known = ", ".join(found) or "none yet: a command that starts a worker, such as orga run, creates one"
+        known = ", ".join(paths) or "none yet: a command that starts a worker, such as orga run, creates one"
         raise UsageError(f"there is no log {which!r}. There are: {known}")
     return path
 
 
 def _list_logs(*, as_json: bool) -> None:
-    found = _log_paths()
+    paths = _log_paths()
     if as_json:
-        write_json([{"name": name, "path": str(path)} for name, path in found.items()])
+        write_json([{"name": name, "path": str(path)} for name, path in paths.items()])
         return
-    for name, path in found.items():
+    for name, path in paths.items():
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(_modified_at(path)))
         write_result(f"{name:<10}  {at}  {path}")
 
 
 @dataclass(frozen=True)
 class _LogPosition:
-    """The position up to which a log was read, and the file's inode: a server that restarts has a new file."""
+    """The position up to which a log was read."""
 
     inode: int
-    at: int
+    """Of the file. A server that restarts has a new one."""
+    offset: int
 
 
 def _read_tail(path: Path, count: int) -> tuple[list[str], _LogPosition]:
@@ -310,17 +314,17 @@ def _read_tail(path: Path, count: int) -> tuple[list[str], _LogPosition]:
         return lines, _LogPosition(os.fstat(log.fileno()).st_ino, log.tell())
 
 
-def _new_lines(path: Path, read: _LogPosition) -> Iterator[str]:
+def _new_lines(path: Path, position: _LogPosition) -> Iterator[str]:
     """Yield new lines for ever."""
-    left = ""
+    partial_line = ""
     while True:
         with path.open("rb") as log:
-            now = os.fstat(log.fileno())
-            if now.st_ino != read.inode or now.st_size < read.at:
-                read, left = _LogPosition(now.st_ino, 0), ""
-            log.seek(read.at)
-            found = log.read()
-        read = _LogPosition(read.inode, read.at + len(found))
-        *whole, left = (left + found.decode(errors="replace")).split("\n")
-        yield from whole
+            current = os.fstat(log.fileno())
+            if current.st_ino != position.inode or current.st_size < position.offset:
+                position, partial_line = _LogPosition(current.st_ino, 0), ""
+            log.seek(position.offset)
+            data = log.read()
+        position = _LogPosition(position.inode, position.offset + len(data))
+        *lines, partial_line = (partial_line + data.decode(errors="replace")).split("\n")
+        yield from lines
         time.sleep(LOOK_S)
