@@ -100,7 +100,7 @@ def test_a_typed_event_keeps_every_recorded_key_and_value(entries: list[JournalE
 def test_a_value_of_any_type_can_be_read(wrong: Any) -> None:
     for name, kind in EVENTS.items():
         data = dict.fromkeys([*kind.data_keys(), "run", "later"], wrong)
-        event = read_event(an_entry(name).with_place(0, data))
+        event = read_event(an_entry(name).with_sequence(0, data))
         assert isinstance(event, kind)
         assert event.model_extra == {"later": wrong}
 

@@ -205,7 +205,7 @@ async def test_the_phases_of_a_goal_exclude_those_of_its_delegates(client: Clien
     async def with_a_delegate() -> AsyncGenerator[JournalEntry]:
         for entry in pursued.journal:
             yield entry
-            yield entry.with_place(entry.sequence, {"run": "child", **entry.data})
+            yield entry.with_sequence(entry.sequence, {"run": "child", **entry.data})
 
     async def alone() -> AsyncGenerator[JournalEntry]:
         for entry in pursued.journal:

@@ -66,7 +66,7 @@ async def test_the_later_verdicts_name_their_calls(client: Client) -> None:
     ]
     assert reported == [None, ["look_0"], ["pay_1"]]
     explained = [
-        (one.place, one.about and one.about.tool, one.verdict.decision) for one in explanations(ran.journal, "1")
+        (one.place, one.proposal and one.proposal.tool, one.verdict.decision) for one in explanations(ran.journal, "1")
     ]
     first = [("1.0", "look", "allow"), ("1.1", "pay", "approval")]
     assert explained == [*first, ("1.0", "look", "allow"), ("1.1", "pay", "allow")]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge
-from orga.activities.knowledge.identity import scope_place, visible_places
+from orga.activities.knowledge.identity import audience_digits, reader_audiences
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.knowledge.recall import recall_for_request
 from orga.activities.ports import ToolContext
@@ -132,7 +132,7 @@ async def test_a_run_sees_only_its_own_knowledge_through_the_tool_and_before_its
 @given(items=owned_items(), looked_for=WISHES)
 def test_visible_places_agree_with_the_rule(items: list[KnowledgeItem], looked_for: Recall) -> None:
     for item in items:
-        is_found = scope_place(item.scope, item.owner) in visible_places(looked_for.reader, looked_for.scopes)
+        is_found = audience_digits(item.scope, item.owner) in reader_audiences(looked_for.reader, looked_for.scopes)
         assert is_found == is_visible(item, looked_for.reader, looked_for.scopes)
 
 

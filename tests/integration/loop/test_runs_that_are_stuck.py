@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from orga.client.cli.inspect.inbox import question_lines
+from orga.client.cli.inspect.inbox import inbox_entry_lines
 from orga.client.cli.inspect.status import history_status
 from orga.client.cli.workbench.doctor import _stuck_run_checks  # pyright: ignore[reportPrivateUsage]
 from orga.client.errors import TaskFails
@@ -119,7 +119,7 @@ async def test_a_stuck_run_is_shown_as_stuck_everywhere(client: Client, monkeypa
 
         [question] = [question async for question in inbox(client) if question.run_id == run]
         assert question.failing is not None
-        shown = "\n".join(question_lines(question, datetime.now(UTC)))
+        shown = "\n".join(inbox_entry_lines(question, datetime.now(UTC)))
         assert "a defect" in shown
         assert "orga worker" not in shown
 

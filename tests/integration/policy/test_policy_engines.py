@@ -113,9 +113,9 @@ async def test_cedar_allows_denies_and_asks(client: Client, tmp_path: Path) -> N
     ]
     assert {v.version for v in found} == {engine.version}
     asked, approved = explanations(ran.journal, "3.0")
-    assert asked.about is not None
-    assert (asked.about.tool, asked.verdict.decision) == ("pay", "approval")
-    assert (approved.about, approved.verdict.decision) == (asked.about, "allow")
+    assert asked.proposal is not None
+    assert (asked.proposal.tool, asked.verdict.decision) == ("pay", "approval")
+    assert (approved.proposal, approved.verdict.decision) == (asked.proposal, "allow")
 
 
 async def test_a_fact_claimed_by_the_model_does_not_count(client: Client, tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ async def test_every_verdict_can_be_explained(
         ran = await loop.run(TRUSTED)
 
     found: list[Explanation] = explanations(ran.journal, place)
-    assert [(one.place, one.about and one.about.tool) for one in found] == about
-    assert all(one.given == {"trusted_context": {"role": "clerk"}} for one in found)
+    assert [(one.place, one.proposal and one.proposal.tool) for one in found] == about
+    assert all(one.starter_facts == {"trusted_context": {"role": "clerk"}} for one in found)
 
 
 class Slow(BaseHTTPRequestHandler):

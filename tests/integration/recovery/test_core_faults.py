@@ -28,7 +28,7 @@ async def test_a_worker_that_hangs_in_its_last_step_is_abandoned(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = Loop(client, "test-ending", ScriptedModel([answers("all is well")]))
-    monkeypatch.setattr(core_faults, "LAST_S", 0.2)
+    monkeypatch.setattr(core_faults, "LAST_STEP_S", 0.2)
     with monkeypatch.context() as patched:
         patched.setattr(Bridge, "finalize_shutdown", never_finalize)
         worker = a_worker(loop)

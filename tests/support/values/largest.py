@@ -271,7 +271,7 @@ def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentSt
                 spare = len(json.dumps({"text": ""}))
                 letters = (questions.MAX_CHANGED_CHARS - spare) // (len(json.dumps(letter)) - 2)
                 text_part["arguments"] = {"text": letter * letters}
-            state = questions.with_answer(state, ApprovalDecision.model_validate(text_part), number % 4 == 1, T0)
+            state = questions.with_item_decision(state, ApprovalDecision.model_validate(text_part), number % 4 == 1, T0)
     return state.model_copy(update={"announced": ("approval-8",), "notes": ()})
 
 

@@ -81,7 +81,7 @@ from orga.client.cli import commands, main
 from orga.client.workers import early_start
 
 LATER = {"temporalio", "orga.client.cli.start.run"}
-early_start.begin_ahead = lambda: print("a worker begins,", LATER & {*sys.modules})
+early_start.start_early = lambda: print("a worker begins,", LATER & {*sys.modules})
 main.run_command(["run", "x", "--again"])
 """
 

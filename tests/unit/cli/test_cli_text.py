@@ -6,7 +6,7 @@ import pytest
 
 from orga.activities.text.characters import harmless_text
 from orga.client.cli.inspect.audit import audit_summary
-from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note
+from orga.client.cli.shown.text import count_text, terminal_line, write_json, write_note
 from orga.client.proof.audit import RunAudit
 
 
@@ -33,7 +33,7 @@ def test_text_is_made_harmless(text: str, shown: str) -> None:
 
 
 def test_one_line_is_bounded_however_long_the_text() -> None:
-    assert len(on_one_line("x\n" * 10**6, 40)) == 40
+    assert len(terminal_line("x\n" * 10**6, 40)) == 40
 
 
 def test_json_on_a_terminal_is_escaped_and_keeps_its_value(capsys: pytest.CaptureFixture[str]) -> None:

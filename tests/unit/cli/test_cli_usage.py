@@ -160,7 +160,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
 
 
 def test_the_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [command.name for command in ALL if not command.place.endswith(":app")]
+    names = [command.name for command in ALL if not command.target.endswith(":app")]
     assert len(names) > 30
     for name in names:
         assert run_command([name, "--help"]) == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.critique import assessment, summed_usage, weighted_score
+from orga.workflows.decisions.critique import parsed_assessment, summed_usage, weighted_score
 from orga.workflows.types.agents import Critic
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.usage import Usage
@@ -32,7 +32,7 @@ def verdict_text(scores: Any = SCORES, **fields: Any) -> str:
     ],
 )
 def test_a_valid_verdict_is_scored(text: str) -> None:
-    found = assessment(Reply.of(text), a_critic(), "model:m")
+    found = parsed_assessment(Reply.of(text), a_critic(), "model:m")
     assert (found.approved, found.score, found.dimensions) == (True, 0.8, {"accuracy": 1.0, "tone": 0.5})
 
 
@@ -66,13 +66,13 @@ def test_a_valid_verdict_is_scored(text: str) -> None:
 )
 def test_an_invalid_verdict_is_refused(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
-        assessment(Reply.of(text), a_critic(), "model:m")
+        parsed_assessment(Reply.of(text), a_critic(), "model:m")
 
 
 @pytest.mark.parametrize("finish", ["length", "refusal", "content_filter"])
 def test_a_reply_that_ended_early_is_no_verdict(finish: Any) -> None:
     with pytest.raises(ValueError, match=f"ended early \\({finish}\\)"):
-        assessment(verdict().model_copy(update={"finish": finish}), a_critic(), "model:m")
+        parsed_assessment(verdict().model_copy(update={"finish": finish}), a_critic(), "model:m")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_score_is_compared_with_the_threshold(
     scores: tuple[float, float], threshold: float, approved: bool
 ) -> None:
     for label in (True, False):
-        found = assessment(verdict(*scores, approved=label), a_critic(threshold=threshold), "model:m")
+        found = parsed_assessment(verdict(*scores, approved=label), a_critic(threshold=threshold), "model:m")
         assert (found.approved, found.says_approved) == (approved, label)
 
 
@@ -133,7 +133,7 @@ def test_the_order_of_dimensions_has_no_effect(review: tuple[Critic, dict[str, f
 def test_no_text_raises_any_other_error(text: str) -> None:
     """It is read in workflow code, where any other error would be retried forever."""
     with suppress(ValueError):
-        assessment(Reply.of(text), a_critic(), "model:m")
+        parsed_assessment(Reply.of(text), a_critic(), "model:m")
 
 
 def test_the_usage_of_both_attempts_is_summed() -> None:

@@ -29,7 +29,7 @@ from orga.workflows.types.control import Intervention
 from orga.workflows.types.input import AgentInput, Lineage
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.past import ForkedFrom
-from orga.workflows.types.questions import ANSWER, Answer, Notification, NotifyEvent, Question, Resolution
+from orga.workflows.types.questions import ANSWER, ItemDecision, Notification, NotifyEvent, Question, Resolution
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from tests.support.values.core import T0, a_call, a_setup, a_state, at
@@ -226,7 +226,7 @@ def test_the_question_of_a_waiting_run_is_shown_on_one_line(question: Question, 
 def test_a_decided_call_is_no_longer_waited_for() -> None:
     _, question = held(a_call("pay"), a_call("post"))
     first, second = question.items
-    decided = question.with_items((first.with_answer(Answer(approved=True, approver="ada")), second))
+    decided = question.with_items((first.with_decision(ItemDecision(approved=True, approver="ada")), second))
     assert waiting_text(decided) == "waiting for approval of post"
 
 

@@ -74,7 +74,7 @@ class HeldCalls(RuleBasedStateMachine):
                 questions.parsed_decision(self.state, raw, at(self.now))
             return
         decision = questions.parsed_decision(self.state, raw, at(self.now))
-        self.state = questions.with_answer(self.state, decision, approved, at(self.now))
+        self.state = questions.with_item_decision(self.state, decision, approved, at(self.now))
 
     @rule(seconds=st.integers(1, 12))
     def time_passes(self, seconds: int) -> None:

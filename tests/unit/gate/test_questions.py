@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from orga.workflows.decisions.control.interventions import with_pause, with_resume
 from orga.workflows.decisions.control.questions import (
     parsed_resolution,
-    with_answer,
     with_expired_decisions,
+    with_item_decision,
     with_question,
     with_resolution,
     without_question,
@@ -147,7 +147,7 @@ YES = ApprovalDecision(approval_id="a", approver="ada")
 
 
 def test_a_repeated_question_keeps_its_time_and_answers() -> None:
-    state = with_answer(with_question(a_state(), about("a", "b"), T0), YES, True, at(10))
+    state = with_item_decision(with_question(a_state(), about("a", "b"), T0), YES, True, at(10))
     [question] = with_question(state, about("b", "a", "c"), at(60)).questions
     assert [(item.approval_id, item.answer is None) for item in question.items] == [
         ("b", True),
@@ -173,7 +173,7 @@ def test_a_question_about_other_items_is_closed_and_asked_again() -> None:
 
 def test_a_question_with_items_stops_the_clock_until_all_are_decided() -> None:
     state = with_question(a_state(), about("a", "b"), T0)
-    state = with_answer(state, YES, True, at(10))
+    state = with_item_decision(state, YES, True, at(10))
     assert state.phase == "waiting"
     state = with_expired_decisions(state, at(900), at(900))
     assert (state.phase, state.clock.stopped_at) == ("preparing", None)

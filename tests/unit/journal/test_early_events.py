@@ -2,13 +2,13 @@
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 
-from orga.client.workers.core_faults import LAST_S, SHUTDOWN_GRACE, EarlyEvents
+from orga.client.workers.core_faults import LAST_STEP_S, SHUTDOWN_GRACE, EarlyEvents
 from orga.client.workers.process import STOP_TIMEOUT_S
 
 
 def test_the_last_step_fits_into_the_shutdown_grace_of_activities() -> None:
     """A stopped worker has time for its last steps before its command kills it."""
-    assert SHUTDOWN_GRACE.total_seconds() + LAST_S < STOP_TIMEOUT_S
+    assert SHUTDOWN_GRACE.total_seconds() + LAST_STEP_S < STOP_TIMEOUT_S
 
 
 def activation(events: int, size: int, *jobs: str, run_id: str = "run", time: int = 0) -> WorkflowActivation:

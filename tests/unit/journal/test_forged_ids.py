@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.inspect.inbox import question_lines
+from orga.client.cli.inspect.inbox import inbox_entry_lines
 from orga.client.cli.main import run_command
 from orga.client.cli.shown.decisions import requeue_command
 from orga.client.runs.agents import run_id_of, start_agent
@@ -24,7 +24,7 @@ def a_letter() -> DeadLetter:
 
 @pytest.mark.parametrize("run_id", ["--all", "--by=ada", "a\nb", "agent\u202e1", " agent", "agent  1"])
 def test_no_command_is_shown_for_a_deceptive_id(run_id: str) -> None:
-    shown = question_lines(InboxEntry(run_id, "a", "approval", "q", "orga worker", NOW, asking(a_call())), NOW)
+    shown = inbox_entry_lines(InboxEntry(run_id, "a", "approval", "q", "orga worker", NOW, asking(a_call())), NOW)
     assert shown[-1].startswith("  → no command")
     assert requeue_command(run_id, a_letter(), is_over=False).startswith("no command")
 

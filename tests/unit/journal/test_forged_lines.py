@@ -12,7 +12,7 @@ from hypothesis import given
 from orga.activities.adapters.webhook.post import WebhookFormat, webhook_body
 from orga.activities.ports import RunKey
 from orga.client.cli.inspect import audit, runs
-from orga.client.cli.inspect.inbox import question_lines
+from orga.client.cli.inspect.inbox import inbox_entry_lines
 from orga.client.cli.inspect.journal import Timeline
 from orga.client.cli.inspect.status import message_lines
 from orga.client.cli.live.screens import PlainScreen, remarks
@@ -155,9 +155,9 @@ def of_rewind(forged: str) -> list[str]:
 
 
 SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
-    "an approval in the inbox": lambda text: question_lines(asks(text), NOW),
-    "an escalation in the inbox": lambda text: question_lines(escalates(text), NOW),
-    "a run in the inbox that nobody asks": lambda text: question_lines(
+    "an approval in the inbox": lambda text: inbox_entry_lines(asks(text), NOW),
+    "an escalation in the inbox": lambda text: inbox_entry_lines(escalates(text), NOW),
+    "a run in the inbox that nobody asks": lambda text: inbox_entry_lines(
         InboxEntry(text, text, text, text, text, NOW), NOW
     ),
     "the list": lambda text: runs.run_table([a_row(text)]),
@@ -258,7 +258,7 @@ HELD = json.dumps({"note": "pay 9 EUR " + "x" * 3_000, "cents": 9_000_000})
 def test_cut_arguments_cannot_be_approved_directly() -> None:
     cut = shown_arguments(HELD, 2_000)
     wait = asking(a_call(**cut), a_call("b2"))
-    shown = question_lines(InboxEntry("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
+    shown = inbox_entry_lines(InboxEntry("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
     text = "\n".join(shown)
     assert "9 EUR" not in text
     assert f"{len(HELD)} bytes" in text

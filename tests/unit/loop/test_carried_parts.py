@@ -179,7 +179,7 @@ def test_a_held_call_is_complete_again_when_the_question_is_repeated() -> None:
     assert [call["arguments_digest"] for call in shown] == [
         f"sha256:{sha256(to_json(item.call['arguments'])).hexdigest()}" for item in whole.items if item.answer is None
     ]
-    undecided = light.items[0].with_answer(None)
+    undecided = light.items[0].with_decision(None)
     decision = {"approval_id": undecided.approval_id, "approver": "0" + "é" * 20}
     again = after.with_control(questions=(light.with_items((undecided,)),))
     with pytest.raises(ValueError, match="may not decide this"):
@@ -194,7 +194,7 @@ def test_a_held_call_is_complete_again_when_the_question_is_repeated() -> None:
     before = {item.approval_id: item for item in whole.items}
     for item in asked.items:
         was = before[item.approval_id]
-        assert item.with_answer(None) == was.with_answer(None)
+        assert item.with_decision(None) == was.with_decision(None)
         assert (item.answer is None) == (was.answer is None)
     assert len(shown_question(asked).data["calls"]) == 16
 

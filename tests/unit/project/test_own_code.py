@@ -85,7 +85,7 @@ def test_a_folder_writable_by_runs_is_removed_from_the_path(tmp_path: Path, monk
     link.symlink_to(tmp_path)
     before = [*sys.path]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(own_code, "set_aside", aside := list[Path]())
+    monkeypatch.setattr(own_code, "removed_folders", aside := list[Path]())
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), *before, str(tmp_path / "src"), str(link), "src"])
     remove_from_path(tmp_path)
     assert sys.path == before
@@ -94,7 +94,7 @@ def test_a_folder_writable_by_runs_is_removed_from_the_path(tmp_path: Path, monk
 
 def test_installed_packages_in_a_folder_writable_by_runs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A virtual environment is usually inside its project."""
-    monkeypatch.setattr(own_code, "set_aside", list[Path]())
+    monkeypatch.setattr(own_code, "removed_folders", list[Path]())
     monkeypatch.setattr(sys, "path", before := [place for place in sys.path if "site-packages" in place])
     assert before
     remove_from_path(Path(before[0]).parents[3])

@@ -25,7 +25,7 @@ CONFIG = OrgaConfig.model_validate({"knowledge": {"backend": "postgres"}}, extra
 )
 def test_the_server_is_shown_without_the_password(dsn: str, place: str) -> None:
     found = parse_address(dsn, "DSN")
-    assert found.place == place
+    assert found.shown == place
     assert "planted" not in f"{found} {found!r}"
 
 

@@ -166,7 +166,7 @@ class AtOnce:
 
     begun_before = False
 
-    def was_begun_before(self, moment: float) -> bool:
+    def input_began_before(self, moment: float) -> bool:
         return self.begun_before
 
     def __init__(self, *_: object) -> None:

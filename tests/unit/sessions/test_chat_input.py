@@ -128,17 +128,17 @@ async def test_the_start_time_of_a_line_is_known(tmp_path: Path) -> None:
     with create_pipe_input() as keys, create_app_session(input=keys):
         keyboard = Keyboard(tmp_path / "typed", lambda: "› ", lambda: "")
         reading = asyncio.create_task(keyboard.read(clears))
-        assert not keyboard.was_begun_before(math.inf), "nothing was typed"
+        assert not keyboard.input_began_before(math.inf), "nothing was typed"
         keys.send_text("half")
-        while not keyboard.was_begun_before(math.inf):
+        while not keyboard.input_began_before(math.inf):
             await asyncio.sleep(0)
         between = time.monotonic()
         keys.send_text(f" a line{ENTER}")
         assert await asyncio.wait_for(reading, 20) == "half a line"
-        assert keyboard.was_begun_before(between)
+        assert keyboard.input_began_before(between)
         keys.send_text(f"gone{CTRL_C}new{ENTER}")
         assert await asyncio.wait_for(keyboard.read(clears), 20) == "new"
-        assert not keyboard.was_begun_before(between)
+        assert not keyboard.input_began_before(between)
 
 
 async def test_a_print_error_ends_the_reading(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_a_print_error_ends_the_reading(tmp_path: Path) -> None:
         keyboard = Keyboard(tmp_path / "typed", lambda: "› ", lambda: "")
         reading = asyncio.create_task(keyboard.read(clears))
         keys.send_text("half")
-        while not keyboard.was_begun_before(math.inf):
+        while not keyboard.input_began_before(math.inf):
             await asyncio.sleep(0)
         keyboard.print_above(full)
         with pytest.raises(OSError, match="No space left"):

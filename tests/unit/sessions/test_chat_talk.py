@@ -118,9 +118,9 @@ class Source:
         return bool(self.lines)
 
 
-def a_chat(session: Session, manner: InputMode, *lines: str) -> Chat:
+def a_chat(session: Session, mode: InputMode, *lines: str) -> Chat:
     fakes: Any = SimpleNamespace(client=None, session=session, watch=Watch(), shown=Shown())
-    return Chat(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, manner=manner)
+    return Chat(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, mode=mode)
 
 
 def a_picture(folder: Path, name: str) -> Path:

@@ -31,9 +31,9 @@ def test_a_finished_call_is_shown_on_one_line_and_the_answer_on_none() -> None:
 
 def test_a_turn_is_in_progress_until_it_ends() -> None:
     turns = Turns(*TURN)
-    assert turns.under_way is not None
+    assert turns.current is not None
     turns.add(ENDED)
-    assert (turns.under_way, turns.recorded[0].turn.reason) == (None, "completed")
+    assert (turns.current, turns.recorded[0].turn.reason) == (None, "completed")
 
 
 def test_guidance_is_shown_and_messages_that_become_turns_are_not() -> None:

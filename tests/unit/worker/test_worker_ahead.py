@@ -63,8 +63,8 @@ def none_is_left(home: Path) -> bool:
 
 
 def test_an_early_worker_takes_its_order(home: Path) -> None:
-    early_start.begin_ahead()
-    early_start.begin_ahead()
+    early_start.start_early()
+    early_start.start_early()
     begun = early_start.take_or_start()
     begun.send_order(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
     assert begun.process.wait(PATIENCE_S) == 7
@@ -84,8 +84,8 @@ def test_an_early_worker_ends_with_its_parent(home: Path) -> None:
 
 
 def test_an_unneeded_early_worker_leaves_no_trace(home: Path) -> None:
-    early_start.begin_ahead()
-    early_start.dismiss()
+    early_start.start_early()
+    early_start.end_early()
     assert not list(home.glob("worker-*"))
     assert none_is_left(home)
 
@@ -111,12 +111,12 @@ def test_only_one_of_concurrent_commands_starts_an_early_worker(home: Path) -> N
     home.mkdir()
     lock = try_lock(Home(home).early_worker_lock)
     assert lock is not None
-    early_start.begin_ahead()
+    early_start.start_early()
     assert not processes_of_home(home)
     os.close(lock)
-    early_start.begin_ahead()
+    early_start.start_early()
     assert try_lock(Home(home).early_worker_lock) is None
-    early_start.dismiss()
+    early_start.end_early()
     freed = try_lock(Home(home).early_worker_lock)
     assert freed is not None
     os.close(freed)
