@@ -16,7 +16,7 @@ from orga.activities.calls.activity import (
 )
 from orga.activities.ports import Notifier, NotifyError, RunKey
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
-from orga.workflows.types.goals.deliveries import DeliveryRequest
+from orga.workflows.types.goals.deliveries import MAY_HAVE_ARRIVED, DeliveryRequest
 from orga.workflows.types.names import DELIVER, NOTIFY
 from orga.workflows.types.questions import Notification
 
@@ -29,7 +29,6 @@ OTHER_WORKER_DELAY_S = 2.0
 RETRY_DELAYS_S = (5.0, 15.0, 30.0, 60.0)
 """Delays after the first failed attempt, the second, and so on, if the receiver names none. It may be restarting."""
 
-MAY_HAVE_ARRIVED = "MayHaveArrived"
 NOT_SENT_AGAIN = "it may have arrived, and is not sent twice"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -39,8 +39,7 @@ from orga.workflows.types.tool_calls.tools import ToolRequest, ToolSpec
 TEXT_CHARS = 300
 OUTCOME_UNKNOWN = "not known to have ended"
 ENDING_INTERVENTIONS = frozenset({"abort", "cancel"})
-"""Interventions that are never delivered again: they would end the run where it ended before."""
-
+"""Interventions that are never delivered again, because they would end the run again."""
 
 _EVENT_OUTCOMES = {
     "activity_task_completed_event_attributes": "ok",
@@ -58,6 +57,8 @@ _EVENT_OUTCOMES = {
 
 @dataclass(frozen=True)
 class SentIntervention:
+    """A signal, an update or a cancellation, as people sent it."""
+
     kind: str
     at: datetime
     text: str
@@ -80,7 +81,7 @@ class Effect:
 
 def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[HistoryEvent]:
     """Yield the events after the boundary, through all later runs of the chain."""
-    index = next(i for i, run in enumerate(runs) if run.run_id == boundary.run_id)
+    index = [run.run_id for run in runs].index(boundary.run_id)
     yield from (event for event in runs[index].events if event.event_id > boundary.event_id)
     for run in runs[index + 1 :]:
         yield from run.events
@@ -90,9 +91,9 @@ async def interventions_after(
     client: Client, runs: Sequence[RunHistory], boundary: Boundary
 ) -> tuple[SentIntervention, ...]:
     """Return what people sent after the boundary, in order."""
-    own = values_of(client, runs[0].history).own_converter
-    found = [await _read_intervention(own, event) for event in events_after(runs, boundary)]
-    return tuple(sent for sent in found if sent is not None)
+    converter = values_of(client, runs[0].history).own_converter
+    by_event = [await _read_intervention(converter, event) for event in events_after(runs, boundary)]
+    return tuple(sent for sent in by_event if sent is not None)
 
 
 async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Effect, ...]:
@@ -100,32 +101,33 @@ async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Bo
     values = values_of(client, runs[0].history)
     setup = await recorded_setup(values, (event for run in runs for event in run.events))
     specs = {tool.name: tool for tool in setup.tools} if setup else {}
-    found: list[Effect] = []
-    begun: dict[int, int] = {}
+    effects: list[Effect] = []
+    started: dict[int, int] = {}
+    """The index of an effect by the event with which it began."""
     for event in events_after(runs, boundary):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:  # event numbers start again
-            begun = {}
+            started = {}
         effect = await _effect(values, event, specs)
         if effect is not None:
-            begun[event.event_id] = len(found)
-            found.append(effect)
-        elif (ending := _ended_call(event)) and ending[0] in begun:
-            place = begun[ending[0]]
-            found[place] = replace(found[place], outcome=ending[1])
-    return tuple(found)
+            started[event.event_id] = len(effects)
+            effects.append(effect)
+        elif (ending := _call_ending(event)) and ending.start_event in started:
+            index = started[ending.start_event]
+            effects[index] = replace(effects[index], outcome=ending.outcome)
+    return tuple(effects)
 
 
-async def _read_intervention(own: DataConverter, event: HistoryEvent) -> SentIntervention | None:
+async def _read_intervention(converter: DataConverter, event: HistoryEvent) -> SentIntervention | None:
     match event.event_type:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             signal = event.workflow_execution_signaled_event_attributes
-            values = await own.decode(signal.input.payloads)
+            values = await converter.decode(signal.input.payloads)
             if signal.signal_name == REWOUND:
                 return _intervention("rewind", event, [as_object(value).get("steer") for value in values])
             return _intervention(signal.signal_name, event, values)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
             update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-            return _intervention(update.name, event, await own.decode(update.args.payloads))
+            return _intervention(update.name, event, await converter.decode(update.args.payloads))
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
             return _intervention("cancel", event, [])
         case _:
@@ -157,14 +159,19 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
     )
 
 
-def _ended_call(event: HistoryEvent) -> tuple[int, str] | None:
-    """Return the event that this one ends (the start of a call or of a delegated run), and how."""
-    named = event.WhichOneof("attributes") or ""
-    if named not in _EVENT_OUTCOMES:
+class _CallEnding(NamedTuple):
+    start_event: int
+    """The number of the event with which the call, or the delegated run, began."""
+    outcome: str
+
+
+def _call_ending(event: HistoryEvent) -> _CallEnding | None:
+    name = event.WhichOneof("attributes") or ""
+    if name not in _EVENT_OUTCOMES:
         return None
-    attributes: Any = getattr(event, named)
-    begun = getattr(attributes, "scheduled_event_id", 0) or getattr(attributes, "started_event_id", 0)
-    return int(begun), _EVENT_OUTCOMES[named]
+    attributes: Any = getattr(event, name)
+    start_event = getattr(attributes, "scheduled_event_id", 0) or getattr(attributes, "started_event_id", 0)
+    return _CallEnding(int(start_event), _EVENT_OUTCOMES[name])
 
 
 async def _tool_call(converter: DataConverter, payloads: Payloads, spec: ToolSpec) -> ToolCall:
@@ -191,9 +198,9 @@ async def recorded_setup(values: RunValues, events: Iterable[HistoryEvent]) -> S
     return None
 
 
-async def _read_carried(own: DataConverter, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
-    """Return the setup that the previous run carried over. State sent by a starter has none."""
-    arguments = await own.decode(started.input.payloads)
+async def _read_carried(converter: DataConverter, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
+    """Return the setup that the previous run carried over. A state that a starter sent does not count."""
+    arguments = await converter.decode(started.input.payloads)
     if not started.continued_execution_run_id or len(arguments) < 2:
         return None
     state = carried_state_in_input(arguments[1])
@@ -215,7 +222,7 @@ def _time(event: HistoryEvent) -> datetime:
 
 
 GRACE_S = 75.0
-"""Seconds for all of them to end: running calls have five seconds, and then a run has 60 to compensate."""
+"""Seconds for all aborted delegates to end. Running calls have five seconds, and then a run has 60 to compensate."""
 
 
 @dataclass(frozen=True)
@@ -227,18 +234,16 @@ class LiveDelegate:
 
 
 async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tuple[LiveDelegate, ...]:
-    """Return the live delegates that these events started, and their own live delegates, even if those above have
-    ended.
-    """
-    found: list[LiveDelegate] = []
+    """Return the live delegates that these events started, and theirs, even if a delegate between them has ended."""
+    delegates: list[LiveDelegate] = []
     for event in events:
         if event.event_type != EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
             continue
         workflow_id = event.start_child_workflow_execution_initiated_event_attributes.workflow_id
         if await _is_live(client, workflow_id):
-            found.append(LiveDelegate(workflow_id, _iteration(delegate_activity_id(workflow_id)), _time(event)))
-        found += await live_delegates(client, await _events(client, workflow_id))
-    return tuple(found)
+            delegates.append(LiveDelegate(workflow_id, _iteration(delegate_activity_id(workflow_id)), _time(event)))
+        delegates += await live_delegates(client, await _events(client, workflow_id))
+    return tuple(delegates)
 
 
 async def abort_delegates(client: Client, delegates: Sequence[LiveDelegate], why: str) -> None:

@@ -15,7 +15,6 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes, Workfl
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.activities.deliver import MAY_HAVE_ARRIVED
 from orga.activities.ports import RunKey
 from orga.client.config.workplace import recorded_policy, recorded_workplace
 from orga.client.errors import OrgaError, PastRefused, ServerLost
@@ -33,7 +32,7 @@ from orga.workflows.decisions.fork import fork_state
 from orga.workflows.decisions.goals.begin import goal_fork_state
 from orga.workflows.decisions.limits import LIMIT_REASONS
 from orga.workflows.types.context import DigestMismatch, messages_digest
-from orga.workflows.types.goals.deliveries import DeliveryRequest
+from orga.workflows.types.goals.deliveries import MAY_HAVE_ARRIVED, DeliveryRequest
 from orga.workflows.types.goals.pursuit import GoalResult, GoalState
 from orga.workflows.types.input import run_memo
 from orga.workflows.types.names import AGENT_WORKFLOW, AGENT_WORKFLOWS, DELIVER, GOAL_WORKFLOW, TENANT
@@ -174,9 +173,13 @@ async def fork(
     new_run_id = run_id_of(new_id, "goal" if is_goal else "agent")
     if changes and "fork" in changes:  # the caller may have checked who may read the run in `workflow_id`
         raise InvalidInput("fork: cannot be changed. It names the run whose past is shared")
-    given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
-    whole = {"fork": given, **(changes or {}), **({} if task is None else {"task": task})}
-    fork_input = parse_goal_fork(whole) if is_goal else parse_fork(whole)
+    given: dict[str, Any] = {
+        "fork": {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)},
+        **(changes or {}),
+    }
+    if task is not None:
+        given["task"] = task
+    fork_input = parse_goal_fork(given) if is_goal else parse_fork(given)
     return await _start_fork(client, described, fork_input, await shared_past(client, fork_input), new_run_id, by=by)
 
 
@@ -190,8 +193,7 @@ async def _start_fork(
     by: str,
 ) -> AgentHandle:
     """Start the fork with a reference to exactly this past. The worker reads it again, from the same run."""
-    run_id = past.forked_from.run_id if past.forked_from else ""
-    named = fork_input.with_run(run_id)
+    exact_input = fork_input.with_run(past.forked_from.run_id if past.forked_from else "")
     memo = run_memo(await recorded_workplace(described), await recorded_policy(described))
     if by:
         memo = {**memo, STARTED_BY_MEMO: by}
@@ -200,7 +202,7 @@ async def _start_fork(
     try:
         await client.start_workflow(
             GOAL_WORKFLOW if isinstance(fork_input, GoalForkInput) else AGENT_WORKFLOW,
-            named.model_dump(mode="json", exclude_unset=True),
+            exact_input.model_dump(mode="json", exclude_unset=True),
             id=workflow_id,
             task_queue=described.task_queue,
             id_reuse_policy=reuse_policy(),
@@ -221,6 +223,8 @@ async def _start_fork(
 
 @dataclass(frozen=True)
 class EndedRun:
+    """A run with its last state."""
+
     workflow_id: str
     state: AgentState
 
@@ -254,8 +258,8 @@ async def requeue_in_fork(
     """
     state, changes = ended.state, changes or {}
     if state.stop is not None and state.stop[0] in LIMIT_REASONS and not changes.get("config"):
-        what = f"run {ended.workflow_id!r} ended at its limit ({': '.join(state.stop)})"
-        raise PastRefused(f"{what}; raise it for the fork, with --set")
+        limit = ": ".join(state.stop)
+        raise PastRefused(f"run {ended.workflow_id!r} ended at its limit ({limit}); raise it for the fork, with --set")
     fork_at = partial(fork, client, ended.workflow_id, changes=changes, requeue=letter_ids, new_id=new_id, by=by)
     try:
         return await fork_at(state.iteration)
@@ -277,13 +281,13 @@ class UndeliveredAnswer(NamedTuple):
 async def undelivered_answers(client: Client, goal_id: str) -> dict[str, UndeliveredAnswer]:
     """Return the deliveries that were given up, by channel. Raise RunNotFound or NotAnAgent."""
     run = RunKey(goal_id, (await run_chain(client, goal_id, kinds=(GOAL_WORKFLOW,))).run_ids[-1])
-    found: dict[str, DeliveryRequest] = {}
+    given_up: dict[str, DeliveryRequest] = {}
     failed_plainly: set[str] = set()
     async for happening in happenings(client, goal_id, run.run_id):
         if happening.name == DELIVER and happening.kind == "scheduled":
-            found[happening.key] = DeliveryRequest.model_validate(happening.value)
+            given_up[happening.key] = DeliveryRequest.model_validate(happening.value)
         elif happening.name == DELIVER and happening.kind == "finished":
-            del found[happening.key]
+            del given_up[happening.key]
         elif happening.kind == "workflow_completed":
             deliveries = GoalResult.model_validate(happening.value).deliveries
             failed_plainly = {each.name for each in deliveries if _is_certain_failure(each.error)}
@@ -291,13 +295,11 @@ async def undelivered_answers(client: Client, goal_id: str) -> dict[str, Undeliv
         request.name: UndeliveredAnswer(
             run, request, request.name not in failed_plainly, await last_sending(client, run, request.name)
         )
-        for request in found.values()
+        for request in given_up.values()
     }
 
 
 def _is_certain_failure(error: str) -> bool:
-    """Return whether the error begins with a kind that excludes arrival. Timeouts and lost connections have no such
-    kind.
-    """
+    """Return whether the error's kind excludes arrival. Timeouts and lost connections have no such kind."""
     kind, colon, _ = error.partition(": ")
     return bool(colon) and kind.isidentifier() and kind != MAY_HAVE_ARRIVED

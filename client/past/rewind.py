@@ -48,7 +48,7 @@ from orga.workflows.types.names import REWINDABLE_WORKFLOWS
 from orga.workflows.types.text import clean_text, one_line
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 
-_OVERRIDE = FieldMask(paths=["versioning_override"])
+_OVERRIDE_MASK = FieldMask(paths=["versioning_override"])
 _PINNED = VersioningOverride.PinnedOverride(
     behavior=VersioningOverride.PinnedOverrideBehavior.PINNED_OVERRIDE_BEHAVIOR_PINNED,
     version=WorkerDeploymentVersion(deployment_name="orga-held", build_id="held"),
@@ -69,16 +69,16 @@ class RunStaysFrozen(OrgaError):
 
 
 async def is_frozen(client: Client, workflow_id: str) -> bool:
-    """Return whether the run is still frozen. The process that should have unfrozen it may have died."""
+    """Return whether the run is frozen, as one is whose rewind was interrupted."""
     described = await client.get_workflow_handle(workflow_id).describe()
     versioning = described.raw_description.workflow_execution_info.versioning_info
     return versioning.versioning_override.pinned.version == _PINNED.version
 
 
-async def let_go(client: Client, workflow_id: str, run_id: str = "") -> None:
+async def unfreeze(client: Client, workflow_id: str, run_id: str = "") -> None:
     """Unfreeze the run, by default the latest one. Raise RunStaysFrozen if the server refuses several attempts."""
     try:
-        await _update(client, workflow_id, run_id, _UNFROZEN_OPTIONS)
+        await _set_options(client, workflow_id, run_id, _UNFROZEN_OPTIONS)
     except RPCError as error:
         raise RunStaysFrozen(workflow_id, error) from error
 
@@ -87,46 +87,47 @@ async def let_go(client: Client, workflow_id: str, run_id: str = "") -> None:
 async def frozen_run(client: Client, workflow_id: str) -> AsyncGenerator[None]:
     """Freeze a run, and whatever it is reset to, during the block. An ended run does nothing anyway."""
     try:
-        await _update(client, workflow_id, "", _FROZEN_OPTIONS)
+        await _set_options(client, workflow_id, "", _FROZEN_OPTIONS)
         yield
     finally:
-        await let_go(client, workflow_id)
+        await unfreeze(client, workflow_id)
 
 
-async def _update(client: Client, workflow_id: str, run_id: str, options: WorkflowExecutionOptions) -> None:
+async def _set_options(client: Client, workflow_id: str, run_id: str, options: WorkflowExecutionOptions) -> None:
     request = UpdateWorkflowExecutionOptionsRequest(
         namespace=client.namespace,
         workflow_execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
         workflow_execution_options=options,
-        update_mask=_OVERRIDE,
+        update_mask=_OVERRIDE_MASK,
     )
     try:
         await client.workflow_service.update_workflow_execution_options(request, retry=True)
     except RPCError as error:
-        if error.status != RPCStatusCode.NOT_FOUND:
+        if error.status != RPCStatusCode.NOT_FOUND:  # an ended run has no options
             raise
 
 
 _ALWAYS_EXCLUDED = (ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_CANCEL_REQUEST,)
-"""A cancellation would end the run where it ended before."""
+"""A reset never delivers a cancellation again, because that would end the run again."""
 _INTERVENTIONS = (
     ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL,
     ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
 )
+"""A reset does not deliver these again either if the person does not want it."""
 
 
 async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
-    """Send the signal to a run whose reset to this boundary was interrupted. Return its run id, or nothing."""
+    """Send the signal to a run whose reset to this boundary was interrupted. Return its run id, or ""."""
     run = client.get_workflow_handle(boundary.workflow_id)
     history = await run.fetch_history()
     events = history.events
     reset_by = _pending_reset_event(events)
     if reset_by is None or reset_by.event_id != boundary.event_id:
         return ""
-    signals = [e.workflow_execution_signaled_event_attributes for e in events[reset_by.event_id :]]
-    own = values_of(client, history).own_converter
-    sent = [await own.decode(s.input.payloads) for s in signals if s.signal_name == signal]
-    if [argument] not in sent:
+    signals = [event.workflow_execution_signaled_event_attributes for event in events[reset_by.event_id :]]
+    converter = values_of(client, history).own_converter
+    arguments = [await converter.decode(sent.input.payloads) for sent in signals if sent.signal_name == signal]
+    if [argument] not in arguments:
         await run.signal(signal, argument)
     return (await run.describe()).run_id
 
@@ -155,8 +156,8 @@ async def reset(
     Its first workflow task sees the signal, after the interventions that the server delivers again. For servers that
     cannot send it with the reset (such as 1.29), the run is frozen until the signal has been sent.
     """
-    own = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own_converter
-    payloads = Payloads(payloads=await own.encode([argument]))
+    converter = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own_converter
+    payloads = Payloads(payloads=await converter.encode([argument]))
     send = partial(_send_reset, client, boundary, keeps_interventions=keeps_interventions, sender=sender or {})
     with_signal = PostResetOperation(
         signal_workflow=PostResetOperation.SignalWorkflow(signal_name=signal, input=payloads)
@@ -166,17 +167,19 @@ async def reset(
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT or "post reset operation" not in error.message:
             raise
-    freeze = PostResetOperation.UpdateWorkflowOptions(workflow_execution_options=_FROZEN_OPTIONS, update_mask=_OVERRIDE)
+    freeze = PostResetOperation.UpdateWorkflowOptions(
+        workflow_execution_options=_FROZEN_OPTIONS, update_mask=_OVERRIDE_MASK
+    )
     run_id = await send(PostResetOperation(update_workflow_options=freeze))
     try:
         await client.get_workflow_handle(boundary.workflow_id, run_id=run_id).signal(signal, argument)
     finally:
-        await let_go(client, boundary.workflow_id, run_id)
+        await unfreeze(client, boundary.workflow_id, run_id)
     return run_id
 
 
 def _sender_text(sender: Mapping[str, str]) -> str:
-    """Return who rewinds, as the reason of the reset has it. `has_rewound` finds it."""
+    """Return the end of the reset's reason, by which `has_rewound` finds who did it."""
     return "".join(f", {name} {value}" for name, value in sender.items())
 
 
@@ -231,12 +234,16 @@ class RewindPlan:
     @property
     def irreversible_calls(self) -> tuple[str, ...]:
         """The irreversible calls of the dropped part, one line each: tool, arguments, outcome."""
-        lines = [
-            f"{each.text if loop_tool(each.tool).is_run else each.tool} {each.arguments}".rstrip() + f": {each.outcome}"
-            for each in self.effects
-            if each.is_irreversible
-        ]
-        return tuple(one_line(line, MAX_LINE_CHARS) for line in lines)
+        return tuple(
+            one_line(f"{_call_text(effect)}: {effect.outcome}", MAX_LINE_CHARS)
+            for effect in self.effects
+            if effect.is_irreversible
+        )
+
+
+def _call_text(effect: Effect) -> str:
+    name = effect.text if loop_tool(effect.tool).is_run else effect.tool
+    return f"{name} {effect.arguments}".rstrip()
 
 
 async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> RewindPlan:
@@ -244,8 +251,8 @@ async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> Re
     runs, boundary, is_at_the_answer = await _locate_boundary(client, workflow_id, to_iteration)
     interventions = await interventions_after(client, runs, boundary)
     effects = await effects_after(client, runs, boundary)
-    left = await live_delegates(client, events_after(runs, boundary))
-    return RewindPlan(boundary, interventions, effects, left, is_at_the_answer)
+    delegates = await live_delegates(client, events_after(runs, boundary))
+    return RewindPlan(boundary, interventions, effects, delegates, is_at_the_answer)
 
 
 async def execute_rewind(
@@ -341,23 +348,24 @@ async def _locate_boundary(
 
 @asynccontextmanager
 async def _without_delegates(client: Client, boundary: Boundary) -> AsyncGenerator[None]:
-    """Let the delegates of the dropped part end first. Meanwhile the run is frozen and starts no others."""
-    if not await _delegates_left_behind(client, boundary) and not await is_frozen(client, boundary.workflow_id):
+    """End the delegates of the dropped part before the block. Meanwhile the run is frozen and starts no others."""
+    if not await _dropped_delegates(client, boundary) and not await is_frozen(client, boundary.workflow_id):
         yield
         return
+    why = f"the run that delegated is rewound to iteration {boundary.iteration}"
     async with frozen_run(client, boundary.workflow_id):
-        while left := await _delegates_left_behind(client, boundary):
-            await abort_delegates(client, left, f"the run that delegated is rewound to iteration {boundary.iteration}")
+        while delegates := await _dropped_delegates(client, boundary):
+            await abort_delegates(client, delegates, why)
         yield
 
 
-async def _delegates_left_behind(client: Client, boundary: Boundary) -> tuple[LiveDelegate, ...]:
+async def _dropped_delegates(client: Client, boundary: Boundary) -> tuple[LiveDelegate, ...]:
     runs, _, _ = await _locate_boundary(client, boundary.workflow_id, boundary.iteration)
     return await live_delegates(client, events_after(runs, boundary))
 
 
 async def _answer_boundary(client: Client, workflow_id: str, run: RunHistory, iteration: int) -> Boundary | None:
-    """Return the end of the iteration that gave the run's answer. For a goal None: it may be delivered."""
+    """Return the end of the iteration that gave the run's answer. None for a goal, whose answer may be delivered."""
     last = run.events[-1]
     if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
         return None

@@ -22,7 +22,9 @@ from orga.workflows.types.tool_calls.delegation import child_id
 from orga.workflows.types.tool_calls.gate import Decision, GateRequest, Purpose, Verdict
 
 SAME = "same"
+"""The change of a verdict that has not changed."""
 ANSWER, PLAN = "(answer)", "(plan)"
+"""Stand for the tool of a proposal that is no call."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class VerdictComparison:
         return ", ".join(changed) or SAME
 
     def _part(self, verdict: Verdict, name: str) -> Any:
-        found = getattr(verdict, name)
-        return self.arguments if name == "arguments" and found is None else found
+        part = getattr(verdict, name)
+        return self.arguments if name == "arguments" and part is None else part
 
 
 class Rejudger:
@@ -75,22 +77,23 @@ class Rejudger:
             OrgaError: The engine failed. Otherwise that would look like a denial.
         """
         request = recorded.request
-        found = await self._verdicts(request)
-        calls = [(call.name, call.call_id, call.arguments) for call in request.calls]
-        other: tuple[str, str, dict[str, Any]] = (ANSWER, "", {"answer": request.answer})
-        if request.plan:
-            other = (PLAN, "", {"steps": [step.model_dump() for step in request.plan]})
+        verdicts = await self._verdicts(request)
+        proposals = [(call.name, call.call_id, call.arguments) for call in request.calls]
+        if not proposals and request.plan:
+            proposals = [(PLAN, "", {"steps": [step.model_dump() for step in request.plan]})]
+        elif not proposals:
+            proposals = [(ANSWER, "", {"answer": request.answer})]
         return [
             VerdictComparison(
                 run,
                 request.iteration,
                 request.purpose,
-                *proposed,
+                *proposal,
                 request.approved_by,
                 _effective_verdict(request, then),
                 now,
             )
-            for proposed, then, now in zip(calls or [other], recorded.decisions, found, strict=True)
+            for proposal, then, now in zip(proposals, recorded.decisions, verdicts, strict=True)
         ]
 
     async def _verdicts(self, request: GateRequest) -> tuple[Verdict, ...]:
@@ -132,6 +135,7 @@ def _effective_verdict(request: GateRequest, verdict: Verdict) -> Verdict:
 
 
 _ANSWERED = {"finished", "failed"}
+"""Events by which the gate answers a request."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +157,8 @@ class RunAudit:
 
 def change_counts(audits: Iterable[RunAudit]) -> dict[str, int]:
     """Return the number of each change, the most frequent first."""
-    found = Counter(judgement.change for audit in audits for judgement in audit.judgements)
-    return dict(found.most_common())
+    counts = Counter(judgement.change for audit in audits for judgement in audit.judgements)
+    return dict(counts.most_common())
 
 
 async def run_audits(
@@ -198,32 +202,35 @@ async def run_audits(
 async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) -> tuple[RunAudit, list[str]]:
     chain = await run_chain(client, run)
     judgements: list[VerdictComparison] = []
-    lacking = ["the server no longer has the oldest runs of its chain"] if chain.is_cut else []
+    not_rebuilt = ["the server no longer has the oldest runs of its chain"] if chain.is_cut else []
     delegated: list[str] = []
-    broken: list[str] = []
+    found_breaches: list[str] = []
     parts = await histories(client, chain)
     for number, part in enumerate(parts, 1):
-        record, lacks = await _record(client, part, progress_observer(report, run, number, parts))
-        lacking += lacks
-        broken += [] if lacks else await breaches(part.history, record, values_of(client, part.history))
+        record, problem = await _record(client, part, progress_observer(report, run, number, parts))
+        if problem:
+            not_rebuilt.append(problem)
+        else:
+            found_breaches += await breaches(part.history, record, values_of(client, part.history))
         for fact in record.facts:
             if isinstance(fact, AnsweredRequest):
                 report(f"{run}: {len(judgements):,} proposals judged again")
                 judgements += await rejudge.compare_verdicts(run, fact)
             elif fact.kind == "child":
                 delegated.append(child_id(run, fact.place))
-    return RunAudit(run, tuple(judgements), tuple(lacking), tuple(broken)), delegated
+    return RunAudit(run, tuple(judgements), tuple(not_rebuilt), tuple(found_breaches)), delegated
 
 
-async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, list[str]]:
+async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, str]:
+    """Return the requests to the gate, and "" or why some of them could not be rebuilt."""
     values = values_of(client, part.history)
     record = GateRecord(values.converter.payload_converter)
     outcome = await replay_history(part.history, values, record.observe, observe)
     if not outcome.failure:
-        return record, []
+        return record, ""
     rebuilt = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
     events = read_events(values, part.events)
-    answered = [h async for h in events if h.name == GATE and h.kind in _ANSWERED]
+    answered = [event async for event in events if event.name == GATE and event.kind in _ANSWERED]
     count = f"{max(len(answered) - rebuilt, 0)} of {len(answered)}"
     why = f"run {part.run_id[:13]}: today's code does not replay it, so {count}"
-    return record, [f"{why} requests to the gate are not judged again: {outcome.failure}"]
+    return record, f"{why} requests to the gate are not judged again: {outcome.failure}"

@@ -32,6 +32,8 @@ GATE = "gate"
 
 @dataclass(frozen=True)
 class AnsweredRequest:
+    """A request to the gate, with its verdicts."""
+
     request: GateRequest
     verdicts: tuple[Verdict, ...] | None
     """Verdicts in call order. None if the gate failed or judged other places, which denies every call."""
@@ -112,21 +114,19 @@ class GateRecord:
 
 
 async def started_calls(history: WorkflowHistory, values: RunValues) -> list[StartedCall]:
-    found: list[StartedCall] = []
+    """Return the tool calls and runs of other agents that the history has, in order. It has no local calls."""
+    calls: list[StartedCall] = []
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
             if scheduled.activity_type.name not in OWN_ACTIVITIES:
                 value = await _decode(values.for_activity(scheduled), scheduled.input.payloads)
-                found.append(started_tool(scheduled.activity_type.name, scheduled.activity_id, value, "activity"))
+                calls.append(started_tool(scheduled.activity_type.name, scheduled.activity_id, value, "activity"))
         elif event.HasField("start_child_workflow_execution_initiated_event_attributes"):
             child = event.start_child_workflow_execution_initiated_event_attributes
-            found.append(
-                started_child(
-                    child.workflow_id, await _decode(values.for_child(child.workflow_id), child.input.payloads)
-                )
-            )
-    return found
+            value = await _decode(values.for_child(child.workflow_id), child.input.payloads)
+            calls.append(started_child(child.workflow_id, value))
+    return calls
 
 
 def started_tool(name: str, place: str, request: Any, kind: Literal["activity", "local"]) -> StartedCall:
@@ -159,8 +159,8 @@ def _first_value(converter: PayloadConverter, payloads: Sequence[Payload]) -> An
     return next(values, None)
 
 
-Key = tuple[str, str, str]
-"""Tool, id of the call and arguments, which a verdict is bound to."""
+CallKey = tuple[str, str, str]
+"""The tool, the id of the call, and its arguments as JSON. A verdict counts for one key."""
 
 
 async def breaches(history: WorkflowHistory, record: GateRecord, values: RunValues) -> list[str]:
@@ -180,7 +180,7 @@ def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall])
     for started in recorded:
         in_history.setdefault((started.kind, started.place), []).append(started)
     allowed = _AllowedCalls()
-    found: list[str] = []
+    problems: list[str] = []
     for fact in facts:
         if isinstance(fact, AnsweredRequest):
             allowed.record_verdicts(fact)
@@ -190,17 +190,19 @@ def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall])
             continue
         started = matching.pop(0)
         if not allowed.is_allowed(started):
-            found.append(f"{started.place} {started.name}: no earlier verdict allows exactly this call")
-    left = (started for calls in in_history.values() for started in calls)
-    return found + [f"{started.place} {started.name}: today's code starts no such call" for started in left]
+            problems.append(f"{started.place} {started.name}: no earlier verdict allows exactly this call")
+    unmatched = (started for calls in in_history.values() for started in calls)
+    problems += [f"{started.place} {started.name}: today's code starts no such call" for started in unmatched]
+    return problems
 
 
 class _AllowedCalls:
-    """The calls that may be executed now, by the gate's last verdict on each place if that could follow."""
+    """The calls that may be executed now, by the gate's last verdict on each place."""
 
     def __init__(self) -> None:
         self._statuses = ProposalStatuses[str](CALL_STAGES)
-        self._keys: dict[str, list[Key]] = {}
+        self._keys: dict[str, list[CallKey]] = {}
+        """By place: the keys that the last verdict allows."""
 
     def record_verdicts(self, judged: AnsweredRequest) -> None:
         request = judged.request
@@ -209,9 +211,8 @@ class _AllowedCalls:
                 self._statuses.apply_verdict(place, "yes")
             elif request.purpose in RECONFIRMED_PURPOSES:
                 self._statuses.begin_judging(place)
-            self._keys[place] = (
-                _call_keys(call, verdict) if self._statuses.apply_verdict(place, verdict.decision) else []
-            )
+            may_follow = self._statuses.apply_verdict(place, verdict.decision)
+            self._keys[place] = _call_keys(call, verdict) if may_follow else []
 
     def is_allowed(self, started: StartedCall) -> bool:
         place = call_activity_id(started.place)
@@ -219,7 +220,8 @@ class _AllowedCalls:
         return not self._statuses.missing_verdict_text(place) and key in self._keys.get(place, [])
 
 
-def _call_keys(call: ToolCall, verdict: Verdict) -> list[Key]:
+def _call_keys(call: ToolCall, verdict: Verdict) -> list[CallKey]:
+    """Return the keys of a call, with the verdict's arguments if it changed them. The start of a run has no call id."""
     arguments = call.arguments if verdict.arguments is None else verdict.arguments
     keys = [_call_key(call.name, call.call_id, arguments)]
     if loop_tool(call.name).is_run:
@@ -228,5 +230,5 @@ def _call_keys(call: ToolCall, verdict: Verdict) -> list[Key]:
     return keys
 
 
-def _call_key(name: str, call_id: str, arguments: dict[str, Any]) -> Key:
+def _call_key(name: str, call_id: str, arguments: dict[str, Any]) -> CallKey:
     return name, call_id, json.dumps(arguments, sort_keys=True)

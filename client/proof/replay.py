@@ -36,13 +36,13 @@ class ReplayOutcome:
     """The run's result, or the input of its next segment. None if the history ends with neither."""
 
 
-async def replay_history(history: WorkflowHistory, values: RunValues, *watching: Observer) -> ReplayOutcome:
-    """Replay a whole history as workers run it. Each observer in `watching` sees each task."""
+async def replay_history(history: WorkflowHistory, values: RunValues, *observers: Observer) -> ReplayOutcome:
+    """Replay a whole history as workers run it. Each observer sees each workflow task."""
     ending = _Ending()
 
     def observe(activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        for look in (ending.observe, *watching):
-            look(activation, completion)
+        for observer in (ending.observe, *observers):
+            observer(activation, completion)
 
     replayer = Replayer(
         workflows=WORKFLOWS,
@@ -64,8 +64,8 @@ def progress_observer(report: Report, workflow_id: str, number: int, runs: Seque
     events = len(runs[number - 1].events)
 
     def observe(activation: WorkflowActivation, _: WorkflowActivationCompletion) -> None:
-        done = f"event {activation.history_length:,} of {events:,}"
-        report(f"{workflow_id}: run {number} of {len(runs)}, {done}")
+        position = f"event {activation.history_length:,} of {events:,}"
+        report(f"{workflow_id}: run {number} of {len(runs)}, {position}")
 
     return observe
 
@@ -94,18 +94,18 @@ def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
             return ending
 
 
-def first_difference(recorded: Any, computed: Any, place: str = "") -> str:
-    """Return the first place where the values differ, or "". Keys that only `computed` has do not count."""
+def first_difference(recorded: Any, computed: Any, path: str = "") -> str:
+    """Return the path to the first difference, as in `plan.steps[2]`, or "". `computed` may have additional keys."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         old, new = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
-        found = (first_difference(value, new.get(key), f"{place}.{key}".lstrip(".")) for key, value in old.items())
-        return next(filter(None, found), "")
+        paths = (first_difference(value, new.get(key), f"{path}.{key}".lstrip(".")) for key, value in old.items())
+        return next(filter(None, paths), "")
     if isinstance(recorded, list) and isinstance(computed, list):
-        one, two = cast("list[Any]", recorded), cast("list[Any]", computed)
-        if len(one) == len(two):
-            pairs = enumerate(zip(one, two, strict=True))
-            return next(filter(None, (first_difference(*pair, f"{place}[{index}]") for index, pair in pairs)), "")
-    return "" if recorded == computed else place or "value"
+        old_items, new_items = cast("list[Any]", recorded), cast("list[Any]", computed)
+        if len(old_items) == len(new_items):
+            pairs = enumerate(zip(old_items, new_items, strict=True))
+            return next(filter(None, (first_difference(*pair, f"{path}[{index}]") for index, pair in pairs)), "")
+    return "" if recorded == computed else path or "value"
 
 
 class _Ending:
@@ -142,22 +142,22 @@ class DecisionRecord:
 
 async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> list[DecisionData]:
     """Return the decisions that the history records, in order."""
-    found: list[DecisionData] = []
+    decisions: list[DecisionData] = []
     for event in history.events:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO in fields:
-            found += _decisions((await values.own_converter.decode([fields[NOTES_MEMO]]))[0])
-    return found
+            decisions += _decisions((await values.own_converter.decode([fields[NOTES_MEMO]]))[0])
+    return decisions
 
 
 def decision_fault(recorded: list[DecisionData], made: list[DecisionData]) -> str:
-    """Return where the replayed decisions differ first, or "". For a live run the replay may make one more."""
+    """Return the first replayed decision that differs, and how, or "". For a live run the replay may make one more."""
     for number, data in enumerate(recorded):
         name = data.get("decision")
         if number >= len(made):
             return f"decision {number + 1} ({name}): today's code makes no such decision"
-        if place := first_difference(data, made[number]) or first_difference(made[number], data):
-            return f"decision {number + 1} ({name}): today's code decides otherwise, first in {place}"
+        if path := first_difference(data, made[number]) or first_difference(made[number], data):
+            return f"decision {number + 1} ({name}): today's code decides otherwise, first in {path}"
     return ""
 
 
@@ -197,7 +197,8 @@ class PlanRecord:
             calls = ()
         if len(calls) != request.round_size:  # no call of such a reply is executed
             return
-        for place, planned in request.planned_calls.items():
-            differs = calls[place].malformed is not None or call_fingerprint(calls[place]) != call_fingerprint(planned)
+        for index, planned in request.planned_calls.items():
+            call = calls[index]
+            differs = call.malformed is not None or call_fingerprint(call) != call_fingerprint(planned)
             if differs and not self.fault:
                 self.fault = f"iteration {request.iteration}: step {planned.call_id} differs from its plan"

@@ -45,32 +45,32 @@ T = TypeVar("T")
 
 
 class GuardedFold(Generic[T]):
-    """A fold that is fed up to the first event that does not fit.
+    """A fold that takes events up to the first one at which it fails.
 
-    A history may hold anything, so an error is a finding, not a defect.
+    A history may hold anything, so an error of the fold is a finding, not a defect.
     """
 
     def __init__(self, feed: Callable[[Happening], Iterable[T]]) -> None:
         self.found: list[T] = []
         self.fault = ""
-        """The place and reason of an early end, or ""."""
+        """The event at which the fold failed, and the error, or ""."""
         self._feed = feed
 
-    def feed(self, happening: Happening, place: str) -> None:
-        """Add the next event, which `place` names in errors."""
+    def feed(self, happening: Happening, event: str) -> None:
+        """Add the next event, which `event` names in a fault."""
         if self.fault:
             return
         try:
             self.found += self._feed(happening)
         except Exception as error:  # see the class
-            self.fault = fault_at(place, error)
+            self.fault = fault_at(event, error)
 
 
 class ChainFolds:
     """Folds the histories of a chain, oldest first. No event is kept."""
 
     def __init__(self, *, is_cut: bool) -> None:
-        """Begin a chain. `is_cut` if the server no longer has its oldest runs."""
+        """Begin a chain. If `is_cut` is True, the server no longer has its oldest runs."""
         self.journal = GuardedFold[JournalEntry](JournalFold().feed)
         self.miscounts = GuardedFold[str](ResultRecount().feed)
         self.is_completed = False
@@ -78,7 +78,7 @@ class ChainFolds:
         self._is_cut = is_cut
 
     async def feed(self, client: Client, run: RunHistory) -> tuple[int, str]:
-        """Add the next run. Return its number of model calls, and the fault of their contexts, if any."""
+        """Add the next run. Return the number of its model calls, and the fault of their contexts or ""."""
         fold = ContextFold()
         calls, last = 0, 0
 
@@ -109,31 +109,29 @@ class ChainFolds:
         self.is_completed = self.is_completed or happening.kind == "workflow_completed"
 
 
-def fault_at(place: str, error: Exception) -> str:
+def fault_at(event: str, error: Exception) -> str:
     """Return the fault in one line."""
-    return one_line(f"{place}: {type(error).__name__}: {error}", DETAIL_CHARS)
+    return one_line(f"{event}: {type(error).__name__}: {error}", DETAIL_CHARS)
 
 
 _RESET_CAUSE = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
 
-async def _permit_fault(
+async def _check_permits(
     client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys
 ) -> tuple[int, str]:
-    """Return the number of calls checked, and those without a valid permit. Only a replay's facts have local calls."""
+    """Return the number of calls checked, and a line about those without a valid permit or ""."""
     started = await started_calls(run.history, values_of(client, run.history))
     calls = [call for call in started if call.kind == "activity"]
-    calls += [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]
+    calls += [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]  # no history has these
     # the part before a reset belongs to another execution
-    failed = (event.workflow_task_failed_event_attributes for event in run.events)
-    executions = [
-        run.run_id,
-        *(each.base_run_id for each in failed if each.cause == _RESET_CAUSE and each.base_run_id),
-    ]
+    failed_tasks = (event.workflow_task_failed_event_attributes for event in run.events)
+    run_ids = [run.run_id]
+    run_ids += [task.base_run_id for task in failed_tasks if task.cause == _RESET_CAUSE and task.base_run_id]
 
     def is_signed(call: StartedCall) -> bool:
         signed, place = SignedCall(call.name, call.arguments, call.caller), call_activity_id(call.place)
-        identities = (ActivityIdentity(client.namespace, run.history.workflow_id, each, place) for each in executions)
+        identities = (ActivityIdentity(client.namespace, run.history.workflow_id, run_id, place) for run_id in run_ids)
         return any(keys.is_valid(call.permit, identity, signed) for identity in identities)
 
     return len(calls), "; ".join(f"{call.place} {call.name}: no valid permit" for call in calls if not is_signed(call))
@@ -225,8 +223,8 @@ async def _replay_checks(
     outcome = await replay_history(run.history, values, record.observe, decisions.observe, plan.observe, observe)
     checks: list[Check] = []
 
-    def add(name: str, fault: str, fine: str) -> None:
-        checks.append(_named_check(name, workflow_id, fault, fine, run.run_id))
+    def add(name: str, fault: str, success: str) -> None:
+        checks.append(_named_check(name, workflow_id, fault, success, run.run_id))
 
     add("replay", outcome.failure, f"{len(run.events)} events")
     if plan.rounds:
@@ -237,19 +235,19 @@ async def _replay_checks(
     judged = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
     add("gate", "; ".join(faults[:MAX_SHOWN_FAULTS]), f"{judged} judgements; nothing was carried out without one")
     if permits:
-        calls, fault = await _permit_fault(client, run, record.facts, permits)
+        calls, fault = await _check_permits(client, run, record.facts, permits)
         add("permits", fault, f"{calls} calls bear the gate's signature")
     if recorded := await recorded_decisions(run.history, values):
-        fine = f"{len(recorded)} decisions follow from their fields, facts and rules"
-        add("decisions", decision_fault(recorded, decisions.made), fine)
+        success = f"{len(recorded)} decisions follow from their fields, facts and rules"
+        add("decisions", decision_fault(recorded, decisions.made), success)
     if (ending := await recorded_ending(run.history, values)) is not None:
-        place = first_difference(ending, computed_ending(outcome, run.run_id))
-        add("ending", f"today's code ends it otherwise, first in {place}" if place else "", "as recorded")
+        path = first_difference(ending, computed_ending(outcome, run.run_id))
+        add("ending", f"today's code ends it otherwise, first in {path}" if path else "", "as recorded")
     return checks
 
 
-def _named_check(name: str, workflow_id: str, fault: str, fine: str, run_id: str = "") -> Check:
-    return Check(name, workflow_id, not fault, fault or fine, run_id)
+def _named_check(name: str, workflow_id: str, fault: str, success: str, run_id: str = "") -> Check:
+    return Check(name, workflow_id, not fault, fault or success, run_id)
 
 
 HISTORY_HINT = "only the run's history on its server shows it: orga verify ID --journal FILE"
@@ -259,6 +257,7 @@ UNCHECKABLE = (
     ("contexts", "whether the model was sent what the digests say"),
     ("counters", "whether the result counts what happened"),
 )
+"""Checks that need the history, by the names that they have with it."""
 
 
 @dataclass(frozen=True)
@@ -276,12 +275,13 @@ class FileVerification:
     found: Verification
     unchecked: tuple[Unchecked, ...]
     is_vouched_for: bool
-    """True if a trusted key has signed it. Without a signature, anybody could have made all of it."""
+    """True if a trusted key has signed the file. Without a signature, anybody could have made all of it."""
 
 
 def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileVerification:
-    """Check chain, numbers, head and signature, and the laws of every journal. A trusted key must have signed the head,
-    if there is one.
+    """Check the chain of hashes, the numbers, the laws of every journal, the head, and its signature.
+
+    If there are trusted keys, one of them must have signed the head.
     """
     run = file.head.head.run if file.head else ""
     broken = first_break(file.entries)

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.past.rewind import RunStaysFrozen, is_frozen, let_go, rewind
+from orga.client.past.rewind import RunStaysFrozen, is_frozen, rewind, unfreeze
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.delegates import a_cast, agent, delegates, start_lead
@@ -34,7 +34,7 @@ async def test_the_same_command_releases_a_frozen_run(
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
         with monkeypatch.context() as patch:
-            patch.setattr("orga.client.past.rewind.let_go", _dies)
+            patch.setattr("orga.client.past.rewind.unfreeze", _dies)
             if not is_told:
                 patch.setattr("temporalio.client.WorkflowHandle.signal", _dies)
             with pytest.raises(ConnectionError):
@@ -55,7 +55,7 @@ async def test_a_frozen_run_can_be_rewound_further(client: Client, monkeypatch: 
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
         with monkeypatch.context() as patch:
-            patch.setattr("orga.client.past.rewind.let_go", _dies)
+            patch.setattr("orga.client.past.rewind.unfreeze", _dies)
             with pytest.raises(ConnectionError):
                 await rewind(client, first.handle.id, 1)
         ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
@@ -73,7 +73,7 @@ async def test_the_same_command_releases_a_run_that_waits_for_its_delegates(
         handle = await start_lead(loop)
         await hold.reached()
         with monkeypatch.context() as patch:
-            patch.setattr("orga.client.past.rewind.let_go", _dies)
+            patch.setattr("orga.client.past.rewind.unfreeze", _dies)
             patch.setattr("orga.client.past.rewind.reset", _dies)
             with pytest.raises(ConnectionError):
                 await rewind(client, handle.id, 0)
@@ -92,4 +92,4 @@ async def test_a_server_that_does_not_release_a_run_is_reported_with_the_remedy(
 
     monkeypatch.setattr("orga.client.past.rewind._update", refuses)
     with pytest.raises(RunStaysFrozen, match=r"unavailable: try later; rewind it again with the same command"):
-        await let_go(client, "agent-1")
+        await unfreeze(client, "agent-1")

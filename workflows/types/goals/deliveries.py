@@ -27,6 +27,9 @@ GOAL_ID = "{goal_id}"
 
 MAX_ID_CHARS = 100
 
+MAY_HAVE_ARRIVED = "MayHaveArrived"
+"""The kind of an attempt's failure after which the receiver may have the answer."""
+
 
 def full_answer_location(goal_id: str) -> str:
     """Return a hint on where to find the whole answer, for receivers of its beginning."""
