@@ -45,6 +45,7 @@ OVERLAPS: dict[Overlap, ScheduleOverlapPolicy] = {
 }
 
 CATCH_UP = timedelta(days=1)
+"""By default, a run that was due while the server was down starts up to a day later."""
 _MIN_CATCH_UP = timedelta(seconds=10)
 """The server replaces shorter times by this."""
 

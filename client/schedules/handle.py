@@ -35,8 +35,9 @@ from orga.workflows.types.text import clean_text
 SUMMARY_MEMO = "orga_summary"
 """The beginning of a schedule's task, in its memo, because a list of schedules shows no input."""
 
-_LOOKS, _BETWEEN_LOOKS_S = 50, 0.1
-"""Looks, and seconds between them. A schedule starts a run within a tenth of a second, unless it waits for another."""
+_LOOKS = 50
+"""Looks for the outcome of a trigger. A run begins within a tenth of a second, unless it has to wait for another."""
+_BETWEEN_LOOKS_S = 0.1
 
 _BUFFERING_POLICIES = {ScheduleOverlapPolicy.BUFFER_ONE, ScheduleOverlapPolicy.BUFFER_ALL}
 
@@ -80,8 +81,8 @@ class ScheduleHandle:
         with _server_errors(self.id):
             await self._schedule.trigger()
         for _ in range(_LOOKS):
-            if (found := _trigger_result(before, await self.describe())) is not None:
-                return found
+            if (result := _trigger_result(before, await self.describe())) is not None:
+                return result
             await asyncio.sleep(_BETWEEN_LOOKS_S)
         return TriggerResult("pending")
 
@@ -134,6 +135,7 @@ def _trigger_result(before: ScheduleDescription, now: ScheduleDescription) -> Tr
 
 
 GONE = "gone"
+"""The state of a run that the server does not keep any more."""
 
 
 def display_zone(name: str | None) -> ZoneInfo:
@@ -187,9 +189,9 @@ async def all_schedules(client: Client) -> list[ScheduleSummary]:
         OrgaError: The server lists no schedules.
     """
     with _server_errors(""):
-        found = [each async for each in await client.list_schedules()]
-    summaries = [await _listed_summary(each) for each in found]
-    return sorted((one for one in summaries if one is not None), key=lambda one: one.id)
+        listed = [schedule async for schedule in await client.list_schedules()]
+    summaries = [await _listed_summary(schedule) for schedule in listed]
+    return sorted((summary for summary in summaries if summary is not None), key=lambda summary: summary.id)
 
 
 async def _listed_summary(listed: ScheduleListDescription) -> ScheduleSummary | None:
@@ -235,9 +237,9 @@ def _build_summary(
         time_zone=spec.time_zone_name or "UTC",
         next=tuple(info.next_action_times) if info else (),
         runs=tuple(
-            ScheduledRun(each.action.workflow_id, each.scheduled_at)
-            for each in (info.recent_actions if info else ())
-            if isinstance(each.action, ScheduleActionExecutionStartWorkflow)  # pyright: ignore[reportUnnecessaryIsInstance]
+            ScheduledRun(result.action.workflow_id, result.scheduled_at)
+            for result in (info.recent_actions if info else ())
+            if isinstance(result.action, ScheduleActionExecutionStartWorkflow)  # pyright: ignore[reportUnnecessaryIsInstance]
         ),
         paused=schedule.state.paused,
         note=schedule.state.note or "",
@@ -263,11 +265,12 @@ async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, 
     return states
 
 
-def schedule_json(one: ScheduleSummary, ended: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the value that `--json` writes for a schedule."""
-    runs = [{"id": run.run_id, "at": _iso(run.at, one), "state": (ended or {}).get(run.run_id)} for run in one.runs]
-    return asdict(one) | {"kind": one.kind, "next": [_iso(at, one) for at in one.next], "runs": runs}
+def schedule_json(summary: ScheduleSummary, states: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the value that `--json` writes for a schedule. `states` has those of its runs, from `run_states`."""
+    zone, states = display_zone(summary.time_zone), states or {}
+    runs = [{"id": run.run_id, "at": _iso(run.at, zone), "state": states.get(run.run_id)} for run in summary.runs]
+    return asdict(summary) | {"kind": summary.kind, "next": [_iso(at, zone) for at in summary.next], "runs": runs}
 
 
-def _iso(at: datetime, one: ScheduleSummary) -> str:
-    return at.astimezone(display_zone(one.time_zone)).isoformat(timespec="seconds")
+def _iso(at: datetime, zone: ZoneInfo) -> str:
+    return at.astimezone(zone).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""What telemetry exports over OTLP: the span of each run, the spans and metrics in it, and runs that wait for people.
+"""Exports telemetry over OTLP: the span of each run, the spans and metrics in it, and metrics of waiting runs.
 
 The span of a run is the root of its one trace, through every continue-as-new. The metrics of waiting runs come from
 visibility alone. If the collector is silent, one warning says so.
@@ -53,9 +53,11 @@ _log = logging.getLogger(__name__)
 
 
 class _FirstRecordFilter(logging.Filter):
+    """Replaces the records of the exporters by one warning."""
+
     def __init__(self, endpoint: str) -> None:
         super().__init__()
-        self._endpoint = re.sub(r"//[^/@]*@", "//", endpoint)
+        self._endpoint = re.sub(r"//[^/@]*@", "//", endpoint)  # without a password
         self._has_warned = False
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -68,9 +70,9 @@ class _FirstRecordFilter(logging.Filter):
 
 def warn_once(endpoint: str) -> None:
     """Silence the exporters of this process for good, including retries after a shutdown."""
-    first = _FirstRecordFilter(endpoint)
+    record_filter = _FirstRecordFilter(endpoint)
     for name in _EXPORTERS:
-        logging.getLogger(name).addFilter(first)
+        logging.getLogger(name).addFilter(record_filter)
 
 
 EXPORT_TIMEOUT_S = 5.0
@@ -82,7 +84,10 @@ class TelemetryInUse(RuntimeError):
 
 
 def export_to(config: TelemetryConfig) -> Callable[[float], None]:
-    """Set the global providers, and return what closes them within given seconds. Raise TelemetryInUse if set."""
+    """Set the global providers. Return a function that closes them within the given seconds.
+
+    Raise TelemetryInUse if the process has a provider already.
+    """
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         raise TelemetryInUse("OpenTelemetry is already set up in this process: set [telemetry] enabled = false here")
     base = config.endpoint.rstrip("/")
@@ -106,7 +111,7 @@ def export_to(config: TelemetryConfig) -> Callable[[float], None]:
 
 
 def _finish_within(timeout_s: float, *flushes: Callable[[], None]) -> bool:
-    """Return whether all ended in time. An exporter that keeps trying does so in a daemon thread."""
+    """Return whether all ended in time. One that is late goes on in a daemon thread, which ends with the process."""
     end = time.monotonic() + timeout_s
     threads = [threading.Thread(target=flush, daemon=True) for flush in flushes]
     for thread in threads:
@@ -138,8 +143,8 @@ class _RunSpanInbound(WorkflowInboundInterceptor):
             self._outbound.first_run = received
         if info.continued_run_id is None:
             count(names.RUNS_STARTED)
-        about = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
-        with open_span("invoke_agent", about) as span:
+        attributes = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
+        with open_span("invoke_agent", attributes) as span:
             try:
                 result = await super().execute_workflow(input)
             except Exception as error:
@@ -153,7 +158,7 @@ class _RunSpanInbound(WorkflowInboundInterceptor):
 
 
 class _RunSpanOutbound(WorkflowOutboundInterceptor):
-    """Passes on the first run's span, so that the spans of a chain's runs are siblings in it and not nested."""
+    """Passes on the first run's span, so that the spans of all later runs are its children, and not nested deeper."""
 
     first_run: Context | None = None
 
@@ -174,10 +179,12 @@ def _record_ending(span: trace.Span, result: AgentResult) -> None:
     span.set_attribute(names.OUTPUT_TOKENS, result.usage.output_tokens)
     span.set_attribute(names.DENIED, result.tool_calls.denied)
     count(names.RUN_COUNT, {names.ENDING: result.termination.reason})
-    known: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
-    about = {name: known[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in known}
-    failed = {names.ERROR: result.termination.reason} if result.termination.reason == "error" else {}
-    record(names.RUN_DURATION, result.duration_s, {names.ENDING: result.termination.reason, **about, **failed})
+    own: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
+    attributes: dict[str, AttributeValue] = {names.ENDING: result.termination.reason}
+    attributes |= {name: own[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in own}
+    if result.termination.reason == "error":
+        attributes[names.ERROR] = result.termination.reason
+    record(names.RUN_DURATION, result.duration_s, attributes)
 
 
 def _record_history() -> None:
@@ -187,8 +194,9 @@ def _record_history() -> None:
 
 
 _REFRESH_INTERVAL_S = 30.0
+
 _MAX_RUNS = 10_000
-"""Runs that are counted. The metrics stop there."""
+"""Waiting runs that are counted. If there are more, the metrics show this number."""
 
 
 @dataclass
@@ -201,12 +209,16 @@ class _WaitingRuns:
         if since is not None:
             self.oldest = min(self.oldest or since, since)
 
+    def age_s(self, now: datetime) -> float:
+        """Return how long the oldest has waited. A clock that is behind the server's gives 0."""
+        return max((now - self.oldest).total_seconds(), 0.0) if self.oldest else 0.0
+
 
 class WaitingMetrics:
     """The gauges of one worker, with the values of the last visibility query."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _WaitingRuns] = {}
+        self._by_kind: dict[str, _WaitingRuns] = {}
         meter = get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
         meter.create_observable_gauge(
             names.WAITING_RUNS, [self._runs], unit="{run}", description="Runs that wait for a person, by kind"
@@ -217,21 +229,18 @@ class WaitingMetrics:
 
     async def refresh(self, client: Client) -> None:
         """Query visibility. Each kind that was seen before keeps a value, 0 if none is left."""
-        found = {kind: _WaitingRuns() for kind in self._known}
+        by_kind = {kind: _WaitingRuns() for kind in self._by_kind}
         async for run in client.list_workflows(WAITING_RUNS, limit=_MAX_RUNS):
             kind = run.typed_search_attributes.get(WAITING) or ""
-            found.setdefault(kind, _WaitingRuns()).add(run.typed_search_attributes.get(WAITING_SINCE))
-        self._known = found
+            by_kind.setdefault(kind, _WaitingRuns()).add(run.typed_search_attributes.get(WAITING_SINCE))
+        self._by_kind = by_kind
 
     def _runs(self, options: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(each.runs, {names.WAIT_KIND: kind}) for kind, each in self._known.items()]
+        return [Observation(waiting.runs, {names.WAIT_KIND: kind}) for kind, waiting in self._by_kind.items()]
 
     def _ages(self, options: CallbackOptions) -> Iterable[Observation]:
         now = datetime.now(UTC)
-        return [
-            Observation(max((now - each.oldest).total_seconds(), 0.0) if each.oldest else 0.0, {names.WAIT_KIND: kind})
-            for kind, each in self._known.items()
-        ]
+        return [Observation(waiting.age_s(now), {names.WAIT_KIND: kind}) for kind, waiting in self._by_kind.items()]
 
 
 @asynccontextmanager
