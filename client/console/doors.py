@@ -1,4 +1,4 @@
-"""Who may enter the console, and who may do what.
+"""Decides who may enter the console, and who may do what.
 
 There are three ways in, and each gives a `Visitor`. On loopback, the printed address has a token of the person who
 started the console. Names with tokens of their own are in a file of hashes (`TokenFile`). A trusted proxy names the
@@ -26,6 +26,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orga.activities.media import MAX_REQUEST_BYTES
 from orga.client.console.problems import Problem, handle_problem, problem_answer
 from orga.client.errors import OrgaError
 from orga.workflows.types.control import MAX_SENDER_CHARS
@@ -37,7 +38,9 @@ ROLES: tuple[Role, ...] = ("viewer", "operator", "approver", "admin")
 """Each role has the rights of those before it."""
 
 _TOKEN_BYTES = 32
-_OTHERS = 0o077
+
+_FOR_OTHERS = 0o077
+"""The bits of a file's mode that let anybody but its owner use it."""
 
 
 def roles_up_to(role: Role) -> tuple[Role, ...]:
@@ -68,7 +71,7 @@ class Visitor:
         return role in self.roles
 
 
-class _Entry(CheckedInput):
+class _TokenEntry(CheckedInput):
     """A name with a token."""
 
     name: str = Field(min_length=1, max_length=MAX_SENDER_CHARS)
@@ -79,7 +82,7 @@ class _Entry(CheckedInput):
 
 
 class _TokenList(CheckedInput):
-    tokens: tuple[_Entry, ...] = ()
+    tokens: tuple[_TokenEntry, ...] = ()
 
 
 class TokenFile:
@@ -87,7 +90,9 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         """Read it. Raise OrgaError if it cannot be read."""
-        self._path, self._seen = path, (0, 0)
+        self._path = path
+        self._version = (0, 0)
+        """The time of its last change and its size, as it was read."""
         self._visitors: dict[str, Visitor] = {}
         self._refresh()
 
@@ -104,26 +109,25 @@ class TokenFile:
         if _visitor_name(name) != name or not name:
             raise OrgaError(f"--add-token: {name!r} must be one line of at most {MAX_SENDER_CHARS} characters")
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        added = _Entry(name=name, sha256=sha256(token.encode()).hexdigest(), role=role, tenants=tuple(tenants) or None)
-        known = _read(self._path)
-        text = _TokenList(tokens=(*known.tokens, added)).model_dump_json(indent=1)
-        _write_private(self._path, text)
+        digest = sha256(token.encode()).hexdigest()
+        entry = _TokenEntry(name=name, sha256=digest, role=role, tenants=tuple(tenants) or None)
+        entries = (*_read(self._path).tokens, entry)
+        _write_private(self._path, _TokenList(tokens=entries).model_dump_json(indent=1))
         return token
 
     def _refresh(self) -> None:
         try:
-            found = self._path.stat()
+            status = self._path.stat()
+            version = (status.st_mtime_ns, status.st_size)
         except OSError:
-            found = None
-        seen = (found.st_mtime_ns, found.st_size) if found else (0, 0)
-        if seen != self._seen:
-            self._visitors = {each.sha256: _visitor(each) for each in _read(self._path).tokens}
-            self._seen = seen
-        elif found is None:
+            version = (0, 0)
             self._visitors = {}
+        if version != self._version:
+            self._visitors = {entry.sha256: _visitor(entry) for entry in _read(self._path).tokens}
+            self._version = version
 
 
-def _visitor(entry: _Entry) -> Visitor:
+def _visitor(entry: _TokenEntry) -> Visitor:
     tenants = None if entry.tenants is None else frozenset(entry.tenants)
     return Visitor(entry.name, roles_up_to(entry.role), tenants)
 
@@ -135,7 +139,7 @@ def _read(path: Path) -> _TokenList:
         return _TokenList()
     except (OSError, UnicodeDecodeError) as error:
         raise OrgaError(f"--tokens: {path} cannot be read ({error})") from None
-    if mode & _OTHERS:
+    if mode & _FOR_OTHERS:
         raise OrgaError(f"--tokens: others may read {path}. Run: chmod 600 {path}")
     try:
         return _TokenList.model_validate(json.loads(text), extra="forbid")
@@ -161,8 +165,8 @@ def _write_private(path: Path, text: str) -> None:
 def owner_token(path: Path) -> str:
     """Return the token of the person who starts the console. It stays the same, so that open pages stay logged in."""
     try:
-        if not path.stat().st_mode & _OTHERS and (known := path.read_text().strip()):
-            return known
+        if not path.stat().st_mode & _FOR_OTHERS and (token := path.read_text().strip()):
+            return token
     except (OSError, UnicodeDecodeError):
         pass
     token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -170,15 +174,13 @@ def owner_token(path: Path) -> str:
     return token
 
 
-__all__ = ["ROLES", "Role", "Visitor"]
-
 _COOKIE = "orga-console"
+
 CSRF_HEADER = "x-orga-console"
 """A page of another origin cannot send this header without a permission that the console never gives."""
 
 MAX_BODY_BYTES = 1_000_000
-MAX_MEDIA_BODY_BYTES = 32_000_000
-"""The limit of a front end's message. It has room for the largest document as base64."""
+"""Bytes of a body without pictures and documents."""
 
 API_PREFIX = "/api/"
 
@@ -210,15 +212,15 @@ def cookie_name(host: str, scheme: str = "http") -> str:
 
 
 def private_name(token: str) -> str:
-    """Return the host name of this machine that only those who know the token know. Browsers resolve it by themselves.
+    """Return a host name of this machine that follows from the token. Browsers resolve it by themselves.
 
-    A browser sends the cookies of `127.0.0.1` to all its ports, so also to a server of another user of the machine.
+    It keeps the cookie from other users of the machine: a browser sends cookies of `127.0.0.1` to servers on all ports.
     """
     return f"orga-{sha256(token.encode()).hexdigest()[:16]}.localhost"
 
 
 _OTHER_SITES = {"same-site", "cross-site"}
-"""Values of `Sec-Fetch-Site` of a request that another page sends. The time of its answer would tell which runs exist.
+"""Values of `Sec-Fetch-Site` in a request of another page. From the time of the answer it could guess which runs exist.
 """
 
 
@@ -239,17 +241,16 @@ class Proxy(NamedTuple):
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
         """Return the visitor that the proxy names. Headers of anybody else do not count."""
         try:
-            is_trusted = connection.client is not None and ip_address(connection.client.host) in ip_network(
-                self.address
-            )
+            if connection.client is None or ip_address(connection.client.host) not in ip_network(self.address):
+                return None
         except ValueError:
             return None
-        name = _visitor_name(connection.headers.get("x-forwarded-user", "")) if is_trusted else ""
+        name = _visitor_name(connection.headers.get("x-forwarded-user", ""))
         if not name:
             return None
-        groups = [each.strip() for each in connection.headers.get("x-forwarded-groups", "").split(",")]
+        groups = [group.strip() for group in connection.headers.get("x-forwarded-groups", "").split(",")]
         roles: list[Role] = [role for role in ROLES if f"orga:{role}" in groups]
-        tenants = frozenset(each.removeprefix("orga:tenant:") for each in groups if each.startswith("orga:tenant:"))
+        tenants = frozenset(group.removeprefix("orga:tenant:") for group in groups if group.startswith("orga:tenant:"))
         return Visitor(name, roles_up_to(roles[-1]) if roles else (), tenants or None)
 
 
@@ -291,7 +292,7 @@ class Doors:
     _starts: _Counts = field(default_factory=_Counts, init=False, repr=False)
 
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
-        """Return who sends a request, or None if nobody known does."""
+        """Return the sender of a request, or None if the request does not prove one."""
         scheme, _, bearer = connection.headers.get("authorization", "").partition(" ")
         cookie = connection.cookies.get(cookie_name(connection.headers.get("host", ""), self.scheme), "")
         token = bearer.strip() if scheme.lower() == "bearer" else cookie
@@ -305,7 +306,7 @@ class Doors:
         return self.tokens.visitor(token) if self.tokens else None
 
     def require(self, visitor: Visitor, role: Role, *, is_write: bool) -> None:
-        """Raise the problem of a visitor without that role, or of a write while the console is read-only."""
+        """Raise Problem for a visitor without that role, or for a write while the console is read-only."""
         if is_write and self.read_only:
             raise Problem(403, "this console is read-only. Start one without --read-only to change something")
         if not visitor.may(role):
@@ -314,13 +315,13 @@ class Doors:
             )
 
     def count_write(self, visitor: Visitor, *, is_start: bool = False) -> None:
-        """Count a write of a visitor. Raise the problem of one who writes too often."""
+        """Count a write of a visitor. Raise Problem if the visitor writes too often."""
         self._writes.add(visitor.name, self.limits.writes, "writes")
         if is_start:
             self.count_start(visitor)
 
     def count_start(self, visitor: Visitor) -> None:
-        """Count a run that a visitor starts. Raise the problem of one who starts too many."""
+        """Count a run that a visitor starts. Raise Problem if the visitor starts too many."""
         self._starts.add(visitor.name, self.limits.starts, "starts")
 
     def is_own_host(self, headers: Headers) -> bool:
@@ -356,13 +357,13 @@ class DoorKeeper:
             return
         answer = _Answer(send)
         request = Request(scope)
-        most = MAX_MEDIA_BODY_BYTES if request.url.path.startswith(self._media_paths) else MAX_BODY_BYTES
+        max_bytes = MAX_REQUEST_BYTES if request.url.path.startswith(self._media_paths) else MAX_BODY_BYTES
         try:
-            early = self._early_answer(request, most)
+            early = self._early_answer(request, max_bytes)
             if early is not None:
                 await early(scope, receive, answer.send)
                 return
-            await self._app(scope, _BoundedBody(receive, most).receive, answer.send)
+            await self._app(scope, _BoundedBody(receive, max_bytes).receive, answer.send)
         except Problem as problem:
             await problem_answer(request, problem)(scope, receive, answer.send)
         except Exception as error:
@@ -390,13 +391,14 @@ class DoorKeeper:
         return None
 
     def _entry(self, request: Request, token: str) -> Response:
+        """Return the redirection to the page without the token, which becomes a cookie."""
         entering = self._doors.visitor_with(token)
         if entering is None:
             raise Problem(401, "the token is not valid. Open the address that `orga console` printed last")
         site, path = request.headers.get("sec-fetch-site", "none"), "/" + request.url.path.lstrip("/")
         if site == "cross-site":
             # a browser sends no strict cookie with a request that another page or a file has begun, so it asks again
-            return HTMLResponse(_GO_ON.format(html.escape(f"{path}?{request.url.query}")))
+            return HTMLResponse(_SAME_ADDRESS_AGAIN.format(html.escape(f"{path}?{request.url.query}")))
         present = self._doors.visitor(request)
         if site != "none" and present is not None and present.name != entering.name:
             raise Problem(
@@ -405,17 +407,17 @@ class DoorKeeper:
                 "If you want to, open the address yourself",
             )
         query = request.url.remove_query_params("token").query
-        entered = RedirectResponse(f"{path}?{query}" if query else path, 303)
+        redirection = RedirectResponse(f"{path}?{query}" if query else path, 303)
         cookie = cookie_name(request.headers["host"], self._doors.scheme)
-        entered.set_cookie(cookie, token, httponly=True, samesite="strict", secure=self._doors.scheme == "https")
-        return entered
+        redirection.set_cookie(cookie, token, httponly=True, samesite="strict", secure=self._doors.scheme == "https")
+        return redirection
 
 
-_GO_ON = '<!doctype html><title>orga</title><meta http-equiv="refresh" content="0; url={}">'
+_SAME_ADDRESS_AGAIN = '<!doctype html><title>orga</title><meta http-equiv="refresh" content="0; url={}">'
 
 
 def _check_write(request: Request, max_body_bytes: int) -> None:
-    """Raise the problem of a request that a page of another origin could have sent, or whose body is too long."""
+    """Raise Problem for a write that a page of another origin could have sent, or whose body is too long."""
     has_bearer = request.headers.get("authorization", "").lower().startswith("bearer ")
     is_api = request.url.path.startswith(API_PREFIX)
     if request.headers.get(CSRF_HEADER) != "1" and (is_api or not has_bearer):

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
-from orga.activities.media import Media
+from orga.activities.media import MAX_REQUEST_BYTES, Media
 from orga.activities.text.characters import harmless_text
 from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
 from orga.client.frontends import turns
@@ -421,10 +421,6 @@ def plan_entry(step: dict[str, Any]) -> schema.PlanEntry:
     return helpers.plan_entry(one_line(text, 500), status="pending" if step["status"] == "open" else "completed")
 
 
-MAX_LINE_BYTES = 32_000_000
-"""The limit of a message. It has room for the largest document as base64."""
-
-
 class _Message(BaseModel):
     """The keys that every message shares. The package checks the rest, but wrong ones of these would stop it."""
 
@@ -447,7 +443,7 @@ class _JsonLines:
     @classmethod
     async def over(cls, source: BinaryIO, target: BinaryIO) -> Self:
         """Return the connection over two pipes."""
-        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_REQUEST_BYTES)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
         transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, target)
         return cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
@@ -465,7 +461,7 @@ class _JsonLines:
                     return None
                 return _Message.model_validate_json(line).model_dump(exclude_unset=True)
             except ValueError:  # the reader has dropped this part of a line that is too long. The rest is no JSON
-                problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_LINE_BYTES:,} bytes"
+                problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_REQUEST_BYTES:,} bytes"
                 await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_MESSAGE, "message": problem}})
 
     async def close(self) -> None:
