@@ -7,8 +7,8 @@
 | `inbox` | visibility and the waiting runs, every second | a revision |
 | none | the health of the Temporal server | none |
 
-A feed keeps encoded events. A viewer keeps only its mark in each feed and takes from there at its own pace, so a slow
-one costs no memory and delays nobody. Only journal entries are kept one by one. Of everything else a viewer gets the
+A feed keeps encoded events. A viewer keeps only its mark in each feed and reads from there at its own pace, so a slow
+one costs no memory and delays nobody. Only journal entries are kept one by one. For all other topics a viewer gets the
 newest value. `run_feed.py` has the feed of a run.
 """
 
@@ -34,8 +34,11 @@ from orga.client.errors import OrgaError
 POLL_S = 1.0
 """Seconds between two looks at visibility."""
 
-HEALTH_S, HEALTH_TIMEOUT = 1.0, timedelta(seconds=5)
-"""Seconds between two looks at the server, and the time that it has to answer."""
+HEALTH_S = 1.0
+"""Seconds between two looks at the server."""
+
+HEALTH_TIMEOUT = timedelta(seconds=5)
+"""The time that the server has to answer."""
 
 SERVER = ""
 """The topic of the server's health. Every stream has it, so no viewer names it."""
@@ -65,15 +68,15 @@ def encoded(value: Any) -> bytes:
 
 @dataclass
 class Mark:
-    """A viewer's place in one feed. Only the feed reads it."""
+    """A viewer's position in one feed. Only the feed reads it."""
 
     visitor: Visitor
     next: int = 0
     """The number of the next entry, or of the latest change of a list that the viewer has."""
     cursor: str = ""
-    """The cursor that the viewer came with, until its place is found."""
+    """The cursor that the viewer came with, until the feed has found its entry."""
     gives_up_at: float | None = None
-    """When the feed gives up finding the cursor."""
+    """The time at which the feed gives up finding that entry, by its clock."""
     state: bytes = b""
     """The latest state that the viewer has."""
     live: int = 0
@@ -226,6 +229,7 @@ class RunsFeed(PolledFeed):
         self._read = read
         self._rows: dict[str, _ListedRow] = {}
         self._gone: deque[tuple[int, str]] = deque(maxlen=MAX_GONE)
+        """Ids of rows that are gone, each after the number of that change."""
         self._counts = Value()
         self._frames: dict[int, bytes] = {}
         """The changes after each change that a viewer may have, made once for all viewers."""
@@ -255,8 +259,8 @@ class RunsFeed(PolledFeed):
     def frames(self, mark: Mark) -> Iterator[Frame]:
         if not self.changes:
             return
-        is_late = len(self._gone) == MAX_GONE and 0 < mark.next < self._gone[0][0]
-        if mark.is_returning or is_late:
+        oldest_known = self._gone[0][0] if len(self._gone) == MAX_GONE else 0
+        if mark.is_returning or 0 < mark.next < oldest_known:
             mark.is_returning, mark.next = False, 0
             yield resync(self.topic, self.position)
         if mark.next != self.changes:

@@ -53,8 +53,11 @@ UNKNOWN_CURSOR_S = 2.0
 RECENT_ACTIONS = 20
 """Actions that a new viewer gets, for it may have sent one just before."""
 
-FROM_NOW, NOWHERE = -2, -1
-"""Places of a viewer that begins with the next entry, and of one whose position means nothing here."""
+FROM_NOW = -2
+"""The next entry of a viewer that came without a position: it gets those that come from now on."""
+
+NOWHERE = -1
+"""The next entry of a viewer whose position this feed does not know: it has to read the snapshot again."""
 
 ACTION_STATES: Mapping[type[JournalEvent], str] = {
     on.InterventionReceived: "received",
@@ -66,6 +69,8 @@ QUESTIONS = (on.ApprovalRequested, on.ApprovalResolved, on.QuestionAsked, on.Que
 
 
 class LoggedEntry(NamedTuple):
+    """An entry of the journal, encoded once for all viewers."""
+
     entry: JournalEntry
     data: bytes
     """The entry as JSON."""
@@ -74,6 +79,8 @@ class LoggedEntry(NamedTuple):
 
 
 class RunFeed(Feed):
+    """The journal of a run, of which the newest entries are kept, and its newest state and calls in flight."""
+
     def __init__(self, topic: str, sources: Sources, now: Callable[[], float]) -> None:
         """Create the feed of `run:ID`. `now` is the clock, in seconds."""
         super().__init__(topic)
@@ -117,7 +124,7 @@ class RunFeed(Feed):
         if self._is_missing or mark.execution != self._execution:
             mark.is_over, mark.is_missing = True, self._is_missing
             yield resync(self.topic)
-        elif self._is_ready and self._is_placed(mark):
+        elif self._is_ready and self._resolve_cursor(mark):
             if mark.next == FROM_NOW:
                 mark.next = self._total
                 actions = [logged.action for logged in self._log if logged.action]
@@ -130,8 +137,8 @@ class RunFeed(Feed):
                 mark.is_returning = False
                 yield from self._values(mark)
 
-    def _is_placed(self, mark: Mark) -> bool:
-        """Find the place of a new viewer. Return False while the watcher may not have read its entry yet."""
+    def _resolve_cursor(self, mark: Mark) -> bool:
+        """Find the next entry of a new viewer. Return False while the watcher may not have read its last one yet."""
         if mark.cursor:
             position = parse_position(mark.cursor)
             if position.sequence > (self._log[-1].entry.sequence if self._log else -1):
@@ -140,17 +147,18 @@ class RunFeed(Feed):
                     asyncio.get_running_loop().call_later(UNKNOWN_CURSOR_S, self.notify)
                 if self._now() < mark.gives_up_at:
                     return False
-            mark.next, mark.cursor = self._place_after(position.sequence, position.hash), ""
+            mark.next, mark.cursor = self._number_after(position.sequence, position.hash), ""
         return True
 
-    def _place_after(self, sequence: int, digest: str) -> int:
+    def _number_after(self, sequence: int, digest: str) -> int:
+        """Return the number of the entry after this one, or NOWHERE if the log does not have this one."""
         if not self._log:
             return NOWHERE
-        place = sequence - self._log[0].entry.sequence
-        if place == -1 and sequence == -1:
+        index = sequence - self._log[0].entry.sequence
+        if index == -1 and sequence == -1:  # before the first entry of the journal
             return self._first
-        is_there = 0 <= place < len(self._log) and self._log[place].entry.hash.startswith(digest)
-        return self._first + place + 1 if is_there else NOWHERE
+        is_known = 0 <= index < len(self._log) and self._log[index].entry.hash.startswith(digest)
+        return self._first + index + 1 if is_known else NOWHERE
 
     def _is_too_far(self, mark: Mark) -> bool:
         """Return whether a connected viewer has missed too much. One that comes back gets all that the log has."""
@@ -162,12 +170,12 @@ class RunFeed(Feed):
     def _entries(self, mark: Mark) -> Iterator[Frame]:
         room = BATCH_BYTES
         while mark.next < self._total and room > 0:
-            place = mark.next - self._first
-            logged, later = self._log[place], self._log[place + 1] if place + 1 < len(self._log) else None
-            entry = logged.entry
-            record, following = self._record(entry), later and self._record(later.entry)
+            index = mark.next - self._first
+            logged = self._log[index]
+            entry, record = logged.entry, self._record(logged.entry)
+            following = self._record(self._log[index + 1].entry) if index + 1 < len(self._log) else None
             if record and following and record.number == following.number:
-                record = None  # of the entries that a record shows, only the last one carries it
+                record = None  # only the last entry of an iteration carries its record
             data = b'{"run":%b,"entry":%b,"record":%b}' % (encoded(self.run_id), logged.data, encoded(record))
             mark.next += 1
             room -= len(data)
@@ -223,7 +231,7 @@ class RunFeed(Feed):
             await sleep(STATE_S)
 
     async def _wait_for_change(self) -> None:
-        """Wait for an entry, or until a worker has come or gone, or the run got stuck. No entry shows the latter."""
+        """Wait for an entry. No entry shows that a worker has come or gone, or that the run got stuck: look for it."""
         while True:
             is_live = self._state is not None and self._state["ended"] is None
             with suppress(TimeoutError):
