@@ -46,8 +46,11 @@ logger = logging.getLogger(__name__)
 LINGER_S = 30.0
 """Seconds that a feed without viewers goes on, for a viewer that comes back."""
 
-STREAMS_PER_VISITOR, STREAMS = 8, 500
-"""Open streams of one visitor, by name, and of all visitors."""
+STREAMS_PER_VISITOR = 8
+"""Open streams of one visitor, by name."""
+
+STREAMS = 500
+"""Open streams of all visitors."""
 
 RUN = "run:"
 """The topic of a run begins with this."""
@@ -55,9 +58,12 @@ RUN = "run:"
 
 @dataclass
 class _RunningFeed:
+    """A feed, and the task that follows its source."""
+
     feed: Feed
     task: asyncio.Task[None]
     linger: asyncio.Task[None] | None = None
+    """The task that ends the feed later, while it has no viewers."""
 
 
 class Hub:
@@ -155,8 +161,9 @@ class Stream:
         self._wake = asyncio.Event()
         self._subscriptions: dict[str, _Subscription] = {}
         self._refused: list[str] = []
-        """Topics that the viewer may not see. The event `resync` makes it read the snapshot, which is an error."""
+        """Topics that the viewer may not see. The event `resync` makes it read the snapshot, and that request fails."""
         self._admissions: set[asyncio.Task[None]] = set()
+        """Checks of topics, under way."""
 
     @property
     def id(self) -> str:
@@ -167,7 +174,7 @@ class Stream:
         """Yield events until cancelled. `id` is that of the event yielded last."""
         try:
             for topic in (SERVER, *self._topics):
-                self._request(topic)
+                self._request_topic(topic)
             while True:
                 self._wake.clear()
                 is_idle = True
@@ -195,18 +202,18 @@ class Stream:
                 self._positions.pop(topic, None)
                 self._hub.leave(feed, self._wake)
                 if not mark.is_missing:  # another execution of the run has begun, perhaps in another tenant
-                    self._request(topic)
+                    self._request_topic(topic)
 
-    def _request(self, topic: str) -> None:
-        """Subscribe to a topic. A run is first checked to be one that the viewer may see."""
+    def _request_topic(self, topic: str) -> None:
+        """Subscribe to a topic, after a check if the viewer may not see every run."""
         if self._visitor.tenants is None or not topic.startswith(RUN):
             self._subscribe(topic)
         else:
-            task = asyncio.create_task(self._admit(topic))
+            task = asyncio.create_task(self._subscribe_if_visible(topic))
             self._admissions.add(task)
             task.add_done_callback(self._admissions.discard)
 
-    async def _admit(self, topic: str) -> None:
+    async def _subscribe_if_visible(self, topic: str) -> None:
         while True:
             try:
                 await self._hub.sources.check_visible(self._visitor, topic.removeprefix(RUN))
@@ -257,9 +264,9 @@ async def _open(call: Call[EventsQuery]) -> Response:
     topics = _topics(call.given.topics)
     if len(topics) > MAX_TOPICS:
         raise invalid([f"topics: there are {len(topics)}. At most {MAX_TOPICS} are possible"])
-    given = call.request.headers.get("last-event-id") or call.given.after
+    last_id = call.request.headers.get("last-event-id") or call.given.after
     hub = hub_of(call.request.app, call.console)
-    stream = Stream(hub, call.visitor, topics, dict(parse_qsl(given)))
+    stream = Stream(hub, call.visitor, topics, dict(parse_qsl(last_id)))
 
     def is_admitted() -> bool:
         return call.console.doors.visitor(call.request) == call.visitor
@@ -269,17 +276,17 @@ async def _open(call: Call[EventsQuery]) -> Response:
 
 def _topics(text: str) -> list[str]:
     """Return the topics. An id may contain a comma, so a part that is no topic continues the id before it."""
-    found: list[str] = []
+    topics: list[str] = []
     for part in text.split(","):
         if part in {"runs", "inbox"} or part.startswith(RUN):
-            found.append(part)
-        elif found and found[-1].startswith(RUN):
-            found[-1] += f",{part}"
+            topics.append(part)
+        elif topics and topics[-1].startswith(RUN):
+            topics[-1] += f",{part}"
         else:
             raise invalid([f"topics: {part!r} is no topic. There are runs, inbox and run:ID"])
-    if RUN in found:
+    if RUN in topics:
         raise invalid(["topics: run: has no id. Give run:ID"])
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(topics))
 
 
 def hub_of(app: Starlette, console: Console) -> Hub:

@@ -21,9 +21,10 @@ from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.status import JournalEntry
 
 WINDOW = 100
-"""The newest runs, which are watched together with all live ones up to `MAX_LIVE`."""
+"""The newest runs that the list shows."""
 
 MAX_LIVE = 200
+"""Live runs that it shows besides, if they are older."""
 
 FULL_LOOK = 5
 """Looks after which everything is read again, because visibility does not show every change of a live run."""
@@ -37,6 +38,8 @@ Tenants = frozenset[str] | None
 
 
 class Sources:
+    """The readers for the feeds of one console."""
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self.questions = 0
@@ -62,7 +65,7 @@ class Sources:
         return {"run": run_id, **{key: value for key, value in snapshot.items() if key not in NOT_IN_STATE}}
 
     async def is_helped_as(self, run_id: str, state: dict[str, Any]) -> bool:
-        """Return whether the state is right about the presence of a worker, and about a task that fails."""
+        """Return whether the state still holds for the presence of a worker, and for a task that fails."""
         described = await AgentHandle(self.client, run_id).describe()
         is_stuck = await failing_task(self.client, described) is not None
         has_worker = await may_be_polled(self.client, described.task_queue)
@@ -101,7 +104,7 @@ class RowReader:
         if has_older := len(newest) > WINDOW:
             live = await newest_runs(client, self._condition, MAX_LIVE, with_ended=False)
             runs |= {run.id: run for run in live}
-        shown = {id: _shown(run) for id, run in runs.items()}
+        shown = {id: _visible_values(run) for id, run in runs.items()}
         changed = [
             run
             for id, run in runs.items()
@@ -110,15 +113,15 @@ class RowReader:
         ]
         if changed or self._known.keys() - runs.keys() or is_full:
             self._counts = await run_counts(client, self._condition)
-        left = await replaced_run_ids(client, changed)
-        rows = await read_rows(self._console, [run for run in changed if run.run_id not in left])
+        replaced = await replaced_run_ids(client, changed)
+        rows = await read_rows(self._console, [run for run in changed if run.run_id not in replaced])
         known = self._known | {row.id: (shown[row.id], row) for row in rows}
         self._known = {id: known[id] for id in runs if id in known}
         return [row for _, row in self._known.values()], self._counts, has_older
 
 
-def _shown(run: WorkflowExecution) -> str:
-    """Return what visibility shows of a run and may change."""
+def _visible_values(run: WorkflowExecution) -> str:
+    """Return the values that visibility shows of a run, as far as they can change."""
     attributes = run.raw_info.search_attributes.SerializeToString(deterministic=True)
     return repr((run.run_id, run.status, attributes))
 
@@ -134,7 +137,7 @@ class InboxReader:
 
     async def __call__(self) -> Sequence[Wait]:
         client = self._console.client
-        waiting = sorted([_shown(run) async for run in client.list_workflows(WAITING_RUNS)])
+        waiting = sorted([_visible_values(run) async for run in client.list_workflows(WAITING_RUNS)])
         shown = (waiting, self._sources.questions, self._looks // FULL_LOOK)
         self._looks += 1
         if shown != self._shown:
