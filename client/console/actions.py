@@ -43,7 +43,8 @@ ROUTES = Routes()
 
 TAKEN_S = 5.0
 """Seconds to wait until the run has taken an intervention."""
-FIRST_LOOK_S, LAST_LOOK_S = 0.01, 0.2
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.2
+"""Seconds between two looks: the first pause, which then grows up to the last."""
 LATEST_EVENTS = 200
 """Events from the end of a history in which an intervention is looked for."""
 
@@ -102,16 +103,16 @@ class Target:
 
     async def signal(self, name: str, argument: Mapping[str, Any] = MappingProxyType({})) -> ActionAnswer:
         """Send a signal, and wait until the run has taken it."""
-        sender = {"id": self.action_id} if "approver" in argument else self.sender
+        sender = {"id": self.action_id} if "approver" in argument else self.sender  # `approver` is the sender
         await self.exchange.signal(name, {**sender, **argument})
         if not await may_be_polled(self.client, self.task_queue):
             return ActionAnswer(
                 state="received", detail="no worker is running; it counts when one starts", is_pending=True
             )
-        return await _taken(self)
+        return await _wait_until_taken(self)
 
     async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> ActionAnswer:
-        """Send an update, which the run answers once it has taken it."""
+        """Send an update, and wait until the run has taken it. `done` is then the state of the action."""
         update_id = derived_id(name, self.by, self.action_id)
         try:
             await self.exchange.update(name, argument, update_id=update_id)
@@ -123,7 +124,7 @@ class Target:
     async def decide(
         self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
     ) -> ActionAnswer:
-        """Decide by an update, which is checked before it is recorded. Without a worker it is a signal."""
+        """Send a decision: an update, which is checked before it is recorded, or without a worker a signal."""
         if await self.takes_updates():
             return await self.update(name, argument, done, detail)
         return await self.decide_by_signal(name, argument, done, detail)
@@ -133,12 +134,12 @@ class Target:
 
         If the action was sent as a signal before, it is repeated as one, so that the run knows it by its id.
         """
-        return await may_be_polled(self.client, self.task_queue) and not (await _latest(self)).is_sent
+        return await may_be_polled(self.client, self.task_queue) and not (await _read_traces(self)).is_sent
 
     async def decide_by_signal(
         self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
     ) -> ActionAnswer:
-        """Decide by a signal, which counts when a worker takes it."""
+        """Send a decision as a signal, which counts when a worker takes it."""
         outcome = await self.signal(name, argument)
         if outcome.state == "refused":
             raise Refused(outcome.detail)
@@ -146,7 +147,7 @@ class Target:
 
 
 TrueOrFalse = Annotated[bool, Strict()]
-"""No text that could be read so, such as "no"."""
+"""Texts such as "no" are refused."""
 
 
 class RunAction(CheckedInput):
@@ -458,29 +459,30 @@ async def _exists(client: Client, run_id: str) -> bool:
     return True
 
 
-async def _taken(to: Target) -> ActionAnswer:
+async def _wait_until_taken(to: Target) -> ActionAnswer:
     """Wait until a worker has seen the signal, and return what the run recorded about it by then."""
-    until, pause_s = monotonic() + TAKEN_S, FIRST_LOOK_S
+    until, pause_s = monotonic() + TAKEN_S, FIRST_PAUSE_S
     while monotonic() < until:
-        found = await _latest(to)
-        if found.is_taken:
-            return found.noted or ActionAnswer(state="received")
+        traces = await _read_traces(to)
+        if traces.is_taken:
+            return traces.noted or ActionAnswer(state="received")
         await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 1.5, LAST_LOOK_S)
+        pause_s = min(pause_s * 1.5, LAST_PAUSE_S)
     return ActionAnswer(state="received", detail="no worker has taken it yet; it counts when one does", is_pending=True)
 
 
-class _Latest(NamedTuple):
-    """An action as the end of a history shows it."""
+class _Traces(NamedTuple):
+    """The traces of an action at the end of a history."""
 
     is_sent: bool = False
-    """True if there is its signal."""
+    """True if the history has its signal."""
     is_taken: bool = False
     """True if a worker has seen the latest such signal."""
     noted: ActionAnswer | None = None
+    """The outcome that the run has noted."""
 
 
-async def _latest(to: Target) -> _Latest:
+async def _read_traces(to: Target) -> _Traces:
     answer = await to.client.workflow_service.get_workflow_execution_history_reverse(
         GetWorkflowExecutionHistoryReverseRequest(
             namespace=to.client.namespace,
@@ -492,15 +494,15 @@ async def _latest(to: Target) -> _Latest:
     values = RunValues(to.client.data_converter, to.client.namespace, to.run_id)
     is_sent, is_taken, noted = False, False, None
     for event in answer.history.events:
-        noted = noted or await _noted(event, values, to)
-        if event.event_type in _TAKING_EVENTS:
+        noted = noted or await _noted_outcome(event, values, to)
+        if event.event_type in _EVENTS_OF_WORKERS:  # the newest event comes first
             is_taken = is_taken or not is_sent
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             is_sent = is_sent or await _is_sent(event, values, to)
-    return _Latest(is_sent, is_taken, noted)
+    return _Traces(is_sent, is_taken, noted)
 
 
-_TAKING_EVENTS = {
+_EVENTS_OF_WORKERS = {
     EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
@@ -509,12 +511,12 @@ _TAKING_EVENTS = {
 
 async def _is_sent(event: HistoryEvent, values: RunValues, to: Target) -> bool:
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
-    sent = [as_object(each) for each in await values.own_converter.decode(payloads)]
-    return any(to.sender.items() <= {"by": each.get("approver"), **each}.items() for each in sent)
+    arguments = map(as_object, await values.own_converter.decode(payloads))
+    return any(to.sender.items() <= {"by": sent.get("approver"), **sent}.items() for sent in arguments)
 
 
-async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> ActionAnswer | None:
-    """Return what the run notes about an action in this event, if it does."""
+async def _noted_outcome(event: HistoryEvent, values: RunValues, to: Target) -> ActionAnswer | None:
+    """Return the outcome of the action that the run notes in this event, or None."""
     fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
     if NOTES_MEMO not in fields:
         return None
