@@ -90,6 +90,6 @@ async def test_a_server_that_does_not_release_a_run_is_reported_with_the_remedy(
     async def refuses(*_: Any) -> None:
         raise RPCError("try later", RPCStatusCode.UNAVAILABLE, b"")
 
-    monkeypatch.setattr("orga.client.past.rewind._update", refuses)
+    monkeypatch.setattr("orga.client.past.rewind._set_options", refuses)
     with pytest.raises(RunStaysFrozen, match=r"unavailable: try later; rewind it again with the same command"):
         await unfreeze(client, "agent-1")
