@@ -58,6 +58,6 @@ def test_a_claimed_port_is_kept_unless_it_is_in_use(used: int, tmp_path: Path) -
 def test_an_error_explains_that_all_ports_are_in_use(
     used: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port_numbers, "TRIES", 1)
+    monkeypatch.setattr(port_numbers, "MAX_TRIES", 1)
     with pytest.raises(ServerUnavailable, match=f"every port from {used} to {used} .* is in use; stop what uses them"):
         claimed_port(used, tmp_path)
