@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 CONNECT_S = 10.0
-"""Seconds until a connection has to stand."""
+"""Seconds within which a connection has to be made."""
 
 SILENCE_S = 120.0
 """Seconds that may pass between two bytes."""

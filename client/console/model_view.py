@@ -46,7 +46,7 @@ class SeenMessage(Record):
     call_id: str | None = None
     tool: str | None = None
     at: datetime | None = None
-    """When the model was first sent it. None for messages of earlier segments."""
+    """The time at which the model was first sent it. None for messages of earlier segments."""
 
 
 class LeftOut(Record):

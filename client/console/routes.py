@@ -59,7 +59,7 @@ class Console:
 
     connection: Connection
     doors: Doors
-    """Who may enter, and who may do what."""
+    """Decide who may enter, and who may do what."""
     signing_key_file: Path | None = None
     """The private key that signs exported journals."""
     adapters: tuple[Adapter, ...] = ()

@@ -75,7 +75,7 @@ class Circuit(Record):
     state: str
     failures: int
     until: datetime | None
-    """When it may be tried again, if that is known."""
+    """The time at which it may be tried again, if that is known."""
 
 
 class Letter(Record):

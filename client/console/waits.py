@@ -220,7 +220,7 @@ def _entry_waits(entry: InboxEntry, task: str) -> list[Wait]:
         delivery = failed.delivery
         question = f"the answer was not delivered to {delivery.name} ({delivery.kind})"
         reason = delivery.error
-        more = {"id": delivery.name, "asked": failed.goal.close_time, "expires": failed.told_until}
+        more = {"id": delivery.name, "asked": failed.goal.close_time, "expires": failed.listed_until}
     elif entry.failing is not None:
         question, reason, more = entry.failing.problem_line, entry.failing.remedy, {"id": ""}
     else:

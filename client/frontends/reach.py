@@ -48,7 +48,7 @@ class Reach:
     count_write: Callable[[], None] = lambda: None
     """Raises InvalidInput if the person writes too often."""
     may_write: bool = True
-    """Whether the person may start, answer and guide runs."""
+    """True if the person may start, answer and guide runs."""
 
     async def open(self, run_id: str, *, is_write: bool = False) -> AgentHandle:
         """Return the handle of a run that this front end may see. A live run gets a worker."""

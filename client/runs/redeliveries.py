@@ -126,7 +126,7 @@ class FailedDelivery(NamedTuple):
 
     goal: WorkflowExecution
     delivery: Delivered
-    told_until: datetime
+    listed_until: datetime
 
 
 async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:

@@ -66,7 +66,7 @@ WAITING = SearchAttributeKey.for_keyword("OrgaWaiting")
 does not wait.
 """
 WAITING_SINCE = SearchAttributeKey.for_datetime("OrgaWaitingSince")
-"""When the oldest open question was asked."""
+"""The time at which the oldest open question was asked."""
 TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
 """The reason why the run ended: `completed`, `max_tokens`, `aborted` and others. Absent before that."""
 TENANT = SearchAttributeKey.for_keyword("OrgaTenant")

@@ -155,7 +155,7 @@ class Question(Record):
     default: str = ""
     """The answer if nobody gives one before it expires."""
     expires_at: datetime | None = None
-    """When the question as a whole expires. None: never."""
+    """The time at which the question as a whole expires. None: never."""
     approvers: tuple[str, ...] = ()
     """People who may decide it as a whole. Empty: anyone who may send updates to the run."""
     completion: Completion | None = None
@@ -239,7 +239,7 @@ class Notification(Record):
     calls_left_out: int = 0
     error: str = ""
     expires_at: str = ""
-    """When the first of the calls is denied because nobody answered."""
+    """The time at which the first of the calls is denied because nobody answered."""
     commands: tuple[str, ...] = ()
     """Commands that decide the question, the most likely first."""
     reason: str = ""

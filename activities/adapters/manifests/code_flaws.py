@@ -224,7 +224,7 @@ def code_flaws(command: CommandSection) -> Iterator[Flaw]:
     """Yield a flaw for each placeholder within code, in a program's arguments or its input."""
     argv = [element for part in command.argv for element in part.argv]
     meanings: dict[str, str] = {}
-    """What the program would read each of these placeholders as."""
+    """The kind of text as which the program would read each of these placeholders."""
     is_input_code = False
     for position in _program_positions(argv):
         name, rest = _program_name(argv[position]), argv[position + 1 :]

@@ -40,7 +40,7 @@ from orga.workflows.types.json_text import as_object, has_more_parts
 MAX_BODY_BYTES = 16_000_000
 
 CONNECT_S = 10.0
-"""Seconds until a connection has to stand."""
+"""Seconds within which a connection has to be made."""
 
 SILENCE_S = 600.0
 """Seconds between two pieces of an answer. Calls have their own limits."""

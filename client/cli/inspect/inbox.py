@@ -66,7 +66,7 @@ def inbox_entry_lines(entry: InboxEntry, now: datetime) -> list[str]:
         return [
             f"{entry.kind}  {run}  {age(ended_at, now)}",
             f"  not delivered to {delivery.name} ({delivery.kind}): {terminal_line(delivery.error, 400)}",
-            f"  stays here until {failed.told_until.astimezone():%Y-%m-%d %H:%M}, or until it is delivered",
+            f"  stays here until {failed.listed_until.astimezone():%Y-%m-%d %H:%M}, or until it is delivered",
             f"  → {_delivery_command(entry.run_id, delivery.name)}",
         ]
     if (wait := entry.wait) is None:
@@ -109,7 +109,7 @@ def _entry_json(entry: InboxEntry, now: datetime) -> dict[str, Any]:
             "answered": True,
             "id": failed.delivery.name,
             "delivery": failed.delivery.model_dump(mode="json"),
-            "told_until": failed.told_until.isoformat(),
+            "told_until": failed.listed_until.isoformat(),
             "commands": [_delivery_command(entry.run_id, failed.delivery.name)],
         }
     if (wait := entry.wait) is None:

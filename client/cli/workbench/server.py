@@ -302,7 +302,7 @@ class _LogPosition:
     """The position up to which a log was read."""
 
     inode: int
-    """Of the file. A server that restarts has a new one."""
+    """The inode of the file. A server that restarts has a new one."""
     offset: int
 
 

@@ -77,9 +77,9 @@ class Session(Record):
     closing: bool = False
     """True if the session ends after the current turn. Queued messages begin no turn then."""
     last_end: datetime | None = None
-    """When the last turn ended."""
+    """The time at which the last turn ended."""
     idle_since: datetime | None = None
-    """When the wait for a message began."""
+    """The time at which the wait for a message began."""
 
     def with_fields(self, **changes: Unpack[SessionChanges]) -> Self:
         return replace_fields(self, changes)
