@@ -85,7 +85,7 @@ async def check(
         write_note(
             f"tools and agents that exist only in code are known if *.test.toml files describe them: {by_folder}"
         )
-    return ExitCode.USAGE if problems or unknown_names else 0
+    return ExitCode.USAGE if problems or unknown_names else ExitCode.COMPLETED
 
 
 async def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":

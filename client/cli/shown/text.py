@@ -21,7 +21,7 @@ _TAB_CELLS = 4
 
 
 def terminal_line(text: str, chars: int = 120) -> str:
-    """Return `one_line`, by default with the length that most texts have in a list or a log."""
+    """Return the text on one line, as `one_line` does. The default length suits a list or a log."""
     return one_line(text, chars)
 
 

@@ -245,7 +245,7 @@ def schedule_table(shown: Sequence[ScheduleSummary], endings: Mapping[str, str])
 
 
 def zoned_time_text(at: datetime, zone: str) -> str:
-    """Return a time in the schedule's zone, with the year if it is not the current summary."""
+    """Return a time in the schedule's zone, with the year if it is not the current one."""
     local = at.astimezone(display_zone(zone))
     return f"{local:%m-%d %H:%M}" if local.year == datetime.now(UTC).year else f"{local:%Y-%m-%d %H:%M}"
 

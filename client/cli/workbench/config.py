@@ -5,7 +5,7 @@ import json as json_text
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import urlsplit
@@ -145,7 +145,7 @@ async def _with_run_time_values(known: "list[EffectiveValue]", config: Path | No
     except (TimeoutError, OrgaError, ServerUnavailable):
         write_note("settings at run time are not shown, because the server does not answer; see `orga doctor`")
         return known
-    return [replace(value, value=values[value.key], origin=origin) if value.key in values else value for value in known]
+    return [EffectiveValue(each.key, values[each.key], origin) if each.key in values else each for each in known]
 
 
 async def _run_time_values(config: OrgaConfig) -> tuple[Mapping[str, Any], str]:

@@ -30,7 +30,7 @@ _HTTP_ADDRESS = re.compile(r"https?://[^/\s]+\S*")
 
 @dataclass(frozen=True)
 class _InitOptions:
-    """The options as options. An option that was not given is None and may be asked for."""
+    """An option that was not given is None and may be asked for."""
 
     model: str | None
     base_url: str | None
@@ -167,7 +167,7 @@ def _check_choices(choices: StarterChoices) -> None:
 
 
 def _ask_choices(options: _InitOptions) -> StarterChoices:
-    """Ask the person at the terminal for options that are not options."""
+    """Ask the person at the terminal for options that were not given."""
     with interruptible_prompt():
         model = options.model or _ask_model()
         write = _confirm("May the agent write files of this folder?") if options.write is None else options.write
