@@ -147,21 +147,22 @@ class NoSuchIteration(OrgaError):
     """The run has not finished that iteration."""
 
     def __init__(self, workflow_id: str, iteration: int, begun: int, first: int = 0) -> None:
-        there = f"there are {first} to {begun - 1}" if begun else "no model call was made yet"
-        super().__init__(f"run {workflow_id!r} has no end of iteration {iteration} to go on from; {there}")
+        """Describe the error. `begun` is the latest iteration that has begun, `first` the earliest with an end."""
+        ends = f"there are {first} to {begun - 1}" if begun else "no model call was made yet"
+        super().__init__(f"run {workflow_id!r} has no end of iteration {iteration} to go on from; {ends}")
 
 
 def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) -> Boundary:
     """Return the end of an iteration. Raise NoSuchIteration if no model call follows it."""
-    begun, first = 0, 0
+    begun = list[int]()
     for run in runs:
         for event in run.events:
-            number = model_call_iteration(event)
-            begun, first = max(begun, number), first or number
+            if number := model_call_iteration(event):
+                begun.append(number)
             if number == iteration + 1:
                 task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
                 return boundary_at(workflow_id, run, iteration, task)
-    raise NoSuchIteration(workflow_id, iteration, begun, max(first - 1, 0))
+    raise NoSuchIteration(workflow_id, iteration, max(begun, default=0), begun[0] - 1 if begun else 0)
 
 
 def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int) -> Boundary:
@@ -176,5 +177,5 @@ def model_call_iteration(event: HistoryEvent) -> int:
     if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         return 0
     attributes = event.activity_task_scheduled_event_attributes
-    is_first = attributes.activity_type.name in PROMPT_ACTIVITIES and attributes.activity_id.isdigit()
-    return int(attributes.activity_id) if is_first else 0
+    is_model_call = attributes.activity_type.name in PROMPT_ACTIVITIES and attributes.activity_id.isdigit()
+    return int(attributes.activity_id) if is_model_call else 0

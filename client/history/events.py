@@ -11,8 +11,7 @@ from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
-from temporalio.client import Client
-from temporalio.client import WorkflowHistory as ServerHistory
+from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
 
 from orga.activities.ports import ModelContext, RunKey
@@ -68,23 +67,24 @@ async def read_events(values: RunValues, events: Iterable[HistoryEvent]) -> Asyn
             yield happening
 
 
-async def folded_context(client: Client, history: ServerHistory, iteration: int) -> tuple[Message, ...]:
+async def folded_context(client: Client, history: WorkflowHistory, iteration: int) -> tuple[Message, ...]:
     """Return the messages of an iteration's model call. Without a call in this run, return those carried over.
 
     Raises:
         DigestMismatch: A model call's digest does not fit the messages in the history.
     """
-    fold, found = ContextFold(), tuple[Message, ...]()
+    fold, messages = ContextFold(), tuple[Message, ...]()
     try:
         async for happening in read_events(values_of(client, history), history.events):
             fold.feed(happening)
-            found = fold.messages if fold.iteration <= iteration else found
+            if fold.iteration <= iteration:
+                messages = fold.messages
     except ValidationError as error:
         raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
-    return found
+    return messages
 
 
-class WorkflowHistory:
+class ClientHistorySource:
     """The run's own history for `orga.activities.models.conversations`, read through the worker's client."""
 
     def __init__(self, client: Client) -> None:
@@ -118,7 +118,7 @@ async def selected_happenings(
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
     scheduled: dict[int, HistoryEvent] = {}
-    found: dict[int, Happening] = {}
+    selected: dict[int, Happening] = {}
     last = max(event_ids, default=0)
     async for event in handle.fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
@@ -128,10 +128,10 @@ async def selected_happenings(
             if begun is not None:
                 await reader.read(begun)
             if (happening := await reader.read(event)) is not None:
-                found[event.event_id] = happening
+                selected[event.event_id] = happening
         if event.event_id >= last:
             break
-    return found
+    return selected
 
 
 NO_RESET = "no reset was made here"
@@ -232,8 +232,9 @@ class _EventReader:
             return
         failure = attributes.last_failure
         is_lost = failure.HasField("timeout_failure_info")  # its worker died: the call itself did not fail
-        is_recorded = attributes.HasField("last_failure")
-        text = "" if is_lost else await recorded_failure_text(begun.converter, failure) if is_recorded else UNRECORDED
+        text = "" if is_lost else UNRECORDED
+        if attributes.HasField("last_failure") and not is_lost:
+            text = await recorded_failure_text(begun.converter, failure)
         self._activities[attributes.scheduled_event_id] = begun._replace(
             attempts=attributes.attempt, failed_before=text
         )
@@ -285,14 +286,13 @@ class _EventReader:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO not in fields:
             return None
-        found = await self.values([fields[NOTES_MEMO]])
-        return self.happening("noted", event, value=found[0])
+        [notes] = await self.values([fields[NOTES_MEMO]])
+        return self.happening("noted", event, value=notes)
 
     async def on_updated(self, event: HistoryEvent) -> Happening:
-        given = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-        return self.happening(
-            "updated", event, name=given.name, value=await self.intervention_arguments(given.args.payloads)
-        )
+        update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        value = await self.intervention_arguments(update.args.payloads)
+        return self.happening("updated", event, name=update.name, value=value)
 
     async def on_child_started(self, event: HistoryEvent) -> Happening:
         attributes = event.start_child_workflow_execution_initiated_event_attributes
@@ -382,8 +382,8 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]
 
 
 async def _first_value(converter: DataConverter, payloads: Payloads) -> Any:
-    found = _read_values(converter, await decode_payloads(converter, payloads.payloads))
-    return found[0] if found else None
+    values = _read_values(converter, await decode_payloads(converter, payloads.payloads))
+    return values[0] if values else None
 
 
 def _read_values(converter: DataConverter, items: list[Payload]) -> list[Any]:

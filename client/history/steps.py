@@ -89,17 +89,14 @@ class _PromptSearch:
             self._is_planned = reply.get("model") == PLANNED_MODEL
 
     def result(self, chain: RunChain) -> Prompt:
-        named = f"run {chain.workflow_id!r}"
+        run = f"run {chain.workflow_id!r}"
         if self._is_planned:
-            raise NoPrompt(f"no model was asked in turn {self._iteration} of {named}: its plan already had the reply")
+            raise NoPrompt(f"no model was asked in turn {self._iteration} of {run}: its plan already had the reply")
         if self._prompt is None:
-            there = (
-                f"there are {self._iterations[0]} to {self._iterations[-1]}"
-                if self._iterations
-                else "no model was asked yet"
-            )
+            turns = self._iterations
+            there = f"there are {turns[0]} to {turns[-1]}" if turns else "no model was asked yet"
             gone = "; the server no longer has its oldest turns" if chain.is_cut else ""
-            raise NoPrompt(f"{named} has no turn {self._iteration}; {there}{gone}")
+            raise NoPrompt(f"{run} has no turn {self._iteration}; {there}{gone}")
         return self._prompt
 
     def _build_prompt(self, happening: Happening) -> Prompt | None:
@@ -137,10 +134,10 @@ async def step_output(client: Client, workflow_id: str, step: str) -> StepResult
         NoOutput: There is no such step, or it was not executed yet.
     """
     chain = await run_chain(client, workflow_id, kinds=(GOAL_WORKFLOW,))
-    found = _StepOutputs()
+    outputs = _StepOutputs()
     async for happening in _chain_happenings(client, chain):
-        found.feed(happening)
-    return found.result_for(workflow_id, step)
+        outputs.feed(happening)
+    return outputs.result_for(workflow_id, step)
 
 
 class _StepOutputs:
@@ -152,8 +149,9 @@ class _StepOutputs:
         self._executed_steps: dict[str, StepResult] = {}
         """By step. The output is only the error of a failure."""
         self._outputs: dict[str, str] = {}
+        """By the place of the call."""
         self._call_ids: dict[str, str] = {}
-        """Outputs and the ids of the calls, by place."""
+        """By place."""
 
     def feed(self, happening: Happening) -> None:
         if happening.kind == "started":  # each run of the chain has a fold of its own
@@ -189,28 +187,30 @@ class _StepOutputs:
 
     def _add_note(self, note: Note) -> None:
         if note.event == "StepExecuted":
-            found = StepResult(*(str(note.data.get(key, "")) for key in ("step", "place", "status", "error")))
-            self._executed_steps[found.step] = found
+            result = StepResult(*(str(note.data.get(key, "")) for key in ("step", "place", "status", "error")))
+            self._executed_steps[result.step] = result
         elif note.event in {"PlanMade", "PlanAdjusted"}:
             steps = cast("list[dict[str, Any]]", note.data.get("steps") or [])
             self._planned_steps |= dict.fromkeys(str(step.get("id")) for step in steps)
 
-    def result_for(self, workflow_id: str, named: str) -> StepResult:
-        """Return the outcome of the step, or raise NoOutput."""
-        executed = [found for found in self._executed_steps.values() if named in {found.step, found.place}]
+    def result_for(self, workflow_id: str, step: str) -> StepResult:
+        """Return the outcome of the step, which its id or its place names. Raise NoOutput if there is none."""
+        executed = [result for result in self._executed_steps.values() if step in {result.step, result.place}]
         if not executed:
             known = [*dict.fromkeys([*self._planned_steps, *self._executed_steps])]
-            if named in known:
-                raise NoOutput(f"step {named!r} of goal {workflow_id!r} has not been carried out yet")
-            there = known_names_hint(named, known) if known else "it has no plan yet"
-            raise NoOutput(f"goal {workflow_id!r} has no step {named!r}; {there}")
-        found = self._executed_steps.get(named, executed[-1])
-        place, is_ok = found.place, found.status == "ok"
-        shown = _result_texts(self._fold.messages, {self._call_ids.get(place, ""): place})
-        texts = {**shown, **self._outputs} if is_ok else shown
-        if place not in texts and is_ok:
-            raise NoOutput(f"the history of {workflow_id!r} does not hold the output of step {found.step!r} any more")
-        return replace(found, output=texts.get(place) or found.output)
+            if step in known:
+                raise NoOutput(f"step {step!r} of goal {workflow_id!r} has not been carried out yet")
+            there = known_names_hint(step, known) if known else "it has no plan yet"
+            raise NoOutput(f"goal {workflow_id!r} has no step {step!r}; {there}")
+        result = self._executed_steps.get(step, executed[-1])
+        place, is_ok = result.place, result.status == "ok"
+        texts = _result_texts(self._fold.messages, {self._call_ids.get(place, ""): place})
+        if is_ok:
+            texts |= self._outputs
+            if place not in texts:
+                gone = f"does not hold the output of step {result.step!r} any more"
+                raise NoOutput(f"the history of {workflow_id!r} {gone}")
+        return replace(result, output=texts.get(place) or result.output)
 
 
 def _step_call_place(place: str) -> str:

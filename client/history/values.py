@@ -103,22 +103,22 @@ def bound_activation(activation: WorkflowActivation) -> None:
     jobs = [job for job in activation.jobs if not _is_large_update(job)]
     for job in jobs:
         if job.HasField("signal_workflow"):
-            given = job.signal_workflow.input
+            arguments = job.signal_workflow.input
         elif job.HasField("do_update"):
-            given = job.do_update.input
+            arguments = job.do_update.input
         else:
             continue
-        read = bounded_payloads(given)
-        del given[:]
-        given.extend(read)
+        bounded = bounded_payloads(arguments)
+        del arguments[:]
+        arguments.extend(bounded)
     if len(jobs) < len(activation.jobs):
         del activation.jobs[:]
         activation.jobs.extend(jobs)
 
 
 def _is_large_update(job: WorkflowActivationJob) -> bool:
-    given = job.do_update.input if job.HasField("do_update") else ()
-    return sum(len(payload.data) for payload in given) > MAX_UPDATE_BYTES
+    arguments = job.do_update.input if job.HasField("do_update") else ()
+    return sum(len(payload.data) for payload in arguments) > MAX_UPDATE_BYTES
 
 
 def _is_too_large(data: bytes) -> bool:

@@ -26,7 +26,7 @@ from orga.activities.prepare import PastActivities, PrepareActivities, SettingsA
 from orga.activities.reason import ReasonActivities, SummariseActivities
 from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.errors import ConfigError
-from orga.client.history.events import WorkflowHistory
+from orga.client.history.events import ClientHistorySource
 from orga.client.history.values import FrugalPayloadConverter
 from orga.client.past.fork import RunPasts
 from orga.client.runners.workflows import WORKFLOWS
@@ -67,7 +67,7 @@ async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
 
 
 def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
-    conversations = Conversations(WorkflowHistory(client))
+    conversations = Conversations(ClientHistorySource(client))
     models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
     goal = GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)
     services = CallServices(conversations, parts.secrets, parts.permits, parts.argument_errors, parts.blobs)
