@@ -141,9 +141,9 @@ class JournalReader:
         """Yield what is new for this reader: finished activities, then entries, then changed activities."""
         watcher, shown = self._watcher, self._yielded
         live = watcher.live_activities()
-        self._yielded = {key: each for key, each in shown.items() if key in live}
-        for each in shown.keys() - live.keys():
-            yield shown[each].over()
+        self._yielded = {key: activity for key, activity in shown.items() if key in live}
+        for key in shown.keys() - live.keys():
+            yield shown[key].over()
         while self._is_position_known():
             if self._next >= watcher.total:
                 break
@@ -154,10 +154,10 @@ class JournalReader:
                 entry = watcher.kept[self._next - watcher.first_kept]
                 self._next += 1
                 yield entry
-        for key, each in watcher.live_activities().items():
-            if self._yielded.get(key) != each:
-                self._yielded[key] = each
-                yield each
+        for key, activity in watcher.live_activities().items():
+            if self._yielded.get(key) != activity:
+                self._yielded[key] = activity
+                yield activity
 
     def _is_position_known(self) -> bool:
         watcher = self._watcher
@@ -282,10 +282,10 @@ class Watcher:
 
     def live_activities(self) -> dict[_Key, LiveActivity]:
         """Return the running activities of the run and its delegates."""
-        found = dict(self._live)
+        activities = dict(self._live)
         for watcher in self._delegate_watchers.values():
-            found |= watcher.live_activities()
-        return found
+            activities |= watcher.live_activities()
+        return activities
 
     def entries(self) -> AsyncGenerator[JournalEntry]:
         """Read the journal again from its start."""
@@ -352,7 +352,7 @@ class Watcher:
     def _observe(self, observed: ObservedEvent) -> None:
         """Note which activities and delegates are running, and continue the timeline of the live segment."""
         event, kind = observed.event, observed.event.event_type
-        if observed.later_segments <= 1:
+        if observed.later_segments <= 1:  # the last segment, and the one before, which can share an iteration with it
             self._continue_timeline(observed)
         if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             workflow_type = event.workflow_execution_started_event_attributes.workflow_type.name
@@ -378,13 +378,13 @@ class Watcher:
 
     def _continue_timeline(self, observed: ObservedEvent) -> None:
         if observed.event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            before = observed.event.workflow_execution_started_event_attributes.continued_execution_run_id
-            is_next = bool(self.timelines) and self.timelines[-1].run_id == before
+            previous = observed.event.workflow_execution_started_event_attributes.continued_execution_run_id
+            is_next = bool(self.timelines) and self.timelines[-1].run_id == previous
             self.timelines = [*(self.timelines if is_next else ()), TimelineFold(observed.run_id)]
         if observed.happening is not None and self.timelines:
             *earlier, last = self.timelines
             last.feed(observed.happening, observed.entries)
-            self.timelines = [*(each for each in earlier if each.last >= last.base), last]
+            self.timelines = [*(fold for fold in earlier if fold.last >= last.base), last]
 
     def _end_all(self) -> None:
         """Show no activity as running, because the run has ended."""
@@ -443,9 +443,9 @@ class Watcher:
             return False
         converters = dict(self._under_way.values())
         pending = [each for each in described.raw_description.pending_activities if each.activity_id in converters]
-        looked_at = [await _live_activity(self._id, each, converters[each.activity_id]) for each in pending]
-        still = {activity_id for activity_id, _ in self._under_way.values()}
-        live = {(self._id, each.activity_id): each for each in looked_at if each.activity_id in still}
+        activities = [await _live_activity(self._id, each, converters[each.activity_id]) for each in pending]
+        still_running = {activity_id for activity_id, _ in self._under_way.values()}
+        live = {(self._id, each.activity_id): each for each in activities if each.activity_id in still_running}
         if live == self._live:
             return False
         self._live = live
@@ -492,9 +492,7 @@ async def _failure_text(pending: PendingActivityInfo, converter: DataConverter) 
 
 
 async def _progress_fields(payloads: Sequence[Payload], converter: DataConverter) -> dict[str, Any]:
-    """Return the text and the thinking of an activity so far. A heartbeat of another shape, or that cannot be read, has
-    neither.
-    """
+    """Return the text and the thinking of an activity so far. An unreadable heartbeat has neither."""
     try:
         details: Any = from_json((await decode_payloads(converter, payloads))[0].data) if payloads else {}
     except Exception:  # a codec may raise anything

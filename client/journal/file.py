@@ -30,7 +30,10 @@ KEY_PREFIX = "ed25519:"
 """Prefix of a public key in its text form, before the base64."""
 
 ID_CHARS = 16
-OTHERS = 0o077
+"""The length of a key's id, the beginning of its SHA-256."""
+
+_OTHERS_MODE = 0o077
+"""Permissions of users other than the owner."""
 
 
 class KeyProblem(OrgaError):
@@ -64,7 +67,7 @@ def private_key(path: Path) -> Ed25519PrivateKey:
         pem, mode = path.read_bytes(), path.stat().st_mode
     except OSError as error:
         raise KeyProblem(f"the signing key {path} cannot be read: {error.strerror}") from None
-    if mode & OTHERS:
+    if mode & _OTHERS_MODE:
         raise KeyProblem(f"others may read the signing key {path}; run: chmod 600 {path}")
     try:
         key = serialization.load_pem_private_key(pem, password=None)
@@ -141,20 +144,20 @@ def sealed_head(run: str, entries: Sequence[JournalEntry], key: Ed25519PrivateKe
 
 
 def head_check(
-    run: str, entries: Sequence[JournalEntry], found: SealedHead | None, trusted: Sequence[Ed25519PublicKey] | None
+    run: str, entries: Sequence[JournalEntry], sealed: SealedHead | None, trusted: Sequence[Ed25519PublicKey] | None
 ) -> Check:
     """Check that the head fits the entries, and that a trusted key has signed it.
 
     If there are trusted keys, the head must be signed. None skips the check of signatures.
     """
-    if found is None:
+    if sealed is None:
         last = len(entries) - 1
         return Check("head", run, False, f"it has no head: whether entries followed entry {last} is unknown")
     faults = [
-        *head_mismatches(run, entries, found.head),
-        *([] if trusted is None else _signature_faults(found, trusted)),
+        *head_mismatches(run, entries, sealed.head),
+        *([] if trusted is None else _signature_faults(sealed, trusted)),
     ]
-    head = found.head
+    head = sealed.head
     by = f"signed at {head.signed_at:%Y-%m-%dT%H:%M:%SZ} by key {head.key_id}" if head.signed_at else "not signed"
     by = "signature not looked at" if trusted is None else by
     return Check("head", run, not faults, "; ".join(faults) or f"{head.length} entries, {by}")
@@ -172,14 +175,14 @@ def head_mismatches(run: str, entries: Sequence[JournalEntry], head: JournalHead
     return faults
 
 
-def _signature_faults(found: SealedHead, trusted: Sequence[Ed25519PublicKey]) -> list[str]:
-    if not found.signature:
-        return ["its head is not signed"] if trusted or found.head.key_id else []
-    key = next((key for key in trusted if key_id(key) == found.head.key_id), None)
+def _signature_faults(sealed: SealedHead, trusted: Sequence[Ed25519PublicKey]) -> list[str]:
+    if not sealed.signature:
+        return ["its head is not signed"] if trusted or sealed.head.key_id else []
+    key = next((key for key in trusted if key_id(key) == sealed.head.key_id), None)
     if key is None:
         known = ", ".join(map(key_id, trusted)) or "none"
-        return [f"its head is signed by key {found.head.key_id}, which is not trusted; trusted: {known}"]
-    if is_signed(key, found.signature, _signed_message(found.head)):
+        return [f"its head is signed by key {sealed.head.key_id}, which is not trusted; trusted: {known}"]
+    if is_signed(key, sealed.signature, _signed_message(sealed.head)):
         return []
     return ["the signature is not one over this head"]
 
@@ -271,19 +274,19 @@ def _changed_line_error(path: Path, number: int) -> NoJournal:
 def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Sequence[JournalEntry]) -> Check:
     """Compare entry by entry. The export of a live run may end early, but not that of an ended run."""
 
-    def found(ok: bool, detail: str) -> Check:
+    def result(ok: bool, detail: str) -> Check:
         return Check("export", workflow_id, ok, detail)
 
     if (broken := first_break(exported)) is not None:
-        return found(False, f"its chain breaks at entry {broken}: it or one before it was changed")
+        return result(False, f"its chain breaks at entry {broken}: it or one before it was changed")
     for entry, recorded in zip(exported, entries, strict=False):
         if entry.hash != recorded.hash:
             fields = (name for name in JournalEntry.model_fields if name != "hash")
             differing = [name for name in fields if getattr(entry, name) != getattr(recorded, name)] or ["hash"]
-            return found(False, f"entry {entry.sequence} differs from the history in {', '.join(differing)}")
+            return result(False, f"entry {entry.sequence} differs from the history in {', '.join(differing)}")
     if len(exported) > len(entries):
-        return found(False, f"it has {len(exported)} entries, the run {len(entries)}")
+        return result(False, f"it has {len(exported)} entries, the run {len(entries)}")
     has_ended = bool(entries) and entries[-1].event == "Terminated"
     if len(exported) < len(entries) and has_ended:
-        return found(False, f"it ends after {len(exported)} of {len(entries)} entries: the tail is missing")
-    return found(True, f"{len(exported)} of {len(entries)} entries, unchanged")
+        return result(False, f"it ends after {len(exported)} of {len(entries)} entries: the tail is missing")
+    return result(True, f"{len(exported)} of {len(entries)} entries, unchanged")

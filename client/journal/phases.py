@@ -106,17 +106,18 @@ class Phase:
                 self.answer = event
             case on.PolicyEvaluated():
                 self.errors += [f"the gate failed: {event.error}"] if event.error else []
-                denied = (each for each in event.verdicts if each.decision == "deny" and event.about == PLAN)
-                self.errors += [f"plan denied: {verdict.reason}" for verdict in denied]
+                denied = [verdict for verdict in event.verdicts if verdict.decision == "deny"]
+                if event.about == PLAN:
+                    self.errors += [f"plan denied: {verdict.reason}" for verdict in denied]
             case _:
                 pass
 
 
 async def goal_phases(journal: AsyncIterable[JournalEntry]) -> "GoalPhases":
-    found = GoalPhases()
+    phases = GoalPhases()
     async for entry in journal:
-        found.take(entry)
-    return found
+        phases.take(entry)
+    return phases
 
 
 class GoalPhases:
@@ -166,11 +167,11 @@ class GoalPhases:
 
     def _answer_guidance(self, kind: str, refused: str | None = None) -> None:
         """Mark guidance as answered. Every override gets an answer in order, other guidance only if it is refused."""
-        asked = [each for each in self._unanswered if each.kind == kind]
-        if not asked:
+        of_kind = [guidance for guidance in self._unanswered if guidance.kind == kind]
+        if not of_kind:
             return
-        answered = asked[0] if kind == OVERRIDE else asked[-1]
-        self._unanswered = [each for each in self._unanswered if each is not answered]
+        answered = of_kind[0] if kind == OVERRIDE else of_kind[-1]
+        self._unanswered = [guidance for guidance in self._unanswered if guidance is not answered]
         if refused is not None:
             answered.refused = refused
 
@@ -179,8 +180,8 @@ class GoalPhases:
         self._latest_end = self._latest_end or entry.timestamp
         phase.duration_s = (entry.timestamp - self._latest_end).total_seconds()
         if name != ASK:
-            phase.guidance = [given for before, given in self._guidance if before < entry.iteration]
-            self._guidance = [(before, given) for before, given in self._guidance if before >= entry.iteration]
+            phase.guidance = [guidance for turn, guidance in self._guidance if turn < entry.iteration]
+            self._guidance = [(turn, guidance) for turn, guidance in self._guidance if turn >= entry.iteration]
         self.phases.append(phase)
         self._is_reply_used = False
 

@@ -103,19 +103,19 @@ async def _entries(
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
     for run_id in run_ids:
-        found: list[JournalEntry] = []
-        of_run = observe and _run_observer(chain, run_id, observe, found)
-        async for happening in _read_run(client, chain.workflow_id, run_id, follow, of_run):
-            is_cut_off = happening.kind == "workflow_terminated" and not is_nested
-            if is_cut_off and await was_reset(client, chain.workflow_id, run_ids):
+        entries: list[JournalEntry] = []
+        observe_run = _run_observer(chain, run_id, observe, entries) if observe else None
+        async for happening in _read_run(client, chain.workflow_id, run_id, follow, observe_run):
+            may_be_reset = happening.kind == "workflow_terminated" and not is_nested
+            if may_be_reset and await was_reset(client, chain.workflow_id, run_ids):
                 raise _RunRewound
             async for entry in _read_delegate(client, happening):
                 yield fold.nested_entry(entry, happening.key)
-            found[:] = fold.feed(happening)
+            entries[:] = fold.feed(happening)
             if is_cut:
-                found += fold.feed(past_missing(happening))
+                entries += fold.feed(past_missing(happening))
                 is_cut = False
-            for entry in found:
+            for entry in entries:
                 yield entry
             if happening.kind == "continued_as_new" and run_id == run_ids[-1]:
                 run_ids.append(happening.key)  # the loop continues with it
@@ -130,8 +130,8 @@ def _run_observer(
 
     def observe_event(event: HistoryEvent, happening: Happening | None) -> None:
         is_latest = is_later or (is_last and event.event_id >= chain.length)
-        made = tuple(entries) if happening is not None else ()
-        observe(ObservedEvent(run_id, event, happening, made, later_segments, is_latest))
+        own_entries = tuple(entries) if happening is not None else ()
+        observe(ObservedEvent(run_id, event, happening, own_entries, later_segments, is_latest))
 
     return observe_event
 
@@ -158,9 +158,9 @@ def past_missing(started: Happening) -> Happening:
     )
 
 
-def _past_missing_event(found: Happening, detail: str) -> Happening:
+def _past_missing_event(happening: Happening, detail: str) -> Happening:
     note = Note(event=PAST_MISSING, data={"detail": detail})
-    return Happening("noted", found.at, found.event_id, value=[note.model_dump()])
+    return Happening("noted", happening.at, happening.event_id, value=[note.model_dump()])
 
 
 async def _read_run(

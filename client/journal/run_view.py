@@ -118,16 +118,16 @@ class RunView:
     delegates: dict[str, str] = field(default_factory=dict[str, str])
     """The agents of the runs that this run has started, by workflow id."""
     ending: on.Terminated | None = None
-    _below: dict[str, "RunView"] = field(default_factory=dict[str, "RunView"])
+    _delegate_views: dict[str, "RunView"] = field(default_factory=dict[str, "RunView"])
     """In the view of the journal's own run: the views of all delegated runs, by workflow id."""
 
     def take(self, entry: JournalEntry) -> ViewedEntry:
         """Add the journal's next entry. The entry of a delegated run changes only the view of that run."""
-        run = self._below.setdefault(entry.run, RunView()) if entry.run else self
+        run = self._delegate_views.setdefault(entry.run, RunView()) if entry.run else self
         viewed = ViewedEntry(entry, read_event(entry), run, entry.iteration > run.iteration)
         run._add(viewed)
         if isinstance(viewed.event, on.DelegationStarted):
-            self._below.setdefault(viewed.event.workflow_id, RunView()).depth = run.depth + 1
+            self._delegate_views.setdefault(viewed.event.workflow_id, RunView()).depth = run.depth + 1
         return viewed
 
     @property

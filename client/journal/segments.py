@@ -25,10 +25,13 @@ from orga.client.journal.timeline import FOLD_VERSION, IterationRecord
 from orga.client.server.home import server_home
 
 MAX_MEMORY_BYTES = 64_000_000
+"""Beyond this, the least recently used segments leave the memory."""
+
 MAX_FILES = 500
 """The oldest files are deleted beyond this."""
 
 MAX_FILE_BYTES = 64_000_000
+"""A larger file is ignored."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ class SegmentCache:
         if (found := self.in_memory(key)) or not self._is_clear:
             return found
         with suppress(OSError, EOFError, ValueError, ValidationError, KeyError):
-            self._keep(key, found := _parsed(key, _own_bytes(_file_of(key))))
+            found = _parse_segment(key, _own_bytes(_file_of(key)))
+            self._keep(key, found)
         return found
 
     async def add(self, key: SegmentKey, segment: ClosedSegment) -> None:
@@ -104,7 +108,8 @@ class SegmentCache:
         self._segments[key] = segment
         self._size += segment.size
         while self._size > MAX_MEMORY_BYTES:
-            self._size -= self._segments.popitem(last=False)[1].size
+            _, oldest = self._segments.popitem(last=False)
+            self._size -= oldest.size
 
 
 def _write_file(key: SegmentKey, segment: ClosedSegment) -> None:
@@ -127,12 +132,12 @@ def _header(key: SegmentKey) -> list[str | int]:
     return [FOLD_VERSION, key.namespace, key.workflow_id, key.run_id]
 
 
-def _parsed(key: SegmentKey, content: bytes) -> ClosedSegment:
-    head, *texts = gzip.decompress(content).split(b"\n")
-    found = json.loads(head)
-    if found["of"] != _header(key):
+def _parse_segment(key: SegmentKey, content: bytes) -> ClosedSegment:
+    first_line, *texts = gzip.decompress(content).split(b"\n")
+    head = json.loads(first_line)
+    if head["of"] != _header(key):
         raise ValueError("the file is of another segment")
-    return ClosedSegment(int(found["base"]), {IterationRecord.model_validate_json(each).number: each for each in texts})
+    return ClosedSegment(int(head["base"]), {IterationRecord.model_validate_json(text).number: text for text in texts})
 
 
 def _own_bytes(path: Path) -> bytes:
@@ -152,5 +157,5 @@ def _is_own(status: os.stat_result) -> bool:
 def _delete_oldest(folder: Path) -> None:
     files = list(folder.glob("*.jsonl.gz"))
     if len(files) > MAX_FILES:
-        for path in sorted(files, key=lambda each: each.lstat().st_mtime)[: MAX_FILES // 5]:
+        for path in sorted(files, key=lambda path: path.lstat().st_mtime)[: MAX_FILES // 5]:
             path.unlink(missing_ok=True)

@@ -208,24 +208,28 @@ def event_texts(happening: Happening) -> dict[str, str]:
     Raises:
         ValueError: The event is not as this project writes it.
     """
-    is_finished = happening.kind in {"finished", "child_finished"}
     if (reply := reply_in(happening)) is not None:
         return _reply_texts(Reply.model_validate(reply))
     if happening.name in PROMPT_ACTIVITIES:
         return _news_texts(ReasonRequest.model_validate(happening.value)) if happening.kind == "scheduled" else {}
-    if happening.name == "gate" and is_finished:
+    if happening.name == "gate" and happening.kind == "finished":
         verdicts = Verdicts.model_validate(happening.value).by_place(happening.key) or {}
         return {f"changed-{place}": json_text(verdict.arguments) for place, verdict in verdicts.items()}
     if happening.name in OWN_ACTIVITIES:
         return {}
-    if is_finished:
-        is_child, value = happening.kind == "child_finished", happening.value
-        return {
-            "output": as_text(as_object(value).get("output")) if is_child else ToolOutput.model_validate(value).content
-        }
-    return (
-        {"input": json_text(as_object(happening.value).get("arguments", {}))} if happening.kind == "scheduled" else {}
-    )
+    return _tool_texts(happening)
+
+
+def _tool_texts(happening: Happening) -> dict[str, str]:
+    match happening.kind:
+        case "scheduled":
+            return {"input": json_text(as_object(happening.value).get("arguments", {}))}
+        case "finished":
+            return {"output": ToolOutput.model_validate(happening.value).content}
+        case "child_finished":
+            return {"output": as_text(as_object(happening.value).get("output"))}
+        case _:
+            return {}
 
 
 def _reply_texts(reply: Reply) -> dict[str, str]:
@@ -372,8 +376,8 @@ class TimelineFold:
         return sorted(self._iterations)
 
     def record(self, number: int) -> IterationRecord | None:
-        found = self._iterations.get(number)
-        return found.as_record() if found else None
+        iteration = self._iterations.get(number)
+        return iteration.as_record() if iteration else None
 
     def records(self) -> list[IterationRecord]:
         return [self._iterations[number].as_record() for number in self.numbers()]
@@ -446,9 +450,9 @@ class TimelineFold:
 
     def _take_reply(self, happening: Happening) -> None:
         """Take the reply of an event, if it has one."""
-        if (found := reply_in(happening)) is None:
+        if (value := reply_in(happening)) is None:
             return
-        reply, iteration = Reply.model_validate(found), self._iteration(self._current)
+        reply, iteration = Reply.model_validate(value), self._iteration(self._current)
         texts = self._texts(happening, _reply_texts(reply))
         iteration.phase = "gating"
         iteration.fields |= {
@@ -475,8 +479,8 @@ class TimelineFold:
         call = self._called_at(happening.key)
         if call is None:
             call_id = as_text(as_object(happening.value).get("call_id"))
-            given = self._texts(happening, event_texts(happening))
-            call = _Call(id=happening.key, call_id=call_id, tool=happening.name, arguments=given["input"])
+            texts = self._texts(happening, event_texts(happening))
+            call = _Call(id=happening.key, call_id=call_id, tool=happening.name, arguments=texts["input"])
             call.take_verdict(*self._verdicts.pop(happening.key, (on.RecordedVerdict(), None)))
             self._calls[call.id] = call
             self._iteration(self._current).calls.append(call)
@@ -518,8 +522,10 @@ class TimelineFold:
 
     def _called_at(self, place: str) -> _Call | None:
         """Return the call at this place, or the call that it is a part of."""
-        found = _PLACE.fullmatch(place)
-        return self._calls.get(place) or (self._calls.get(found[1]) if found else None)
+        if call := self._calls.get(place):
+            return call
+        parts = _PLACE.fullmatch(place)
+        return self._calls.get(parts[1]) if parts else None
 
     def _take_entry(self, entry: JournalEntry, happening: Happening, is_numbered: bool) -> None:
         event = read_event(entry)
@@ -540,10 +546,10 @@ class TimelineFold:
 
     def _take_verdicts(self, event: on.PolicyEvaluated, happening: Happening, iteration: _Iteration) -> bool:
         """Record verdicts on calls. Return True if the calls show all of them."""
-        failed = on.RecordedVerdict(decision="deny", reason=event.error)
-        verdicts = dict(zip(event.places, event.verdicts, strict=False)) or dict.fromkeys(
-            event.places or [call.id for call in iteration.calls], failed
-        )
+        verdicts = dict(zip(event.places, event.verdicts, strict=False))
+        if not verdicts:  # the gate failed, which denies everything
+            failed = on.RecordedVerdict(decision="deny", reason=event.error)
+            verdicts = dict.fromkeys(event.places or [call.id for call in iteration.calls], failed)
         is_changed = any(verdict.arguments for verdict in verdicts.values())
         texts = self._texts(happening, event_texts(happening)) if is_changed else {}
         for place, verdict in verdicts.items():

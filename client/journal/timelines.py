@@ -51,6 +51,8 @@ MAX_TEXT_BYTES = 64_000
 """UTF-8 of each text in a single record. Longer ones keep their reference."""
 
 MAX_FOUND = 100
+"""Places after which a search stops. Those of one record are never split."""
+
 SEARCH_S = 1.0
 """Seconds after which a search returns what it has found so far."""
 
@@ -61,6 +63,7 @@ KEPT_LIVE = 8
 """Live segments kept in memory without a watcher. Each is read again once it has grown."""
 
 KEPT_HEADS = 10_000
+"""Beginnings of segments kept in memory. If there are more, all are dropped."""
 
 
 class NoRecord(OrgaError):
@@ -198,10 +201,10 @@ class Timelines:
     async def record(self, workflow_id: str, iteration: int) -> IterationRecord:
         """Return one iteration, with each text up to 64 kB. Raise NoRecord if there is none."""
         chain = await self._chain(workflow_id)
-        found = await self._record(chain, iteration)
-        clipped = [text for text in texts_of(found) if text.reference]
+        record = await self._record(chain, iteration)
+        clipped = [text for text in texts_of(record) if text.reference]
         texts = await self._texts(workflow_id, [text.reference or "" for text in clipped])
-        return found.with_texts({text.reference or "": _longer(text, texts) for text in clipped})
+        return record.with_texts({text.reference or "": _longer_text(text, texts) for text in clipped})
 
     async def text(self, workflow_id: str, reference: str) -> str:
         """Return a whole text. Raise NoText if the run has none with this reference."""
@@ -237,7 +240,7 @@ class Timelines:
         began, found = monotonic(), list[FoundText]()
         while heads:
             head = heads.pop()
-            segment = await (self._fold(workflow_id, head, is_whole=True) if text else self._segment(chain, head))
+            segment = await self._fold(workflow_id, head, is_whole=True) if text else await self._segment(chain, head)
             for number in reversed(segment.numbers()):
                 if below is not None and number >= below:
                     continue
@@ -258,8 +261,11 @@ class Timelines:
         if entry.run:
             return None
         folds = followed_timelines(self._client, workflow_id, is_current=False)
-        number = next((found for fold in folds if (found := fold.number_of(entry)) is not None), None)
-        if number is None or (number <= folds[0].base and not folds[0].is_first):
+        numbers = [number for fold in folds if (number := fold.number_of(entry)) is not None]
+        if not numbers:
+            return None
+        number = numbers[0]
+        if number <= folds[0].base and not folds[0].is_first:
             return None  # an earlier segment has a part of it
         records = [record for fold in folds if (record := fold.record(number)) is not None]
         return reduce(lambda earlier, later: later.joined_with(earlier), records) if records else None
@@ -301,7 +307,7 @@ class Timelines:
         return head
 
     async def _total(self, chain: _Chain, *, is_read: bool) -> int:
-        """Return the number of the latest iteration, if possible without reading the last segment."""
+        """Return the number of the latest iteration. With `is_read`, the caller reads the last segment anyway."""
         segment = self._segment_in_memory(chain, chain.last)
         if segment is None and not is_read:
             last = await _last_iteration(self._client, chain.workflow_id, chain.last)
@@ -330,8 +336,8 @@ class Timelines:
         found = await self._records(chain, iteration, iteration)
         if not found:
             first, total = chain.heads[0].base, await self._total(chain, is_read=False)
-            there = f"There are {first} to {total}"
-            raise NoRecord(f"iterations: run {chain.workflow_id!r} has no iteration {iteration}. {there}")
+            problem = f"iterations: run {chain.workflow_id!r} has no iteration {iteration}"
+            raise NoRecord(f"{problem}. There are {first} to {total}")
         return found[0]
 
     def _key(self, chain: _Chain, head: _Head) -> SegmentKey:
@@ -391,7 +397,7 @@ class Timelines:
 
     async def _texts(self, workflow_id: str, references: Collection[str]) -> dict[str, str]:
         """Return whole texts by reference, those that exist. The caller has checked that the segments are the run's."""
-        by_run: dict[str, dict[str, tuple[int, str]]] = {}
+        by_run: dict[str, dict[str, tuple[int, str]]] = {}  # event and part of each reference, by run id
         for reference in references:
             if match := _REFERENCE.fullmatch(reference):
                 by_run.setdefault(match["run"], {})[reference] = int(match["event"]), match["part"]
@@ -442,7 +448,8 @@ async def _last_iteration(client: Client, workflow_id: str, head: _Head) -> int 
             return head.base
 
 
-def _longer(text: TimelineText, texts: dict[str, str]) -> TimelineText:
+def _longer_text(text: TimelineText, texts: dict[str, str]) -> TimelineText:
+    """Return the text with up to 64 kB of the whole, if that is in `texts`."""
     whole = texts.get(text.reference or "")
     if whole is None:
         return text
@@ -455,10 +462,11 @@ def _longer(text: TimelineText, texts: dict[str, str]) -> TimelineText:
 
 def _search_position(chain: _Chain, next: str) -> tuple[list[_Head], int | None]:
     run_id, _, below = next.partition(".")
-    index = [head.run_id for head in chain.heads].index(run_id) if run_id in {h.run_id for h in chain.heads} else -1
-    if index < 0 or (below and not (below.isascii() and below.isdigit() and len(below) < 10)):
+    run_ids = [head.run_id for head in chain.heads]
+    is_number = below.isascii() and below.isdigit() and len(below) < 10
+    if run_id not in run_ids or (below and not is_number):
         raise InvalidInput(f"next: {next[:100]!r} is not from a search in this run. Leave it out to begin again")
-    return list(chain.heads[: index + 1]), int(below) if below else None
+    return list(chain.heads[: run_ids.index(run_id) + 1]), int(below) if below else None
 
 
 def _found_in(record: IterationRecord, text: str, limits: SearchLimits) -> Sequence[FoundText]:
