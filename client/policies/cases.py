@@ -100,38 +100,39 @@ def case_files(path: Path) -> list[Path]:
     """Return the test files of a folder and its surfaces, or the one file. Raise BadCases if there is none."""
     if path.is_file():
         return [path]
-    found = sorted([*path.glob(f"*{SUFFIX}"), *path.glob(f"*/*{SUFFIX}")])
-    if not found:
+    files = sorted([*path.glob(f"*{SUFFIX}"), *path.glob(f"*/*{SUFFIX}")])
+    if not files:
         raise BadCases(f"{path}: there is no *{SUFFIX}; docs/policies.md shows one")
-    return found
+    return files
 
 
 def read_cases(path: Path) -> CaseFile:
     """Return the tests of a file. Raise BadCases with file and line of each problem."""
     try:
         text = path.read_text(encoding="utf-8")
-        given = read_toml(text)
+        content = read_toml(text)
     except TomlTooDeep as error:
         raise BadCases(f"{path}: {error}; no policy looks deeper than 20 levels") from None
     except (OSError, ValueError) as error:
         raise BadCases(f"{path}: cannot be read: {error}") from None
-    tables = _read(CaseTables, given, lambda key: f"{path}:{line_of(text, key) or 1}")
+    tables = _read(CaseTables, content, lambda key: f"{path}:{line_of(text, key) or 1}")
     starts = [number for number, line in enumerate(text.splitlines()) if line.strip().startswith("[[test]]")]
     starts += [-1] * len(tables.test)  # tests of an inline array have no header, so their line is the file's
-    return CaseFile(tables.tools, tuple(_read_case(path, text, starts[i], one) for i, one in enumerate(tables.test)))
+    tests = zip(tables.test, starts, strict=False)
+    return CaseFile(tables.tools, tuple(_read_case(path, text, start, test) for test, start in tests))
 
 
-def _read_case(path: Path, text: str, start: int, given: dict[str, Any]) -> PolicyCase:
+def _read_case(path: Path, text: str, start: int, test: dict[str, Any]) -> PolicyCase:
     block = "\n".join(text.splitlines()[start + 1 :])
-    case = _read(PolicyCase, given, lambda key: f"{path}:{start + 1 + (line_of(block, key) or 0)}")
+    case = _read(PolicyCase, test, lambda key: f"{path}:{start + 1 + (line_of(block, key) or 0)}")
     if [case.tool is not None, case.answer is not None, bool(case.plan)].count(True) != 1:
         raise BadCases(f"{path}:{start + 1}: {case.name!r}: give it either a tool, or an answer, or a plan")
     return case
 
 
-def _read(model: type[Read], given: dict[str, Any], source: KeySource) -> Read:
+def _read(model: type[Read], table: dict[str, Any], source: KeySource) -> Read:
     try:
-        return model.model_validate(given, extra="forbid")
+        return model.model_validate(table, extra="forbid")
     except ValidationError as error:
         raise BadCases("\n".join(problem_lines(error, model, source))) from None
 
@@ -140,7 +141,9 @@ def case_proposal(
     case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = ""
 ) -> GateRequest:
     """Return the proposal of a case. Raise BadCases if its tool is unknown, and so the tool's effect and tags."""
-    named = [step.skill for step in case.plan if step.skill in {*tools, *known}] if case.tool is None else [case.tool]
+    names = [step.skill for step in case.plan if step.skill in {*tools, *known}]
+    if case.tool is not None:
+        names = [case.tool]
     call = None if case.tool is None else ToolCall(call_id="test", name=case.tool, arguments=case.arguments)
     return GateRequest(
         agent=case.agent,
@@ -148,7 +151,7 @@ def case_proposal(
         calls=(call,) if call else (),
         answer=case.answer,
         plan=tuple(step.proposed_step(f"s{number}") for number, step in enumerate(case.plan, start=1)),
-        specs=tuple(_tool_spec(name, tools, known) for name in named),
+        specs=tuple(_tool_spec(name, tools, known) for name in names),
         tenant=case.tenant,
         trusted_context=case.trusted,
         values=case.values,
