@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from orga.activities.adapters.blob_folder import BlobFolder
 from orga.activities.media import Media, UnusableMedia, keep_media, shown_name
 from orga.activities.ports import BlobStore
+from orga.client.errors import ConfigError
 from orga.client.server.home import server_home, user_path
 from orga.workflows.types.input import MAX_ATTACHMENTS, Attachment
 from orga.workflows.types.record import InvalidInput, check_input
@@ -30,9 +31,12 @@ _STORES_BY_CONNECTION: "WeakKeyDictionary[ServiceClient, BlobStore]" = WeakKeyDi
 
 
 def register_store(connection: "ServiceClient", store: BlobStore | None) -> None:
-    """Register the application's own store, if it has one, for attachments that this connection's clients send."""
-    if store is not None:
-        _STORES_BY_CONNECTION[connection] = store
+    """Register the application's own store, if it has one, for attachments that this connection's clients send.
+
+    Raise ConfigError if the connection has another one: no client could know which of them a run will read.
+    """
+    if store is not None and _STORES_BY_CONNECTION.setdefault(connection, store) is not store:
+        raise ConfigError("blobs: another plugin of this connection has a different store; give both the same one")
 
 
 def forget_store(connection: "ServiceClient") -> None:

@@ -31,6 +31,7 @@ from orga import (
 )
 from orga.activities.media import digest_of
 from orga.client.config.sections import OrgaConfig
+from orga.client.errors import ConfigError
 from orga.client.journal.reading import read_journal
 from orga.ports import Critic, Dimension, KnowledgeItem, Message, ModelRequest, Recall, Reply, ToolCall, Usage
 from orga.runs import keep_attachments
@@ -272,6 +273,12 @@ async def test_a_store_of_the_application_has_attachments_and_pictures_of_tools(
     assert [await store.get(digest_of(each)) for each in (a_png(), a_png(colour=1))] == [a_png(), a_png(colour=1)]
     assert all(b64encode(each).decode() in last for each in (a_png(), a_png(colour=1)))
     assert not (tmp_path / "home" / "blobs").exists()
+
+
+async def test_two_different_stores_of_one_connection_are_refused(client: Client) -> None:
+    plugins = [OrgaPlugin(config=OrgaConfig(), blobs=MemoryBlobs()) for _ in range(2)]
+    with pytest.raises(ConfigError, match="another plugin of this connection has a different store"):
+        await Client.connect(client.service_client.config.target_host, plugins=plugins)
 
 
 def test_the_guide_shows_the_example_which_answers(client: Client, tmp_path: Path, home: Path) -> None:
