@@ -112,7 +112,7 @@ def _prepare_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ServerUnavailable(
-            f"the cache folder {folder} cannot be executable ({error.strerror})",
+            f"the cache folder {folder} cannot be made ({error.strerror})",
             "make it writable or set XDG_CACHE_HOME",
         ) from error
     return folder

@@ -59,7 +59,7 @@ async def test_the_nearest_vectors_are_found_by_the_index_alone() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn) as (store,):
         await store.store([a_text(f"text {number}") for number in range(50)])
-    values = {"places": ["1"], "kinds": ["fact"], "now": 0, "embedder": "x", "code": code_bits(0), "limit": 5}
+    values = {"audiences": ["1"], "kinds": ["fact"], "now": 0, "embedder": "x", "code": code_bits(0), "limit": 5}
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE orga_knowledge.vectors")
         for way in ("seqscan", "bitmapscan"):  # with so few rows it would scan the table

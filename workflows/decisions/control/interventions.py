@@ -34,7 +34,7 @@ _CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\n\r\t"]
 
 
 def signal_text(arguments: tuple[object, ...]) -> str:
-    return _clipped_text(_joined_text(arguments), MAX_SIGNAL_BYTES)
+    return _signal_text_of(_joined_text(arguments))
 
 
 _KINDS_WITH_TEXT: frozenset[InterventionKind] = frozenset({"steer", "add_context", "abort"})
@@ -91,8 +91,8 @@ def intervention(kind: InterventionKind, arguments: tuple[object, ...]) -> Inter
     if kind not in _KINDS_WITH_TEXT:
         return sent
     whole = _joined_text((first, *arguments[1:]))
-    text = _clipped_text(whole, MAX_SIGNAL_BYTES)
-    return sent.with_cut(text, 0 if text == whole else len(whole.encode()))
+    size = len(whole.encode())
+    return sent.with_cut(_signal_text_of(whole), size if size > MAX_SIGNAL_BYTES else 0)
 
 
 def guidance(kind: InterventionKind, text: str | None) -> Intervention:
@@ -130,8 +130,13 @@ def _with_no_effect(state: S, sent: Intervention, why: str) -> S:
 
 def _joined_text(arguments: tuple[object, ...]) -> str:
     """Return the text. Any JSON is accepted, because a handler that refuses it would lose it."""
-    text = clean_text("\n".join(_argument_text(argument) for argument in arguments if argument is not None))
-    for control in _CONTROLS:  # `translate` takes 50 times as long, for all signals since the last task
+    return clean_text("\n".join(_argument_text(argument) for argument in arguments if argument is not None))
+
+
+def _signal_text_of(whole: str) -> str:
+    """Return the text cut, and without control characters. It is cut first: a task may read 20 MB of signals."""
+    text = _clipped_text(whole, MAX_SIGNAL_BYTES)
+    for control in _CONTROLS:  # `translate` takes 50 times as long
         text = text.replace(control, " ")
     return text
 

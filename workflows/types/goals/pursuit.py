@@ -176,6 +176,9 @@ class Pursuit(Record):
     course: Course | None = None
 
     def with_fields(self, **changes: Unpack[PursuitChanges]) -> Self:
+        return self.with_changes(changes)
+
+    def with_changes(self, changes: PursuitChanges) -> Self:
         return replace_fields(self, changes)
 
     def with_steps(self, changed: Iterable[PlanStep]) -> Self:
@@ -213,7 +216,7 @@ class GoalState(AgentState):
         return replace_fields(self, {"goal_config": config, "deliver": deliver})
 
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:
-        return replace_fields(self, {"pursuit": self.pursuit.with_fields(**changes)})
+        return replace_fields(self, {"pursuit": self.pursuit.with_changes(changes)})
 
     @property
     def config(self) -> LoopConfig:

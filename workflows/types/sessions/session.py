@@ -81,7 +81,7 @@ class Session(Record):
     idle_since: datetime | None = None
     """The time at which the wait for a message began."""
 
-    def with_fields(self, **changes: Unpack[SessionChanges]) -> Self:
+    def with_changes(self, changes: SessionChanges) -> Self:
         return replace_fields(self, changes)
 
 
@@ -90,7 +90,7 @@ class SessionState(AgentState):
     session: Session = Session()
 
     def with_session(self, **changes: Unpack[SessionChanges]) -> Self:
-        return replace_fields(self, {"session": self.session.with_fields(**changes)})
+        return replace_fields(self, {"session": self.session.with_changes(changes)})
 
     def with_idle_timeout(self, seconds: float) -> Self:
         return replace_fields(self, {"idle_timeout_s": seconds})
