@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 TIME_LIMIT_S = 5.0
-
 """Seconds for one folder with its content."""
 
 _log = logging.getLogger(__name__)
