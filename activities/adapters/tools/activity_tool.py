@@ -93,7 +93,7 @@ class ActivityTool:
 
     @property
     def source(self) -> str:
-        """The place where calls are carried out, for people."""
+        """A description for people of the workers that carry out the calls."""
         return f"activity {self.activity} on queue {self.task_queue}"
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:

@@ -81,18 +81,18 @@ async def replace_file(root: FileRoot, path: str, data: bytes) -> bool:
 
 
 def _write_replacing(stop: StopSignal, root: FileRoot, path: str, data: bytes) -> bool:
-    place = root.locate(path)
-    if not place.name:
+    target = root.locate(path)
+    if not target.name:
         raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
-    with path_errors(path), root.folder_to_write(path, place) as folder:
-        had = _existing_mode(path, place, folder)
-        _replace_in_folder(stop, _FolderEntry(path, folder, place.name), data, had)
+    with path_errors(path), root.folder_to_write(path, target) as folder:
+        had = _existing_mode(path, target, folder)
+        _replace_in_folder(stop, _FolderEntry(path, folder, target.name), data, had)
     return had is not None
 
 
-def _existing_mode(path: str, place: PurePosixPath, folder: int) -> int | None:
+def _existing_mode(path: str, target: PurePosixPath, folder: int) -> int | None:
     try:
-        status = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(target.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     refuse_irregular(path, status)
@@ -275,12 +275,12 @@ class EditFile:
         return ToolOutput(content=await run_stoppable(FILE_THREADS, self._edit, parameters.path, edit, context))
 
     def _edit(self, stop: StopSignal, path: str, edit: "_TextEdit", context: ToolContext) -> str:
-        place = self._root.locate(path)
-        if not place.name:
+        target = self._root.locate(path)
+        if not target.name:
             raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
         ends = time.monotonic() + _RETRY_S
-        with path_errors(path), self._root.folder_to_write(path, place, makes_folders=False) as folder:
-            while (edited := self._edit_once(stop, _FolderEntry(path, folder, place.name), edit, context)) is None:
+        with path_errors(path), self._root.folder_to_write(path, target, makes_folders=False) as folder:
+            while (edited := self._edit_once(stop, _FolderEntry(path, folder, target.name), edit, context)) is None:
                 if time.monotonic() > ends:
                     why = "it keeps changing; try again later"
                     raise ToolError(f"{printable_name(path)}: {why}", kind="FileBusy", retryable=True, acted="no")
@@ -306,8 +306,8 @@ class EditFile:
             raise _unknown_outcome(path)
         if recorded is None and context.attempt > 1 and edit.may_be_made(text.data):
             raise _unknown_outcome(path)
-        places = _checked_places(path, text, edit)
-        edited = text.replaced(places, edit)
+        offsets = _offsets_to_replace(path, text, edit)
+        edited = text.replaced(offsets, edit)
         _refuse_too_large(path, edited)
         self._records.begin(key, before, hashlib.sha256(edited).digest())
         mode = stat.S_IMODE(status.st_mode)
@@ -315,7 +315,7 @@ class EditFile:
             self._records.remove(key)
             return None
         self._records.finish(key)
-        where = f"line {text.line_number(places[0])}" if len(places) == 1 else f"{len(places):,} places"
+        where = f"line {text.line_number(offsets[0])}" if len(offsets) == 1 else f"{len(offsets):,} places"
         return f"Edited {printable_name(path)} ({where}, {len(edited):,} bytes)"
 
 
@@ -371,15 +371,15 @@ class _NormalisedText:
     def line_number(self, offset: int) -> int:
         return self.data.count(b"\n", 0, offset) + 1
 
-    def replaced(self, places: list[int], edit: _TextEdit) -> bytes:
-        """Return the file with the new text in these places. The rest of the file keeps its bytes."""
+    def replaced(self, offsets: list[int], edit: _TextEdit) -> bytes:
+        """Return the file with the new text at these offsets of the old one. The rest of the file keeps its bytes."""
         has_crlf = len(self._shifted) * 2 > self.data.count(b"\n")
         new = edit.new.replace(b"\n", b"\r\n") if has_crlf else edit.new
         parts: list[bytes] = []
         end = 0
-        for place in places:
-            parts += [self._original[end : self._original_offset(place)], new]
-            end = self._original_offset(place + len(edit.old))
+        for offset in offsets:
+            parts += [self._original[end : self._original_offset(offset)], new]
+            end = self._original_offset(offset + len(edit.old))
         return b"".join([*parts, self._original[end:]])
 
     def _original_offset(self, offset: int) -> int:
@@ -396,26 +396,26 @@ def _unknown_outcome(path: str) -> ToolError:
     return ToolError(f"{printable_name(path)}: {why}", kind="OutcomeUnknown", acted="maybe")
 
 
-def _checked_places(path: str, text: _NormalisedText, edit: _TextEdit) -> list[int]:
+def _offsets_to_replace(path: str, text: _NormalisedText, edit: _TextEdit) -> list[int]:
     """Return the offsets to replace. Raise ToolError if there is none, or more than the call allows."""
     if edit.replaces_all:
-        places = list(islice(text.occurrences(edit.old, len(edit.old)), _MAX_REPLACED + 1))
-        if len(places) > _MAX_REPLACED:
+        offsets = list(islice(text.occurrences(edit.old, len(edit.old)), _MAX_REPLACED + 1))
+        if len(offsets) > _MAX_REPLACED:
             why = f"old_text is in the file more than {_MAX_REPLACED:,} times; replace a longer text"
             raise path_refusal(path, why, "TooManyPlaces")
     else:
-        places = list(islice(text.occurrences(edit.old, 1), _MAX_PLACES))  # overlapping ones are ambiguous, too
-    if not places:
+        offsets = list(islice(text.occurrences(edit.old, 1), _MAX_PLACES))  # overlapping ones are ambiguous, too
+    if not offsets:
         why = "old_text is not in the file; read it again and copy the text exactly, without line numbers"
         raise path_refusal(path, why + _nearest_lines(text.data, edit.old), "TextNotFound")
-    if len(places) > 1 and not edit.replaces_all:
-        lines = list(dict.fromkeys(text.line_number(place) for place in places[:_MAX_SHOWN_PLACES]))
-        more = " and more" if len(places) > _MAX_SHOWN_PLACES else ""
-        count = f"{_MAX_PLACES:,} times or more" if len(places) == _MAX_PLACES else f"{len(places)} times"
+    if len(offsets) > 1 and not edit.replaces_all:
+        lines = list(dict.fromkeys(text.line_number(offset) for offset in offsets[:_MAX_SHOWN_PLACES]))
+        more = " and more" if len(offsets) > _MAX_SHOWN_PLACES else ""
+        count = f"{_MAX_PLACES:,} times or more" if len(offsets) == _MAX_PLACES else f"{len(offsets)} times"
         where = f"in line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more}"
         why = f"old_text is in the file {count}, {where}; add the lines around it, or set replace_all to true"
         raise path_refusal(path, why, "TextNotUnique")
-    return places
+    return offsets
 
 
 def _nearest_lines(data: bytes, old: bytes) -> str:

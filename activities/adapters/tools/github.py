@@ -250,9 +250,9 @@ def _remark_lines(remarks: list[dict[str, Any]]) -> list[str]:
     lines = list[str]()
     for remark in remarks:
         line = remark.get("line") or remark.get("original_line")
-        place = f"{_one_line_text(remark.get('path'))}:{line if isinstance(line, int) else '?'}"
+        position = f"{_one_line_text(remark.get('path'))}:{line if isinstance(line, int) else '?'}"
         outdated = "" if remark.get("line") else " (outdated)"
-        lines += ["", f"{_nested_field(remark, 'user', 'login')} on {place}{outdated}:"]
+        lines += ["", f"{_nested_field(remark, 'user', 'login')} on {position}{outdated}:"]
         lines.append(_cut_text(remark.get("body"), _MAX_COMMENT))
     return ["", "Review comments:", *lines[1:]] if lines else []
 

@@ -34,7 +34,7 @@ class IgnoreRules:
         self._files = files
 
     def in_folder(self, inside: str, folder: int | Path) -> Self:
-        """Return the rules for a folder: its path (empty, or with a slash at the end), and its descriptor or place.
+        """Return the rules for a folder: its path (empty, or with a slash at the end), and its descriptor or path.
 
         As in git, a `.gitignore` that is a link has no effect. Neither has one of more than 64,000 bytes.
         """

@@ -54,21 +54,21 @@ def _module_closure(name: str, folder: Path) -> dict[str, HeldLoader]:
 def _other_location(top: str, folder: Path) -> str:
     if is_ours(top):
         return "orga"
-    place = outside_module_path(top)
+    outside = outside_module_path(top)
     own = _module_file(folder, top)
-    return "" if place is None or (own and own.resolve() == Path(place).resolve()) else place
+    return "" if outside is None or (own and own.resolve() == Path(outside).resolve()) else outside
 
 
 def _module_file(folder: Path, name: str) -> Path | None:
-    place = folder.joinpath(*name.split("."))
-    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    package = folder.joinpath(*name.split("."))
+    files = (package / "__init__.py", package.with_name(f"{package.name}.py"))
     return next((file for file in files if file.is_file()), None)
 
 
 def _module_loader(folder: Path, name: str) -> HeldLoader | None:
-    file, place = _module_file(folder, name), folder.joinpath(*name.split("."))
+    file, package = _module_file(folder, name), folder.joinpath(*name.split("."))
     if file is None:  # a folder without __init__.py is also a package
-        return HeldLoader(name, str(place / "__init__.py"), b"") if place.is_dir() else None
+        return HeldLoader(name, str(package / "__init__.py"), b"") if package.is_dir() else None
     return HeldLoader(name, str(file), file.read_bytes())
 
 

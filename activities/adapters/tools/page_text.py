@@ -28,7 +28,7 @@ _MAX_SHOWING_RULES = 300
 _INLINE_WEIGHT = (9, 0, 0)
 
 _Weight = tuple[bool, tuple[int, int, int], int]
-"""Importance, specificity, place."""
+"""Whether it is marked as important, its specificity, and its position. The greatest weight wins."""
 
 
 class _WinningDeclarations(dict[tuple[int, str], tuple[_Weight, bool]]):
@@ -84,11 +84,11 @@ def _sheet_rules(page: LexborHTMLParser) -> list[StyleRule]:
 def _add_hiding_rules(page: LexborHTMLParser, sheet_rules: list[StyleRule], winners: _WinningDeclarations) -> set[str]:
     names: set[str] = set()
     count = 0
-    for place, rule in enumerate(sheet_rules):
+    for position, rule in enumerate(sheet_rules):
         if count < _MAX_HIDING_RULES and (hides := hiding_declarations(rule.style)):
             count += 1
             names |= hides
-            weights = {name: (rule.style[name][1], rule.weight(), place) for name in hides}
+            weights = {name: (rule.style[name][1], rule.weight(), position) for name in hides}
             for node in _matching_nodes(page, rule.selector):
                 for name, weight in weights.items():
                     winners.add_declaration(node.mem_id, name, weight, hides=True)
@@ -103,13 +103,13 @@ def _add_showing_rules(
     winners: _WinningDeclarations,
 ) -> None:
     count = 0
-    for place, rule in enumerate(sheet_rules):
+    for position, rule in enumerate(sheet_rules):
         others = rule.style.keys() & names - hiding_declarations(rule.style)
         shown = {name for name in others if is_revealing(name, rule.style[name][0])}
         if count >= _MAX_SHOWING_RULES or not shown:
             continue
         count += 1
-        weights = {name: (rule.style[name][1], rule.weight(), place) for name in shown}
+        weights = {name: (rule.style[name][1], rule.weight(), position) for name in shown}
         for node in _matching_nodes(page, rule.selector):
             for name, weight in weights.items() if node.mem_id in candidates else ():
                 if (node.mem_id, name) in winners:

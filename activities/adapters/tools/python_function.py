@@ -398,14 +398,14 @@ class PythonFunction:
         self._path = path
         self.code_digest = code_digest
         self._parameters = FunctionParameters(function)
-        place = isolation or ("process" if marks.blocking else None if _is_async(function) else "thread")
-        self._run = self._select_runner(place, name, is_chosen=isolation is not None)
+        chosen = isolation or ("process" if marks.blocking else None if _is_async(function) else "thread")
+        self._run = self._select_runner(chosen, name, is_chosen=isolation is not None)
         spec = ToolSpec(
             name=name,
             description=docstring_summary(next(iter(docstrings(function)), "")),
             parameters=self._parameters.schema,
             effect=marks.effect,
-            options=_tool_options(marks, place),
+            options=_tool_options(marks, chosen),
             main_argument=next(iter(self._parameters.schema["properties"]), None),
         )
         schema = _output_schema(function, marks.output_schema)
@@ -435,8 +435,8 @@ class PythonFunction:
             result = self._function(*args, **kwargs)
             return result if is_async_result(result) else as_output(self.spec.name, result)
 
-    def _select_runner(self, place: Isolation | None, name: str, *, is_chosen: bool) -> FunctionRunner:
-        if place == "process":
+    def _select_runner(self, isolation: Isolation | None, name: str, *, is_chosen: bool) -> FunctionRunner:
+        if isolation == "process":
             return FunctionProcess(name, self._path or import_path_of(self._function)).run
         threads = OwnThreads[Any](name)
         if is_chosen:
@@ -446,7 +446,7 @@ class PythonFunction:
             """Await the result of an `async` function, or of its plain wrapper, in the loop of its other users."""
             call = partial(self._call_function, arguments, context)
             with raising_tool_errors(name):
-                return await awaited_output(name, call() if place is None else await threads.run(call))
+                return await awaited_output(name, call() if isolation is None else await threads.run(call))
 
         return run
 
@@ -522,8 +522,8 @@ def _own_name(function: Callable[..., Any]) -> str:
     return getattr(first, "__name__", type(first).__name__)
 
 
-def _tool_options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
-    given = {"timeout_s": marks.timeout_s, "isolation": place}
+def _tool_options(marks: ToolMarks, isolation: Isolation | None) -> ToolOptions:
+    given = {"timeout_s": marks.timeout_s, "isolation": isolation}
     return ToolOptions.model_validate({key: value for key, value in given.items() if value is not None})
 
 

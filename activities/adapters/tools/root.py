@@ -18,7 +18,7 @@ from orga.activities.adapters.threads import Threads
 from orga.activities.adapters.tools.gitignore import NO_IGNORE_RULES, IgnoreRules
 from orga.activities.ports import ToolError
 
-_REMEDIES = {
+_REFUSALS = {
     errno.ENOENT: ("NotFound", "there is no such file or folder; list_files shows what there is"),
     errno.ENOTDIR: ("NotAFolder", "a part of it is a file, not a folder; list_files shows what there is"),
     errno.EISDIR: ("IsAFolder", "it is a folder; name a file in it, list_files shows them"),
@@ -28,6 +28,7 @@ _REMEDIES = {
     errno.EPERM: ("PermissionDenied", "the worker may not open it; use another file"),
     errno.EROFS: ("PermissionDenied", "the file system is read-only; write elsewhere"),
 }
+"""The kind of the error, and the reason with its remedy."""
 
 
 def path_refusal(path: str, why: str, kind: str = "PathRefused") -> ToolError:
@@ -36,20 +37,20 @@ def path_refusal(path: str, why: str, kind: str = "PathRefused") -> ToolError:
 
 @contextmanager
 def path_errors(path: str) -> Generator[None]:
-    """Turn an `OSError` into a `ToolError` about `path`. Without a known remedy it may pass, so it is retryable."""
+    """Turn an `OSError` into a `ToolError` about `path`. Others than those above may pass, so they are retryable."""
     try:
         yield
     except OSError as error:
-        known = _REMEDIES.get(error.errno or 0)
-        if known is None:
+        if error.errno not in _REFUSALS:
             raise ToolError(f"{printable_name(path)}: {error.strerror}", kind="FileError", retryable=True) from error
-        raise path_refusal(path, known[1], known[0]) from error
+        kind, why = _REFUSALS[error.errno]
+        raise path_refusal(path, why, kind) from error
 
 
 def printable_name(name: str) -> str:
     r"""Return a name on one line. Control and undecodable characters become escapes such as `\x0a`."""
-    cut = name if len(name) <= 500 else name[:500] + "…"
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in cut)
+    shown = name if len(name) <= 500 else name[:500] + "…"
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in shown)
 
 
 FILE_THREADS = Threads("files", 4)
@@ -84,47 +85,53 @@ class FileRoot:
         """
         _refuse_unusable(path)
         with path_errors(path):
-            real = Path(os.path.realpath(self.path / os.path.expanduser(path)))  # noqa: PTH111 - of no such user: as it is
+            # unlike `Path.expanduser`, this leaves `~name` as it is if there is no such user
+            real = Path(os.path.realpath(self.path / os.path.expanduser(path)))  # noqa: PTH111
         if not real.is_relative_to(self.path):
             raise path_refusal(path, "it leads outside the root; use one relative to the root, such as . or docs/a.md")
         return PurePosixPath(real.relative_to(self.path))
 
     @contextmanager
-    def folder(self, place: PurePosixPath) -> Generator[int]:
-        """Open a located folder as a descriptor."""
+    def folder(self, target: PurePosixPath) -> Generator[int]:
+        """Open a folder as a descriptor, given by its path from `locate`."""
         current = os.open(self.path, _FOLDER_FLAGS)
         try:
-            for part in place.parts:
+            for part in target.parts:
                 current = _open_subfolder(current, part)
             yield current
         finally:
             os.close(current)
 
     @contextmanager
-    def folder_to_write(self, path: str, place: PurePosixPath, *, makes_folders: bool = True) -> Generator[int]:
-        """Open a located file's folder, or create it. Raise ToolError if the file is a rule or inside one."""
-        if self.rules.is_forbidden(self.path / place, self.path):
+    def folder_to_write(self, path: str, target: PurePosixPath, *, makes_folders: bool = True) -> Generator[int]:
+        """Open the folder of a file, or create it. Raise ToolError if the file is a rule or inside one.
+
+        Args:
+            path: The name of the file for errors.
+            target: Its path from `locate`.
+        """
+        if self.rules.is_forbidden(self.path / target, self.path):
             raise path_refusal(path, REFUSAL_TEXT)
         rules = self.rules.identities()
         with ExitStack() as opened:
             current = os.open(self.path, _FOLDER_FLAGS)
             opened.callback(lambda: os.close(current))
             _refuse_rules(path, os.fstat(current), rules)
-            for part in place.parent.parts:
+            for part in target.parent.parts:
                 if makes_folders:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=current)
                 current = _open_subfolder(current, part)
                 _refuse_rules(path, os.fstat(current), rules)
             with suppress(FileNotFoundError):
-                _refuse_rules(path, os.stat(place.name, dir_fd=current, follow_symlinks=False), rules)
+                _refuse_rules(path, os.stat(target.name, dir_fd=current, follow_symlinks=False), rules)
             yield current
 
     def open_file(self, path: str) -> BinaryIO:
         """Open an existing regular file for reading. Folders, devices, FIFOs and sockets are refused."""
-        place = self.locate(path)
-        with path_errors(path), self.folder(place.parent) as folder:
-            return open_in_folder(path, place.name, folder)
+        target = self.locate(path)
+        with path_errors(path), self.folder(target.parent) as folder:
+            return open_in_folder(path, target.name, folder)
 
 
 def open_in_folder(path: str, name: str, folder: int) -> BinaryIO:
@@ -150,19 +157,19 @@ def refuse_irregular(path: str, status: os.stat_result) -> None:
 def _refuse_unusable(path: str) -> None:
     try:
         names = path.split("/")
-        parts = [len(os.fsencode(name)) for name in names]
+        sizes = [len(os.fsencode(name)) for name in names]
     except UnicodeEncodeError:
         raise path_refusal(path, "it is not valid Unicode; copy the name from list_files") from None
     if "\0" in path:
         raise path_refusal(path, "it contains a NUL character; remove it")
     if ".." in names:
         raise path_refusal(path, "it goes up by `..`; use a path relative to the root, such as . or docs/a.md")
-    if max(parts) > _MAX_NAME_BYTES or sum(parts) + len(parts) > _MAX_PATH_BYTES:
+    if max(sizes) > _MAX_NAME_BYTES or sum(sizes) + len(sizes) > _MAX_PATH_BYTES:  # a slash takes one byte
         raise path_refusal(path, f"the name is too long; a name has at most {_MAX_NAME_BYTES} bytes")
 
 
 def _open_subfolder(folder: int, part: str) -> int:
-    """Open a folder in another one, and close that one."""
+    """Open a folder in an open folder, and close the latter."""
     inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
     os.close(folder)
     return inner
@@ -194,7 +201,10 @@ PATTERN_DESCRIPTION = (
 
 
 def path_filter(pattern: str | None) -> Callable[[str], bool]:
-    """Return the test for paths relative to the search. Raise ToolError (InvalidPattern) if it could take too long."""
+    """Return a predicate for paths relative to the start of a search.
+
+    Raise ToolError (InvalidPattern) if matching could take too long.
+    """
     if pattern is None:
         return lambda path: True
     plain = pattern.removeprefix("./")
@@ -207,6 +217,8 @@ def path_filter(pattern: str | None) -> Callable[[str], bool]:
 
 
 TIME_LIMIT_S = 15.0
+"""Seconds for one walk."""
+
 WALK_THREADS = Threads("walks", 4)
 """Threads for work on many files, so that quick calls never wait for it."""
 
@@ -224,12 +236,12 @@ INCLUDE_IGNORED_DESCRIPTION = "Include files that .gitignore names."
 
 @dataclass(frozen=True, slots=True)
 class WalkedFile:
-    """A file, as long as the walk does not go on."""
+    """A file that a walk has reached. It can be opened until the walk goes on."""
 
     path: str
-    """From the root."""
+    """Relative to the root."""
     relative: str
-    """From the start of the walk."""
+    """Relative to the start of the walk."""
     name: str
     folder: int
     """Descriptor of its folder. Opening each file by its path from the root takes longer than the rest of a search."""
@@ -241,8 +253,8 @@ class WalkedFile:
 class FileWalk:
     """One walk, bounded in time. `cut` is True if the time ran out.
 
-    It leaves out what the `.gitignore` files below the root name, but never the start. If the start itself is ignored,
-    the files above it have no effect.
+    It leaves out files and folders that a `.gitignore` in or below the root names. If one of these names the start
+    itself, those above the start have no effect.
     """
 
     def __init__(self, root: FileRoot, path: str, *, includes_ignored: bool = False) -> None:
@@ -253,49 +265,56 @@ class FileWalk:
 
     def files(self) -> Iterator[WalkedFile]:
         """Yield each file, sorted within its folder."""
-        place = self._root.locate(self._path)
-        with path_errors(self._path), self._root.folder(place.parent) as parent:
-            if stat.S_ISREG(os.stat(place.name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
-                yield WalkedFile(str(place), place.name, place.name, parent)
+        target = self._root.locate(self._path)
+        with path_errors(self._path), self._root.folder(target.parent) as parent:
+            if stat.S_ISREG(os.stat(target.name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
+                yield WalkedFile(str(target), target.name, target.name, parent)
                 return
-        yield from self._files_below(place)
+        yield from self._files_below(target)
 
-    def _files_below(self, place: PurePosixPath) -> Iterator[WalkedFile]:
+    def _files_below(self, target: PurePosixPath) -> Iterator[WalkedFile]:
         ends = time.monotonic() + TIME_LIMIT_S
-        base = f"{place}/" if place.name else ""
-        with path_errors(self._path), self._root.folder(place) as top:
-            for folder, inside, name in self._files_in(top, base, self._outer_rules(place), ends):
+        base = f"{target}/" if target.name else ""
+        with path_errors(self._path), self._root.folder(target) as top:
+            for folder, inside, name in self._files_in(top, base, self._outer_rules(target), ends):
                 yield WalkedFile(inside + name, (inside + name)[len(base) :], name, folder)
 
-    def _outer_rules(self, place: PurePosixPath) -> IgnoreRules:
+    def _outer_rules(self, target: PurePosixPath) -> IgnoreRules:
         """Return the ignore rules of the folders above the start."""
         rules = NO_IGNORE_RULES
         if self._includes_ignored:
             return rules
-        for folder in reversed(place.parents[: len(place.parts)]):
+        for folder in reversed(target.parents[: len(target.parts)]):
             with self._root.folder(folder) as opened:
                 rules = rules.in_folder("" if folder == PurePosixPath() else f"{folder}/", opened)
-            if rules.ignores(str(PurePosixPath(*place.parts[: len(folder.parts) + 1])), is_folder=True):
+            if rules.ignores(str(PurePosixPath(*target.parts[: len(folder.parts) + 1])), is_folder=True):
                 rules = NO_IGNORE_RULES
         return rules
 
     def _files_in(self, folder: int, inside: str, rules: IgnoreRules, ends: float) -> Iterator[tuple[int, str, str]]:
-        """Yield the files of an open folder, then those of its subfolders: folder, its path, name.
+        """Yield the files of an open folder, then those of its subfolders, each as (folder, its path with `/`, name).
+
+        Args:
+            inside: The path of the open folder from the root, with `/` at its end, or "" for the root.
+            ends: Time at which the walk is cut, by the monotonic clock.
 
         Unreadable subfolders are skipped. `os.fwalk` would end at the first folder that can be opened but not listed,
         such as some in /proc.
         """
         with os.scandir(folder) as entries:
-            wanted = [e for e in entries if not e.name.startswith(".") and e.name not in _GENERATED_FOLDERS]
-            found = sorted((each.name, _entry_kind(each)) for each in wanted)
+            shown = sorted(
+                (entry.name, _entry_kind(entry))
+                for entry in entries
+                if not entry.name.startswith(".") and entry.name not in _GENERATED_FOLDERS
+            )
         if not self._includes_ignored:
             rules = rules.in_folder(inside, folder)
-        for name, kind in found:
+        for name, kind in shown:
             if self._is_over(ends):
                 return
             if kind == "file" and not rules.ignores(inside + name, is_folder=False):
                 yield folder, inside, name
-        for name, kind in found:
+        for name, kind in shown:
             if self._is_over(ends):  # checked even if no folder has a wanted file
                 return
             path = inside + name

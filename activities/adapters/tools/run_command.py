@@ -102,22 +102,22 @@ class RunCommand:
     @contextmanager
     def _folder(self, cwd: str) -> Generator[Path]:
         """Open the folder and yield a path that leads to it even if a link replaces it."""
-        place = self._root.locate(cwd)
+        target = self._root.locate(cwd)
         with ExitStack() as opened:
             with path_errors(cwd):
-                folder = opened.enter_context(self._root.folder(place))
+                folder = opened.enter_context(self._root.folder(target))
             held = Path(f"/proc/self/fd/{folder}")
-            yield held if held.exists() else self._root.path / place
+            yield held if held.exists() else self._root.path / target
 
 
 def _check_sandbox(sandbox: Sandbox) -> None:
-    place = "tools.commands.sandbox"
+    section = "tools.commands.sandbox"
     if sandbox.is_network_denied_in_vain:
-        raise ValueError(f'{place}.network: only isolated commands have none; set isolation = "bubblewrap" too')
+        raise ValueError(f'{section}.network: only isolated commands have none; set isolation = "bubblewrap" too')
     try:
         check_isolation(sandbox.isolation)
     except ValueError as error:
-        raise ValueError(f"{place}.isolation: {error}") from error
+        raise ValueError(f"{section}.isolation: {error}") from error
 
 
 def _output_text(parameters: _CommandParameters, ended: CommandResult) -> str:
