@@ -164,22 +164,22 @@ class ModelPrompt(NamedTuple):
 NEXT_STEP_PROMPT = ModelPrompt()
 
 
-async def propose_reply(run: Run, turn: ModelPrompt = NEXT_STEP_PROMPT) -> ProposedReply | NoReply:
+async def propose_reply(run: Run, prompt: ModelPrompt = NEXT_STEP_PROMPT) -> ProposedReply | NoReply:
     """Ask the model for its next step. A context that is too long for it is halved, if possible, and sent once more."""
     run.change_state(with_frame_size)
     first = await compact_context(run, message_budget(run.state))
-    answer = await _ask_model(run, turn, *first)
+    answer = await _ask_model(run, prompt, *first)
     if isinstance(answer, NoReply) and answer.is_refused_content:
-        return await _ask_without_refused(run, turn, first[0], answer)
+        return await _ask_without_refused(run, prompt, first[0], answer)
     if isinstance(answer, ProposedReply) or not answer.is_overflow:
         return answer
     sent = first[1]
     shorter = await compact_context(run, halved_budget(sent))
-    return await _ask_model(run, turn, *shorter) if shorter[1].tokens < sent.tokens else answer
+    return await _ask_model(run, prompt, *shorter) if shorter[1].tokens < sent.tokens else answer
 
 
 async def _ask_without_refused(
-    run: Run, turn: ModelPrompt, refused: ContextRef, why: NoReply
+    run: Run, prompt: ModelPrompt, refused: ContextRef, why: NoReply
 ) -> ProposedReply | NoReply:
     """Ask again without content that the filter may have refused. If nothing helps, replace the new content."""
     before, summary = run.state.conversation, ready_summary(run.state.conversation, refused.drop)
@@ -190,7 +190,7 @@ async def _ask_without_refused(
         if context.head in asked:
             continue
         asked.add(context.head)
-        answer = await _ask_model(run, turn, context, seen)
+        answer = await _ask_model(run, prompt, context, seen)
         if isinstance(answer, ProposedReply) or not answer.is_refused_content:
             run.change_state(with_refusal_noted, before, seen, why.detail)
             return answer
@@ -207,11 +207,11 @@ def paused_reply(run: Run) -> ProposedReply | None:
     return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
 
 
-async def _ask_model(run: Run, turn: ModelPrompt, context: ContextRef, seen: Conversation) -> ProposedReply | NoReply:
-    request = _prompt_request(run, turn, context)
+async def _ask_model(run: Run, prompt: ModelPrompt, context: ContextRef, seen: Conversation) -> ProposedReply | NoReply:
+    request = _prompt_request(run, prompt, context)
     limit_s = server_timeout_seconds(run.state, run.now)
     about = reason_summary(run.state)
-    call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, about, turn.result)
+    call = ModelCall(prompt.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, about, prompt.result)
     reply = await execute_model_call(run, call)
     if not isinstance(reply, Reply):
         detail, is_refused = failure_text(reply), is_refused_content(reply)
@@ -221,9 +221,9 @@ async def _ask_model(run: Run, turn: ModelPrompt, context: ContextRef, seen: Con
     return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
 
 
-def _prompt_request(run: Run, turn: ModelPrompt, context: ContextRef) -> ReasonRequest:
+def _prompt_request(run: Run, prompt: ModelPrompt, context: ContextRef) -> ReasonRequest:
     state, config = run.state, run.config
     setup = "" if state.conversation.sent else short_digest(record_digest(run.setup))
     allowance = output_allowance(state, config)
     most = None if allowance == config.max_output_tokens else allowance
-    return turn.request(state.iteration + 1, context).with_settings(setup, most, lowered_effort(state))
+    return prompt.request(state.iteration + 1, context).with_settings(setup, most, lowered_effort(state))

@@ -64,7 +64,7 @@ class GoalConfig(ModelSettings):
     max_cost_usd: CostLimit | None = None
     max_tool_calls: ToolCallLimit | None = None
     plan_review: Literal["never", "always", "policy"] = "never"
-    """When a person reviews a plan before any of it is carried out."""
+    """The plans that a person reviews before any of it is carried out."""
     on_exhausted: Literal["stop", "ask"] = _RUN_DEFAULTS.on_exhausted
     """The reaction to a limit: end with the results so far, or wait for a person who may `extend_budget`."""
     context_token_budget: int = Field(default=_RUN_DEFAULTS.context_token_budget, ge=500, le=10**8)

@@ -24,7 +24,7 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
 class CircuitOptions(CheckedInput):
-    """When a circuit opens and how it is tested. Only infrastructure failures count."""
+    """The conditions on which a circuit opens, and how it is tested. Only infrastructure failures count."""
 
     enabled: bool = True
     """True if failures are counted at all."""
