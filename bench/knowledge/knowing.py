@@ -15,7 +15,7 @@ from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.knowledge.embedders import HashingEmbedder
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.knowledge.sqlite.sqlite_store import SqliteStore
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import Tool, ToolContext
 from orga.client.workers.parts import Parts

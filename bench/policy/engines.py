@@ -12,7 +12,7 @@ from bench.sides.ours import our_worker
 from bench.sides.rig import Rig
 from bench.sides.script import Script
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
 from orga.activities.ports import PolicyEngine
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict

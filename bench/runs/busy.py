@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowHistory
 from bench.sides.ours import our_input
 from bench.sides.script import MODEL, RESULT, TEXT
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider, ModelRequest, ToolContext, ToolError
 from orga.client.workers.parts import Parts

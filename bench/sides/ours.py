@@ -8,7 +8,7 @@ from temporalio.worker import Worker
 
 from bench.sides.script import MODEL, RESULT, TOOL
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.policy.ladder import ListedTools, gate_execution
+from orga.activities.adapters.policy.engines import ListedTools, gate_execution
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import PolicyEngine, ToolContext

@@ -14,7 +14,7 @@ from orga.client.errors import ConfigError
 from orga.workflows.types.tool_calls.gate import RULES, policy_text
 
 if TYPE_CHECKING:
-    from orga.activities.adapters.policy.ladder import PolicySettings
+    from orga.activities.adapters.policy.engines import PolicySettings
 
 FOLDER = "policies"
 LOCATION_CHARS = 12
@@ -52,7 +52,7 @@ def starter_policy(config: OrgaConfig) -> str:
 
 
 def _engine(config: OrgaConfig) -> str:
-    """Return the engine as `ladder.engine_name` does, but without loading the libraries of all engines."""
+    """Return the engine as `engines.engine_name` does, but without loading the libraries of all engines."""
     policy = config.policy
     if policy.engine:
         return policy.engine
@@ -64,7 +64,7 @@ def _engine(config: OrgaConfig) -> str:
 def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> "PolicySettings":
     """Return the settings. Raise ValueError if the token would be sent unencrypted."""
     from orga.activities.adapters.http import is_loopback
-    from orga.activities.adapters.policy.ladder import PolicySettings
+    from orga.activities.adapters.policy.engines import PolicySettings
 
     token, url = env.get(TOKEN) or None, config.opa.url
     if token and url and not url.startswith("https://") and not is_loopback(url):
@@ -83,7 +83,7 @@ def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> "PolicySett
 
 def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> None:
     """Raise ConfigError, with the remedy, if the root is no folder, or policies do not compile."""
-    from orga.activities.adapters.policy.ladder import policy_engine
+    from orga.activities.adapters.policy.engines import policy_engine
     from orga.activities.adapters.tools.root import files_root
 
     try:

@@ -184,7 +184,7 @@ async def _policies(call: Call[NoParameters]) -> dict[str, Any]:
 def _policy_view(config: OrgaConfig) -> dict[str, Any]:
     from orga.activities.adapters.policy.cedar import read_policies
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
-    from orga.activities.adapters.policy.ladder import engine_name
+    from orga.activities.adapters.policy.engines import engine_name
     from orga.activities.adapters.problem import BrokenPolicies
     from orga.client.config.policy import policy_settings
 
@@ -213,7 +213,7 @@ def _policy_view(config: OrgaConfig) -> dict[str, Any]:
 @ROUTES.post("/policies/test", _OUTCOME, more_statuses=(503,), is_write=False)
 async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
     """Judge a proposed call by the policies, without running it."""
-    from orga.activities.adapters.policy.ladder import policy_engine
+    from orga.activities.adapters.policy.engines import policy_engine
     from orga.client.config.policy import policy_settings
     from orga.client.policies.cases import BadCases, CaseFile, CaseTool, PolicyCase, case_results
 

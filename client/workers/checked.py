@@ -13,7 +13,7 @@ from orga.activities.adapters.agents.agents import pipeline_problems, with_defau
 from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.mcp.mcp_settings import server_settings, unready_servers
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
-from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
+from orga.activities.adapters.policy.engines import PolicySettings, engine_name, policy_engine
 from orga.activities.adapters.problem import BrokenPolicies
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.gate.permits import permit_keys

@@ -7,7 +7,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowHistory
 from temporalio.service import RPCError
 
-from orga.activities.adapters.policy.ladder import engine_name, policy_version
+from orga.activities.adapters.policy.engines import engine_name, policy_version
 from orga.activities.ports import PolicyEngine
 from orga.client.config.policy import policy_location_digest, policy_settings
 from orga.client.config.sections import OrgaConfig

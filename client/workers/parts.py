@@ -11,7 +11,7 @@ from temporalio.client import Client
 from orga.activities.adapters.agents.agents import ConfiguredAgents, unknown_window
 from orga.activities.adapters.mcp.mcp_settings import server_secret_variables
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
-from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
+from orga.activities.adapters.policy.engines import engine_name, gate_execution, policy_engine, policy_version
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.adapters.tools.root import FileRoot

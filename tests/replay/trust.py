@@ -4,7 +4,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tool_calls.tools import ToolOptions

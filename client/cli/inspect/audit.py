@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from temporalio.client import Client
 
-from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
+from orga.activities.adapters.policy.engines import EngineName, PolicySettings
 from orga.client.cli.commands import DefaultCommandGroup, LastRunCommand
 from orga.client.cli.connection import cli_context, run_context
 from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors

@@ -51,7 +51,7 @@ async def check(
     Example: orga policy check policies
     """
     from orga.activities.adapters.policy.cedar_names import unknown_name_problems
-    from orga.activities.adapters.policy.ladder import engine_name
+    from orga.activities.adapters.policy.engines import engine_name
 
     settings = chosen_policy_settings(folder, surface, config, dict(os.environ))
     if engine_name(settings) != "cedar" or settings.folder is None:

@@ -31,7 +31,7 @@ from orga.workflows.types.tool_calls.gate import PLAN
 
 if TYPE_CHECKING:
     from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-    from orga.activities.adapters.policy.ladder import PolicySettings
+    from orga.activities.adapters.policy.engines import PolicySettings
     from orga.activities.ports import PolicyEngine
     from orga.client.policies.cases import CaseResult
 
@@ -49,7 +49,7 @@ def chosen_policy_settings(
     folder: Path | None, surface: str | None, config: Path | None, env: dict[str, str]
 ) -> "PolicySettings":
     """Return the settings for `folder`, else those of the configuration. Raise UsageError if there are no policies."""
-    from orga.activities.adapters.policy.ladder import engine_name
+    from orga.activities.adapters.policy.engines import engine_name
     from orga.client.config.policy import policy_settings
     from orga.client.config.sections import PolicyConfig
 
@@ -67,7 +67,7 @@ def chosen_policy_settings(
 
 def build_policy_engine(settings: "PolicySettings") -> "PolicyEngine":
     """Return the engine. Raise UsageError if it cannot be built. Its text has every problem of Cedar files."""
-    from orga.activities.adapters.policy.ladder import policy_engine
+    from orga.activities.adapters.policy.engines import policy_engine
 
     with usage_errors():
         return policy_engine(settings)

@@ -216,7 +216,7 @@ def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
 def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -> tuple[Any, str]:
     """Return the value of a key that nobody has set, and its origin."""
     from orga.activities.adapters.models.model_settings import default_model
-    from orga.activities.adapters.policy.ladder import engine_name
+    from orga.activities.adapters.policy.engines import engine_name
     from orga.client.config.policy import policy_settings
     from orga.client.server.resolve import standard_address
 

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.client.workers.parts import Parts
 from orga.testing import FakeTool, ScriptedModel, answers

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from orga.activities.adapters.policy.ladder import gate_execution
+from orga.activities.adapters.policy.engines import gate_execution
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls

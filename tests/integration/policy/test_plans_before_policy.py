@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.ladder import ListedTools, gate_execution
+from orga.activities.adapters.policy.engines import ListedTools, gate_execution
 from orga.activities.adapters.policy.opa import OpaServer
 from orga.activities.ports import PolicyEngine
 from orga.client.cli.policy.explain import explanations

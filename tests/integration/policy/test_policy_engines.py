@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.ladder import gate_execution
+from orga.activities.adapters.policy.engines import gate_execution
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
 from orga.activities.ports import PolicyEngine
 from orga.client.cli.policy.explain import Explanation, explanations

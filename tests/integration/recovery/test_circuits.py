@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.circuits import WorkerBreakers, monotonic_time
 from orga.activities.ports import ModelError, ToolContext, ToolError

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from orga import DeferredTool
-from orga.activities.adapters.policy.ladder import AllowAll
+from orga.activities.adapters.policy.engines import AllowAll
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.parts import configured_tools
 from orga.testing import answers, calls

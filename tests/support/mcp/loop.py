@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.servers import McpServers
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import PolicyEngine, Tool
 from orga.client.testing.script import ScriptedModels, Step

@@ -13,7 +13,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker, Workf
 
 from orga.activities.adapters.agents.agents import NO_PIPELINES, ConfiguredAgents
 from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.activities.adapters.agents.offered_tools import delegate_tool
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import MAX_REASON_CHARS, GateActivities, narrowed_tools
 from orga.activities.ports import PolicyEngine

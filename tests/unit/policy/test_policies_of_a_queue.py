@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.policy.ladder import engine_name, policy_engine, policy_version
+from orga.activities.adapters.policy.engines import engine_name, policy_engine, policy_version
 from orga.activities.ports import OtherPlace
 from orga.client.config.policy import policy_location_digest, policy_settings, starter_policy
 from orga.client.config.sections import OrgaConfig

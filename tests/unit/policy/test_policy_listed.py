@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from orga.activities.adapters.policy.ladder import AllowAll, ListedTools
+from orga.activities.adapters.policy.engines import AllowAll, ListedTools
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.gate import GateRequest
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.engines import ListedTools
 from orga.activities.adapters.schemas import arguments
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.threads import Threads

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.ladder import (
+from orga.activities.adapters.policy.engines import (
     AllowAll,
     ListedTools,
     PolicySettings,
