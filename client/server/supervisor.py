@@ -1,8 +1,8 @@
 """The parent of the embedded server: `python -m orga.client.server.supervisor`, detached, standard library only.
 
-It stops the server on SIGTERM, and after a while without leases. If the server dies while it is in use, it is started
-again on the same ports, so that clients find it. The supervisor inherits its own lock and those of the ports from
-`embedded.py`, and they end with this process.
+It stops the server on SIGTERM, and after a while without leases. If the server dies while it is in use, or cannot read
+its database any more, it is started again on the same ports, so that clients find it. The supervisor inherits its own
+lock and those of the ports from `embedded.py`, and they end with this process.
 """
 
 import argparse
@@ -26,6 +26,10 @@ from orga.client.server.port_numbers import HOST
 from orga.client.server.ui import Api, serve_ui
 
 POLL_S = 0.5
+
+HEALTH_S = 3.0
+"""Seconds between two looks at the server's health. The server counts as damaged after two bad ones in a row."""
+
 STOP_TIMEOUT_S = 10.0
 MAX_RESTARTS = 10
 
@@ -72,9 +76,9 @@ async def _run_until_end(orders: SupervisorOrders, terminated: asyncio.Event) ->
     try:
         with serve_ui(orders.ui_port, api, orders.executable):
             await _wait_until_bound(server, orders, api)
-            await _wait_for_end(server, orders, terminated)
+            is_damaged = await _wait_for_end(server, orders, api, terminated)
         record = read_record(orders.home.record)  # removed by `stop_server`
-        died = server.returncode not in (None, 0) and record is not None and record.ready
+        died = (is_damaged or server.returncode not in (None, 0)) and record is not None and record.ready
     finally:
         await _stop_server(server)
         orders.home.record.unlink(missing_ok=True)
@@ -115,8 +119,11 @@ async def _wait_until_bound(server: Process, orders: SupervisorOrders, api: Api)
         await asyncio.sleep(0.05)
 
 
-async def _wait_for_end(server: Process, orders: SupervisorOrders, terminated: asyncio.Event) -> None:
+async def _wait_for_end(server: Process, orders: SupervisorOrders, api: Api, terminated: asyncio.Event) -> bool:
+    """Wait until the server ends, or has to end. Return whether it is damaged."""
+    damage = asyncio.create_task(_wait_until_damaged(api))
     waits = {
+        damage,
         asyncio.create_task(server.wait()),
         asyncio.create_task(terminated.wait()),
         asyncio.create_task(_wait_until_unused(orders)),
@@ -124,6 +131,17 @@ async def _wait_for_end(server: Process, orders: SupervisorOrders, terminated: a
     _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
+    return damage not in pending
+
+
+async def _wait_until_damaged(api: Api) -> None:
+    bad_looks = 0
+    while bad_looks < 2:
+        await asyncio.sleep(HEALTH_S)
+        try:
+            bad_looks = bad_looks + 1 if await asyncio.to_thread(api.is_damaged) else 0
+        except OSError:
+            bad_looks = 0  # it is busy, or ends
 
 
 async def _wait_until_unused(orders: SupervisorOrders) -> None:

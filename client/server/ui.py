@@ -20,6 +20,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from email.message import Message
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
@@ -42,6 +43,9 @@ MAX_BODY_BYTES = 4_000_000
 
 ANSWER_TIMEOUT_S = 150.0
 """Seconds, longer than the server holds a poll."""
+
+HEALTH_TIMEOUT_S = 5.0
+"""Seconds for the answer about the server's health."""
 
 PAGES_TIMEOUT_S = 30.0
 PAGES_IDLE_S = 600.0
@@ -68,6 +72,23 @@ class Api:
         try:
             connection.request("GET", f"{API}namespaces")
             return connection.getresponse().status == 403
+        finally:
+            connection.close()
+
+    def is_damaged(self) -> bool:
+        """Return whether the server cannot read its database any more. Raise OSError if it does not answer.
+
+        If a client cancels a request at a bad moment, SQLite refuses all later ones as "interrupted" (server 1.29).
+        """
+        connection = HTTPConnection(HOST, self.port, timeout=HEALTH_TIMEOUT_S)
+        try:
+            connection.request("GET", f"{API}namespaces/default", headers={"Host": self.host})
+            response = connection.getresponse()
+            return response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and b"interrupted" in response.read(
+                MAX_BODY_BYTES
+            )
+        except HTTPException as error:
+            raise OSError(str(error)) from error
         finally:
             connection.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,7 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.adapters.shared_files import is_locked
@@ -56,8 +60,8 @@ def silent(line: str) -> None:
     """Ignore the line."""
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+async def until(condition: Callable[[], bool], within_s: float = 20) -> None:
+    deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
@@ -82,6 +86,31 @@ async def start_a_run(endpoint: Endpoint) -> None:
 async def has_the_run(endpoint: Endpoint) -> bool:
     description = await (await Client.connect(endpoint.address)).get_workflow_handle("kept").describe()
     return description.workflow_type == "Anything"
+
+
+async def damage(endpoint: Endpoint) -> None:
+    """Cancel requests until one is cancelled while SQLite reads. From then on the server refuses all."""
+    service = (await Client.connect(endpoint.address)).workflow_service
+    request = DescribeWorkflowExecutionRequest(namespace="default", execution=WorkflowExecution(workflow_id="kept"))
+
+    async def cancelled_request() -> None:
+        task = asyncio.ensure_future(service.describe_workflow_execution(request))
+        await asyncio.sleep(random.random() * 0.004)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def is_interrupted() -> bool:
+        try:
+            await service.describe_workflow_execution(request)
+        except RPCError as error:
+            return "interrupted" in error.message
+        return False
+
+    for _ in range(3_000):
+        await asyncio.gather(*(cancelled_request() for _ in range(20)))
+        if await is_interrupted() and await is_interrupted():
+            return
+    raise AssertionError("no cancelled request damages this server: its supervisor need not look for that any more")
 
 
 def another_command() -> subprocess.Popen[str]:
@@ -140,6 +169,16 @@ async def test_a_server_killed_while_in_use_comes_back_at_the_same_address(home:
         async with asyncio.timeout(20):
             while await silence_reason(endpoint.address):
                 await asyncio.sleep(0.1)
+        assert await has_the_run(endpoint)
+
+
+async def test_a_server_that_cannot_read_its_database_any_more_is_started_again(home: Home) -> None:
+    with lease():
+        endpoint = await ensure_server(silent)
+        await start_a_run(endpoint)
+        damaged = recorded(home).pid
+        await damage(endpoint)
+        await until(lambda: (now := read_record(home.record)) is not None and now.ready and now.pid != damaged, 60)
         assert await has_the_run(endpoint)
 
 
