@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -41,30 +41,37 @@ MIN_OUTPUT_TOKENS = 512
 """The least useful output limit in tokens. Below it the conversation has to become shorter instead."""
 
 MARGIN = 1.05
-"""A margin, because later messages may have more tokens per byte than the counted ones."""
+"""Factor for counted tokens per byte, because later messages may have more."""
 
 _REFUSED = re.compile(
     r"unsupported|n[o']t support|deprecated|only the default|may only be set|permitted|unrecogni[sz]ed|unknown"
     r"|unexpected|extra|use '?max_|may not be enabled",
     re.IGNORECASE,
 )
+"""Words of a refusal of a field, and not of its value."""
+
 _STALE_THINKING = re.compile(
     r"bound to a different|`?signature`? in `?thinking|thinking`? blocks .*cannot be modified"
     r"|encrypted.content .*(?:could not|cannot|can't|invalid)|invalid_encrypted_content|item with id 'rs_"
     r"|type 'reasoning'",
     re.IGNORECASE,
 )
+"""Refusals of earlier thinking: something before it has changed, or another model or account wrote it."""
+
 _SCHEMA = re.compile(
     r"response_format|text\.format|output_config|output.format|json_schema|structured.output|schema is too complex"
     r"|guided|grammar",
     re.IGNORECASE,
 )
 """Refusals of a schema in any wording. The cause may be the field, its type, or a keyword of this schema."""
+
 _CEILING = re.compile(
     r"(?:> ?|<= ?|at most |up to |not exceed |lower than |less than or equal to |\[\d+, ?|limit of |\(inclusive\) to )"
     r"[`'\"]?(\d+)( \(exclusive)?",
     re.IGNORECASE,
 )
+"""The highest number that a refusal allows, and a mark if that number itself is too high."""
+
 _OUTPUT_LIMIT = re.compile(r"max_?(?:completion|output|new)?_?tokens|output tokens|maximum tokens", re.IGNORECASE)
 
 _NO_SYSTEM_ROLE = re.compile(
@@ -83,7 +90,6 @@ _ALTERNATION = re.compile(
     re.IGNORECASE,
 )
 """Refusals of two consecutive messages of one role, by chat templates and servers."""
-
 
 _NO_TOOLS = re.compile(
     r"(?:does|do)(?:n't| not) (?:\w+ )?support (?:the )?(?:parameters?:? *)?[\[{(]?[\"'`]?(?:tools?|functions?)\b"
@@ -212,41 +218,47 @@ def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -
     """
     if refusal.kind == "ContextOverflow":
         return _window_lesson(dialect, request, refusal)
-    found = (lesson(dialect, request, refusal.error.text) for lesson in _lessons(refusal))
-    return next((lesson for lesson in found if lesson is not None), None)
+    return _first_lesson(_lessons(refusal), dialect, request, refusal.error.text)
 
 
 def _window_lesson(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
     """Lower the output limit to the room after the input. Return None if that is too little, or does not help."""
-    asked, size = dialect.output_tokens(request), request_bytes(request)
-    found = stated_tokens(refusal.error.message, asked)
-    if found.window is None:  # the refusal does not state if input or output was too much
-        lower = asked // 4
+    limit, size = dialect.output_tokens(request), request_bytes(request)
+    stated = stated_tokens(refusal.error.message, limit)
+    if stated.window is None:  # the refusal does not state if input or output was too much
+        lower = limit // 4
         may_help = lower >= MIN_OUTPUT_TOKENS and not refusal.in_stream
         return replace(dialect, max_output_tokens=lower) if may_help else None
-    used = found.used
-    if used is None or not found.is_exact:
+    used = stated.used
+    if used is None or not stated.is_exact:
         # a second refusal shows that the first estimate was too low
         estimate = ceil(dialect.input_tokens(request) * (1.25 if dialect.window is not None else 1))
         used = max(estimate, used or 0)
-    if found.window - used < min(asked, MIN_OUTPUT_TOKENS):
+    if stated.window - used < min(limit, MIN_OUTPUT_TOKENS):
         return None
-    lesson = replace(dialect, window=found.window, tokens_per_byte=used * MARGIN / max(size, 1))
-    return lesson if lesson.output_tokens(request) < asked else None
+    lesson = replace(dialect, window=stated.window, tokens_per_byte=used * MARGIN / max(size, 1))
+    return lesson if lesson.output_tokens(request) < limit else None
 
 
-_Lesson = Callable[[Dialect, ModelRequest, str], Dialect | None]
+_Learn = Callable[[Dialect, ModelRequest, str], Dialect | None]
+"""Returns the lesson of a refusal's text: the dialect to try next, or None if the text is about something else."""
+
 _IsSent = Callable[[Dialect, ModelRequest], bool]
 
 
-def _lesson(is_sent: _IsSent, pattern: str | re.Pattern[str], **instead: Any) -> _Lesson:
-    """Return a lesson: after a refusal that matches the pattern, something that was sent is sent in another way."""
+def _first_lesson(learners: Iterable[_Learn], dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    lessons = (learn(dialect, request, refusal) for learn in learners)
+    return next((lesson for lesson in lessons if lesson is not None), None)
 
-    def lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+
+def _change_if(is_sent: _IsSent, pattern: str | re.Pattern[str], **changes: Any) -> _Learn:
+    """Return the function for something that is sent in another way once a refusal of it matches the pattern."""
+
+    def learn(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
         is_refused = is_sent(dialect, request) and re.search(pattern, refusal)
-        return replace(dialect, **instead) if is_refused else None
+        return replace(dialect, **changes) if is_refused else None
 
-    return lesson
+    return learn
 
 
 def _has_tools(request: ModelRequest) -> bool:
@@ -254,34 +266,38 @@ def _has_tools(request: ModelRequest) -> bool:
     return any(tool.name != FINAL_ANSWER for tool in request.tools) or any(each.calls for each in request.messages)
 
 
-_tools_lesson = _lesson(lambda d, r: d.native_tools and _has_tools(r), _NO_TOOLS, native_tools=False)
-_schema_lesson = _lesson(lambda d, r: d.response_format and r.output_schema is not None, _SCHEMA, response_format=False)
-_thinking_lesson = _lesson(lambda d, r: d.thinking, _STALE_THINKING, thinking=False)
-_system_lesson = _lesson(lambda d, r: d.system_role, _NO_SYSTEM_ROLE, system_role=False)
-_turns_lesson = _lesson(lambda d, r: not d.alternating, _ALTERNATION, alternating=True)
+_tools_lesson = _change_if(lambda d, r: d.native_tools and _has_tools(r), _NO_TOOLS, native_tools=False)
+_schema_lesson = _change_if(
+    lambda d, r: d.response_format and r.output_schema is not None, _SCHEMA, response_format=False
+)
+_thinking_lesson = _change_if(lambda d, r: d.thinking, _STALE_THINKING, thinking=False)
+_system_lesson = _change_if(lambda d, r: d.system_role, _NO_SYSTEM_ROLE, system_role=False)
+_turns_lesson = _change_if(lambda d, r: not d.alternating, _ALTERNATION, alternating=True)
 
 
 def _effort_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
     sent, forms, levels = dialect.sent_thinking(request), dialect.thinking_forms, dialect.thinking_levels
-    found = accepted_thinking(sent, forms, levels, refusal)
-    return found and replace(dialect, thinking_forms=found[0], thinking_levels=found[1])
+    accepted = accepted_thinking(sent, forms, levels, refusal)
+    if accepted is None:
+        return None
+    accepted_forms, accepted_levels = accepted
+    return replace(dialect, thinking_forms=accepted_forms, thinking_levels=accepted_levels)
 
 
 _NEWER_LIMIT = "max_completion_tokens"
-_FIELDS = (
-    _lesson(lambda d, r: d.tokens_field == "max_tokens", _NEWER_LIMIT, tokens_field=_NEWER_LIMIT),
-    _lesson(lambda d, r: d.tokens_field != "max_tokens", _NEWER_LIMIT, tokens_field="max_tokens"),
-    _lesson(lambda d, r: d.stream_options, "stream_options", stream_options=False),
-    _lesson(lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", encrypted_reasoning=False),
-    _lesson(lambda d, r: d.strict_tools, r"\bstrict\b", strict_tools=False),
-    _lesson(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", forced_tools=False),
-    _lesson(lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", answer_tool=False),
+_FIELD_LESSONS = (
+    _change_if(lambda d, r: d.tokens_field == "max_tokens", _NEWER_LIMIT, tokens_field=_NEWER_LIMIT),
+    _change_if(lambda d, r: d.tokens_field != "max_tokens", _NEWER_LIMIT, tokens_field="max_tokens"),
+    _change_if(lambda d, r: d.stream_options, "stream_options", stream_options=False),
+    _change_if(lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", encrypted_reasoning=False),
+    _change_if(lambda d, r: d.strict_tools, r"\bstrict\b", strict_tools=False),
+    _change_if(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", forced_tools=False),
+    _change_if(lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", answer_tool=False),
 )
 
 
 def _field_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    found = (lesson(dialect, request, refusal) for lesson in _FIELDS) if _REFUSED.search(refusal) else ()
-    return next((lesson for lesson in found if lesson is not None), None)
+    return _first_lesson(_FIELD_LESSONS, dialect, request, refusal) if _REFUSED.search(refusal) else None
 
 
 _SETTINGS = {
@@ -328,10 +344,12 @@ def _media_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
         return None
     sent = {part.kind for message in request.messages for part in message.media}
     is_document = "document" in sent and ("image" not in sent or _DOCUMENT.search(refusal) or "image" not in refusal)
-    return replace(dialect, documents=False) if is_document else replace(dialect, images=False) if sent else None
+    if is_document:
+        return replace(dialect, documents=False)
+    return replace(dialect, images=False) if sent else None
 
 
-def passing_changes(lesson: Dialect, before: Dialect, refusal: Refusal) -> Set[str]:
+def temporary_changes(lesson: Dialect, before: Dialect, refusal: Refusal) -> Set[str]:
     """Return the fields that a lesson changes for this request only.
 
     A bad picture or a lost container shows nothing about the model.
@@ -361,7 +379,7 @@ def _kept_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Diale
 def _old_container_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
     """Leave out a container that may be gone. Anthropic refuses some without a reason, as an error of the server."""
     try:
-        is_over = datetime.fromisoformat(latest_container(request.messages)[1]).astimezone() < datetime.now(UTC)
+        is_over = datetime.fromisoformat(latest_container(request.messages).expires_at).astimezone() < datetime.now(UTC)
     except (ValueError, OverflowError):
         return None
     return replace(dialect, kept_fields=False) if dialect.kept_fields and is_over else None
@@ -370,18 +388,18 @@ def _old_container_lesson(dialect: Dialect, request: ModelRequest, refusal: str)
 def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
     if not _OUTPUT_LIMIT.search(refusal):
         return None
-    numbers = [int(found[1]) - bool(found[2]) for found in _CEILING.finditer(refusal)]
+    numbers = [int(number) - (1 if is_exclusive else 0) for number, is_exclusive in _CEILING.findall(refusal)]
     below = [number for number in numbers if 0 < number < dialect.output_tokens(request)]
     return replace(dialect, max_output_tokens=min(below)) if below else None
 
 
-_LESSONS: tuple[_Lesson, ...] = (
+_LESSONS: tuple[_Learn, ...] = (
     *(_tools_lesson, _effort_lesson, _schema_lesson, _thinking_lesson, _field_lesson, _setting_lesson, _kept_lesson),
     *(_system_lesson, _turns_lesson, _ceiling_lesson, _media_lesson),
 )
 
 
-def _lessons(refusal: Refusal) -> tuple[_Lesson, ...]:
+def _lessons(refusal: Refusal) -> tuple[_Learn, ...]:
     if refusal.kind == "InvalidRequest":
         return _LESSONS
     if refusal.kind == "ModelNotFound":  # OpenRouter has no server with tools for the model, Anthropic no container
@@ -397,21 +415,24 @@ LESSON_S = 6 * 3_600.0
 """Seconds for which a lesson counts. A server may be updated, and then accept what it has refused."""
 
 MAX_KEPT_LESSONS = 256
-MAX_BYTES = 1_000_000
+_MAX_FILE_BYTES = 1_000_000
 
 _DIALECT = TypeAdapter(Dialect)
 
 
 def lesson_key(url: str, model: str, usual: Dialect) -> str:
-    """Return the key of a model at a protocol's URL. Other settings of the endpoint are another `usual`, and key."""
+    """Return the key of a model at a protocol's URL. Other settings of the endpoint lead to another key."""
     return sha256(json.dumps([url, model, _plain(usual)], sort_keys=True).encode()).hexdigest()
 
 
 class LessonFile:
-    """The lessons in one file. Each has the time until which it counts, by the clock of the machine."""
+    """The lessons that the workers of a state folder share. Each counts until a time of the machine's clock.
+
+    The file holds no key, no address and nothing of a conversation.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = OwnFile(path, lambda text: as_object(json.loads(text)), max_bytes=MAX_BYTES, denied=0o022)
+        self._file = OwnFile(path, lambda text: as_object(json.loads(text)), max_bytes=_MAX_FILE_BYTES, denied=0o022)
 
     def get(self, key: str) -> Dialect | None:
         lesson = as_object(self._read().get(key))
@@ -421,10 +442,10 @@ class LessonFile:
         return None
 
     def keep(self, key: str, dialect: Dialect) -> None:
-        """Add a lesson. If the file cannot be written, it is not kept."""
+        """Add a lesson. If the file cannot be written, the lesson is lost."""
         now = time.time()
         others = {name: each for name, each in self._read().items() if name != key and _until(each) > now}
-        newest = sorted(others, key=lambda name: _until(others[name]))[1 - MAX_KEPT_LESSONS :]
+        newest = sorted(others, key=lambda name: _until(others[name]))[1 - MAX_KEPT_LESSONS :]  # and the new one
         lessons = {name: others[name] for name in newest} | {key: {"until": now + LESSON_S, "dialect": _plain(dialect)}}
         with suppress(OSError):
             write_atomically(self._file.path, json.dumps(lessons).encode(), with_folder=True)

@@ -48,6 +48,7 @@ _UNIT = "|".join(f"(?P<{name}>{spellings})" for name, _, spellings in _UNITS)
 _PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*(?:{_UNIT})(?![a-z])(?:,?\s*(?:and\s+)?)", re.IGNORECASE)
 _PIECES = rf"(?:\d+(?:\.\d+)?\s*(?:{re.sub(r'[?]P<[a-z]+>', '?:', _UNIT)})(?![a-z]),?\s*(?:and\s+)?)+"
 _MAX_DURATION_CHARS = 64
+"""A longer text is no duration, and would take the pattern long."""
 
 WAIT_SENTENCES = (
     ("OpenAI, Groq", r"try again in"),  # 8.2s, 6m0s, 8h18m31.68s, 20 seconds
@@ -121,7 +122,7 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
         elif "ratelimit" in name and "reset" in name:
             text = headers[name]
             until = _seconds_until(datetime.fromisoformat, text, now)
-            wait = _first_wait(_duration(text), _seconds_to_epoch(text, now), until)
+            wait = _first_wait(_duration(text), _seconds_from_number(text, now), until)
             if wait is not None:
                 resets.append((wait, _number(headers.get(name.replace("reset", "remaining"))) == 0))
     return max([wait for wait, is_spent in resets if is_spent] or [wait for wait, _ in resets], default=None)
@@ -175,19 +176,23 @@ def _duration(text: str | None) -> float | None:
 
 
 def _seconds_until(read: Callable[[str], datetime], text: str | None, now: datetime) -> float | None:
+    if not text:
+        return None
     try:
-        moment = read(text) if text else None
+        moment = read(text)
     except (ValueError, OverflowError):
         return None
-    return moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp()
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return aware.timestamp() - now.timestamp()
 
 
-def _seconds_to_epoch(text: str | None, now: datetime) -> float | None:
+def _seconds_from_number(text: str | None, now: datetime) -> float | None:
     """Read milliseconds since the epoch (OpenRouter), seconds since it, or seconds from now. The size shows which."""
     value = _number(text)
-    if value is None or value < 1e9:
+    if value is None or value < 1e9:  # as seconds from now, 30 years; as seconds since the epoch, the year 2001
         return value
-    return (value / 1000 if value >= 1e11 else value) - now.timestamp()
+    seconds = value / 1000 if value >= 1e11 else value  # as seconds, 1e11 would be after the year 5000
+    return seconds - now.timestamp()
 
 
 MAX_MESSAGE_CHARS = 4_000
@@ -375,7 +380,7 @@ class ProviderFailures:
             url = http.URL(base_url).copy_with(username=None, password=None, query=None, fragment=None)
         except http.InvalidURL:  # the first request reports it
             url = http.URL("")
-        self._place = f" at {url}" if url.host else ""
+        self._at_address = f" at {url}" if url.host else ""
         self._has_version = bool(re.search(r"/v\d", url.path))
 
     def from_response(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
@@ -391,16 +396,16 @@ class ProviderFailures:
         refusal.in_stream = True
         return refusal
 
-    def _refusal(self, how: str, status: int, headers: Mapping[str, str], error: ErrorBody) -> Refusal:
+    def _refusal(self, event: str, status: int, headers: Mapping[str, str], error: ErrorBody) -> Refusal:
         if status == HTTPStatus.NOT_FOUND:
-            how += self._place
-            if self._place and not self._has_version:
-                how += " (most servers need an address that ends in /v1)"
+            event += self._at_address
+            if self._at_address and not self._has_version:
+                event += " (most servers need an address that ends in /v1)"
         kind, retryable = _kind_and_retry(status, error)
         retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
         stated = {**error.headers, **{name.lower(): value for name, value in headers.items()}}
         wait = retry_after_s(stated, datetime.now(UTC), rate_limited=status == 429, in_body=error.wait_s)
-        return Refusal(kind, self._text(f"{how}: {error.message}"), error, retryable=retryable, wait=wait)
+        return Refusal(kind, self._text(f"{event}: {error.message}"), error, retryable=retryable, wait=wait)
 
     def bad_stream(self, reason: str) -> ModelError:
         return self._error("BadStream", f"sent a broken reply: {reason}", retryable=True)
@@ -421,7 +426,7 @@ class ProviderFailures:
             return self.unusable(cause)
         if reading:
             return self.bad_stream(cause)
-        return self._error("ConnectionFailed", f"can't be reached{self._place}: {cause}", retryable=True)
+        return self._error("ConnectionFailed", f"can't be reached{self._at_address}: {cause}", retryable=True)
 
     def _error(self, kind: str, text: str, *, retryable: bool) -> ModelError:
         return ModelError(kind, self._text(text), retryable=retryable)

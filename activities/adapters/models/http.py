@@ -31,8 +31,8 @@ class ProviderEndpoint:
     """The key that `headers` contain, so that error texts can hide it."""
     settings: EndpointSettings = field(default=DEFAULT_ENDPOINT, repr=False)
     kind: str = ""
-    """The provider whose additions to the protocol and whose prices hold. Not equal to `provider` for an endpoint of
-    the configuration that leads to a known provider."""
+    """The provider whose protocol additions and prices apply. It differs from `provider` if an endpoint of the
+    configuration leads to a known provider."""
     api: Api = "chat"
 
     def url(self, path: str) -> str:
@@ -62,7 +62,7 @@ def trace_headers(url: str) -> dict[str, str]:
 
 MAX_EVENT_BYTES = 8_000_000
 MAX_STREAM_BYTES = 64_000_000
-"""Bytes. Framing needs some 200 bytes per token, so this is far above any reply that is kept."""
+"""Framing needs some 200 bytes per token, so both limits are far above any reply that is kept."""
 
 MAX_SILENT_LINES = 1_000_000
 """Lines without data, such as blank ones and comments. An endless number would keep a processor busy."""
@@ -142,6 +142,7 @@ _LAST_EVENT_TYPES = frozenset({"message_stop", "response.completed", "response.i
 
 _MAX_ERROR_BYTES = 64_000
 _DRAIN_S = 0.2
+"""Seconds that a server has to end its answer after the last event."""
 
 
 class ProviderHttp:
@@ -161,8 +162,8 @@ class ProviderHttp:
     ) -> AsyncGenerator[dict[str, Any]]:
         """Send `body` and yield each JSON frame of the answer, including the one that marks its end.
 
-        The caller has to close the generator (`aclosing`), which closes the connection before the reply's end.
-        The answer fails after `silence_s`, or else the endpoint's seconds, without any byte, even of a comment.
+        The caller has to close the generator (`aclosing`), so that the connection closes even before the reply's end.
+        The answer fails if no byte, even of a comment, comes within `silence_s`. None means the endpoint's setting.
         """
         settings = self._endpoint.settings
         sent = clean_json(merged_fields(settings.extra_body, body))
@@ -172,12 +173,12 @@ class ProviderHttp:
             if not response.is_success:
                 raise await self._read_refusal(response)
             with self._as_model_errors(reading=True):
-                async with aclosing(_event_data(response)) as documents:
-                    async for data in documents:
+                async with aclosing(_event_data(response)) as events:
+                    async for data in events:
                         for frame in self._frames_in(data):
                             yield frame
                             if frame is END_FRAME or as_text(frame.get("type")) in _LAST_EVENT_TYPES:
-                                await _drain(documents)
+                                await _drain(events)
                                 return
 
     async def check_reachable(self, path: str) -> None:

@@ -17,7 +17,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 from orga.workflows.types.json_text import MAX_DEPTH, as_object, as_objects, as_text, is_deeper
 from orga.workflows.types.messages import Message
@@ -41,11 +41,11 @@ def block_part(block: dict[str, Any]) -> Block:
     if not isinstance(kind, str) or not kind:
         return OpaquePart(kind="opaque", data=data)
     del data["type"]
-    field = _TEXT_FIELDS.get(kind)
-    text = None if field is None else data.get(field)
-    if field is None or not isinstance(text, str):
+    text_field = _TEXT_FIELDS.get(kind)
+    text = None if text_field is None else data.get(text_field)
+    if text_field is None or not isinstance(text, str):
         return OpaquePart(kind="opaque", format=kind, data=data)
-    del data[field]
+    del data[text_field]
     fields: dict[str, Any] = {name: value for name, value in (("text", text), ("data", data)) if value}
     return ThinkingPart(kind="thinking", format=kind, **fields)
 
@@ -68,8 +68,8 @@ MAX_CHARS = 1_000_000
 """Characters of all pieces of an object, with their names. A longer object is not sent back at all."""
 
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-_TEXTS = frozenset({"text", "summary", *_THINKING_FIELDS})
-"""Fields with texts to read."""
+_READABLE_FIELDS = frozenset({"text", "summary", *_THINKING_FIELDS})
+"""Fields with text for people. A server never repeats it."""
 
 
 @dataclass
@@ -87,33 +87,37 @@ class StreamedFields:
     """An object that arrives in pieces: texts are joined, objects are merged, and lists grow."""
 
     def __init__(self, piece: dict[str, Any] | None = None, *, may_repeat: bool = False) -> None:
-        """Begin with a piece. With `may_repeat`, a server may repeat the whole text of a field, but no text to read."""
+        """Begin with a piece. With `may_repeat`, a server may repeat the whole text of a field that is not readable."""
         self._fields: dict[str, Any] = {}
         self._room = MAX_CHARS
         self._may_repeat = may_repeat
         self.add(piece or {})
 
     def add(self, piece: dict[str, Any]) -> None:
-        self._room -= MAX_CHARS if is_deeper(piece, MAX_DEPTH) else len(str(piece)) if piece else 0
+        if not piece or self._room < 0:
+            return
+        self._room = -1 if is_deeper(piece, MAX_DEPTH) else self._room - len(str(piece))
         for name, value in piece.items() if self._room >= 0 else ():
-            may_repeat = self._may_repeat and not (name in _TEXTS and isinstance(value, str))
-            self._fields[name] = _joined(self._fields.get(name), value, may_repeat=may_repeat)
+            may_repeat = self._may_repeat and not (name in _READABLE_FIELDS and isinstance(value, str))
+            self._fields[name] = _extended_value(self._fields.get(name), value, may_repeat=may_repeat)
 
     def value(self) -> dict[str, Any]:
-        """Return the whole object, or an empty one if it is too long."""
-        return {name: clean_json(_whole(value)) for name, value in self._fields.items()} if self._room >= 0 else {}
+        """Return the whole object, or an empty one if it is too long or too deep."""
+        fields = self._fields.items() if self._room >= 0 else ()
+        return {name: clean_json(_whole_value(value)) for name, value in fields}
 
     def is_continued_by(self, piece: dict[str, Any]) -> bool:
-        """Return whether an object is a piece of this one. Both are in a list. A signature ends a text."""
-        known = {name: _whole(self._fields.get(name)) for name in ("type", "index", "id", "signature")}
+        """Return whether `piece`, the next object of the same list, continues this object. A signature ends a text."""
+        known = {name: _whole_value(self._fields.get(name)) for name in ("type", "index", "id", "signature")}
         if any(known[name] != piece.get(name, known[name]) for name in ("type", "index", "id")):
             return False
         is_numbered = known["index"] is not None or known["id"] is not None
-        is_more = any(piece.get(name) for name in _TEXTS) or (piece.get("signature") and not is_numbered)
-        return bool((_TEXTS | {"signature"}) & piece.keys()) and not (known["signature"] and is_more)
+        is_next_thought = any(map(piece.get, _READABLE_FIELDS)) or (piece.get("signature") and not is_numbered)
+        has_content = not piece.keys().isdisjoint(_READABLE_FIELDS | {"signature"})
+        return has_content and not (known["signature"] and is_next_thought)
 
 
-def _joined(known: Any, value: Any, *, may_repeat: bool) -> Any:
+def _extended_value(known: Any, value: Any, *, may_repeat: bool) -> Any:
     match value:
         case str():
             text = known if isinstance(known, _Text) else _Text()
@@ -126,12 +130,12 @@ def _joined(known: Any, value: Any, *, may_repeat: bool) -> Any:
             return known
         case list():
             begun = cast("list[Any]", known) if isinstance(known, list) else []
-            return _grown(begun, cast("list[Any]", value), may_repeat=may_repeat)
+            return _extended_list(begun, cast("list[Any]", value), may_repeat=may_repeat)
         case _:
             return known if value is None else value
 
 
-def _grown(known: list[Any], more: list[Any], *, may_repeat: bool) -> list[Any]:
+def _extended_list(known: list[Any], more: list[Any], *, may_repeat: bool) -> list[Any]:
     """Return the list with further elements. An object may be a piece of the last one that came before."""
     last = known[-1] if known else None
     for index, each in enumerate(more):
@@ -140,18 +144,18 @@ def _grown(known: list[Any], more: list[Any], *, may_repeat: bool) -> list[Any]:
             if last.is_continued_by(piece):
                 last.add(piece)
                 continue
-        known.append(_joined(None, each, may_repeat=may_repeat))
+        known.append(_extended_value(None, each, may_repeat=may_repeat))
     return known
 
 
-def _whole(value: Any) -> Any:
+def _whole_value(value: Any) -> Any:
     match value:
         case _Text():
             return "".join(value.pieces)
         case StreamedFields():
             return value.value()
         case list():
-            return [_whole(each) for each in cast("list[Any]", value)]
+            return [_whole_value(each) for each in cast("list[Any]", value)]
         case _:
             return value
 
@@ -173,7 +177,7 @@ def further_fields(fields: dict[str, Any], known: Set[str]) -> dict[str, Any]:
 
 
 def further_message_fields(delta: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a message of Chat Completions that go back as they came: of its content, the thinking."""
+    """Return the fields of a Chat Completions message that go back as they came. Its content keeps only thinking."""
     chunks = thinking_chunks(delta.get("content"))
     return further_fields(delta, _READ_FIELDS) | ({"content": chunks} if chunks else {})
 
@@ -188,8 +192,8 @@ MAX_FILE_CHARS = 40_000
 
 def file_annotations(message: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the PDFs that OpenRouter has read. It reads them again, and charges for it, unless they go back."""
-    found = as_objects(message.get("annotations"))
-    return [each for each in found if each.get("type") == "file" and as_object(each.get("file"))]
+    annotations = as_objects(message.get("annotations"))
+    return [each for each in annotations if each.get("type") == "file" and as_object(each.get("file"))]
 
 
 def file_parts(files: Iterable[dict[str, Any]], earlier: Iterable[Message]) -> Iterator[Block]:
@@ -216,7 +220,8 @@ def message_parts(fields: dict[str, Any], *, has_calls: bool) -> Iterator[Block]
     if details and all(as_text(each.get("type")).startswith(_DETAIL) for each in details):
         del rest[_DETAILS]
         yield from map(block_part, details)
-    for text in dict.fromkeys(texts.values()) if has_calls and not details else ():
+    is_text_kept = has_calls and not details
+    for text in dict.fromkeys(texts.values()) if is_text_kept else ():
         name, *others = (name for name in texts if texts[name] == text)
         also: dict[str, Any] = {"data": {"also": others}} if others else {}
         yield ThinkingPart(kind="thinking", format=f"chat.{name}", text=text, **also)
@@ -227,30 +232,37 @@ def message_parts(fields: dict[str, Any], *, has_calls: bool) -> Iterator[Block]
 
 def message_fields(message: Message) -> dict[str, Any]:
     """Return the fields from which `message_parts` made its parts."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for part in message.blocks:
         if isinstance(part, ThinkingPart) and part.format.startswith("chat."):
             names = (part.format.removeprefix("chat."), *part.data.get("also", ()))
-            found |= {name: part.text for name in names if name in _THINKING_FIELDS}
+            fields |= {name: part.text for name in names if name in _THINKING_FIELDS}
         elif part.format == "chat.message":
-            found |= further_fields(part.data, _READ_FIELDS)
+            fields |= further_fields(part.data, _READ_FIELDS)
             if files := file_annotations(part.data):
-                found["annotations"] = files
+                fields["annotations"] = files
         elif part.format == "chat.block":
-            found.setdefault("content", []).extend(thinking_chunks([part.data]))
+            fields.setdefault("content", []).extend(thinking_chunks([part.data]))
         elif part.format.startswith(_DETAIL):
-            found.setdefault(_DETAILS, []).append(wire_block(part))
-    return found
+            fields.setdefault(_DETAILS, []).append(wire_block(part))
+    return fields
 
 
 MESSAGE = "messages.message"
 
 
-def latest_container(messages: Sequence[Message]) -> tuple[str, str]:
-    """Return the id of Anthropic's latest container, and the time until which it surely exists, or empty texts."""
+class Container(NamedTuple):
+    """A container in which Anthropic ran code. Both texts are empty if there is none."""
+
+    id: str = ""
+    expires_at: str = ""
+    """The time until which it surely exists."""
+
+
+def latest_container(messages: Sequence[Message]) -> Container:
     kept = (block.data for message in reversed(messages) for block in message.blocks if block.format == MESSAGE)
-    found = ((as_text(data.get("container")), as_text(data.get("expires_at"))) for data in kept)
-    return next((each for each in found if each[0]), ("", ""))
+    containers = (Container(as_text(data.get("container")), as_text(data.get("expires_at"))) for data in kept)
+    return next((container for container in containers if container.id), Container())
 
 
 def parts_with_fields(parts: Iterable[Part], api: Api) -> Iterator[tuple[Part, dict[str, Any]]]:
@@ -258,24 +270,29 @@ def parts_with_fields(parts: Iterable[Part], api: Api) -> Iterator[tuple[Part, d
     kinds: dict[type[Part], str] = {TextPart: f"{api}.text", ToolCall: f"{api}.call"}
     before: Part | None = None
     for part in parts:
-        is_fitting = isinstance(before, OpaquePart) and before.format == kinds.get(type(part))
-        yield part, before.data if is_fitting and isinstance(before, OpaquePart) else {}
+        fields: dict[str, Any] = {}
+        if isinstance(before, OpaquePart) and before.format == kinds.get(type(part)):
+            fields = before.data
+        yield part, fields
         before = part
 
 
 def is_thinking(part: Part) -> bool:
-    """Return whether a server may refuse the part because the conversation before it has changed."""
+    """Return whether a server may refuse the part because the conversation before it has changed.
+
+    Further fields of Chat Completions count, because a signature may be among them.
+    """
     return isinstance(part, (ThinkingPart, OpaquePart)) and not part.format.startswith(("messages.", "responses."))
 
 
 def kept_names(messages: Iterable[Message]) -> set[str]:
-    """Return the names by which a refusal may mean what goes back: of fields, or of types of blocks."""
-    found: set[str] = set()
+    """Return the names by which a refusal may mean what goes back: names of fields, and types of blocks."""
+    names: set[str] = set()
     for part in (block for message in messages for block in message.blocks):
         api, _, kind = part.format.partition(".")
         if part.format.startswith(_DETAIL):
-            found.add(_DETAILS)
+            names.add(_DETAILS)
         elif api in get_args(Api):
             types = {as_text(part.data.get("type"))} if kind in {"block", "item"} else part.data.keys()
-            found |= {kind} if isinstance(part, ThinkingPart) else types
-    return found - {""}
+            names |= {kind} if isinstance(part, ThinkingPart) else types
+    return names - {""}

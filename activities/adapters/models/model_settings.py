@@ -95,29 +95,28 @@ def provider_endpoint(
 
 
 def provider_kind(name: str, settings: EndpointSettings = DEFAULT_ENDPOINT) -> str:
-    """Return the provider whose server this is, by name, host or Ollama's port, or else the name."""
+    """Return the known provider that an endpoint leads to, by Ollama's port or by host, or else the endpoint's name."""
     parts = urlsplit(settings.base_url or "")
     if parts.port == _OLLAMA_PORT:
         return "ollama"
     host = parts.hostname or ""
-    known = (
-        (provider.name, urlsplit(provider.default_url).hostname)
-        for provider in PROVIDERS.values()
-        if provider.has_list_prices and not provider.is_extra
-    )
-    found = (provider for provider, own in known if host == own or host.endswith(f".{own}"))
-    return next(found, name)
+    for provider in PROVIDERS.values():
+        own_host = urlsplit(provider.default_url).hostname
+        is_known = provider.has_list_prices and not provider.is_extra
+        if is_known and (host == own_host or host.endswith(f".{own_host}")):
+            return provider.name
+    return name
 
 
 def _headers_from(name: str, settings: EndpointSettings, env: Mapping[str, str]) -> dict[str, str]:
     """Return the headers whose values are in variables."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for header, variable in settings.headers_from.items():
         value = _env_value(env, variable)
         if not value or not value.isascii() or not value.isprintable():
             raise ModelNotConfigured(f"{name}: the header {header} needs {variable}, which is not set: set it")
-        found[header.lower()] = value
-    return found
+        headers[header.lower()] = value
+    return headers
 
 
 def _provider_key(provider: Provider, env: Mapping[str, str]) -> str:
@@ -141,7 +140,9 @@ def _key_headers(api: Api, settings: EndpointSettings, key: str) -> dict[str, st
 def _base_url(provider: Provider, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:
     """Return the address without a slash at its end and without a fragment. A query stays."""
     stated = base_urls.get(provider.name, "").strip() or _env_value(env, provider.base_url)
-    url = _ollama_url(stated) if provider.name == "ollama" and stated else stated or provider.default_url
+    url = stated or provider.default_url
+    if stated and provider.name == "ollama":
+        url = _ollama_url(stated)
     if not stated and provider.regions:
         region = next(filter(None, (_env_value(env, each) for each in provider.regions)), "")
         if not re.fullmatch(r"[a-z0-9-]+", region):
@@ -158,17 +159,17 @@ def _base_url(provider: Provider, env: Mapping[str, str], base_urls: Mapping[str
     return urlunsplit(parts._replace(path=path, fragment=""))
 
 
-def _ollama_url(host: str) -> str:
+def _ollama_url(value: str) -> str:
     """Read `OLLAMA_HOST` as Ollama does. Scheme and port may be missing, and 0.0.0.0 means this machine."""
-    url = host if "://" in host else f"http://{host}"
+    url = value if "://" in value else f"http://{value}"
     try:
         parts = urlsplit(url)
-        port = parts.port or (None if "://" in host else _OLLAMA_PORT)
+        port = parts.port or (None if "://" in value else _OLLAMA_PORT)
     except ValueError:
         return ""
     name = "127.0.0.1" if parts.hostname in {None, "0.0.0.0", "::"} else str(parts.hostname)
-    place = f"[{name}]" if ":" in name else name
-    return f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path}"
+    host = f"[{name}]" if ":" in name else name
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
 
 
 def _is_http(url: str) -> bool:

@@ -28,8 +28,8 @@ from orga.workflows.types.messages import Reply
 ENOUGH_TOKENS = 65_536
 """A context that is enough for an agent, if the model has so much. Ollama's guide names 64,000."""
 
-_KNOWN_S = 60.0
-"""Seconds. A model can be loaded again with another context."""
+_CONTEXT_S = 60.0
+"""Seconds for which a stated context counts. A model can be loaded again with another one."""
 
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
@@ -50,7 +50,7 @@ class OllamaContext:
 
     @property
     def shortage(self) -> str:
-        """The problem and its remedy if an agent gets too little of the model's context, or ""."""
+        """The problem and its remedy if an agent gets less than half of the context that is enough, or ""."""
         enough = min(self.whole or ENOUGH_TOKENS, ENOUGH_TOKENS)
         if self.served is None or self.served >= enough // 2:
             return ""
@@ -81,16 +81,16 @@ class OllamaProvider(StreamingProvider):
 
     async def context(self, model: str, *, again: bool = False) -> OllamaContext:
         """Return the context of a model, as it was at most a minute ago. Another server than Ollama states none."""
-        found = None if again else self._contexts.get(model)
-        if found is None:
+        context = None if again else self._contexts.get(model)
+        if context is None:
             try:
                 async with asyncio.timeout(WINDOW_TIMEOUT_S):
-                    found = await self._read_context(model)
+                    context = await self._read_context(model)
             except (ModelError, TimeoutError):
-                found = OllamaContext()
-            self._contexts.keep(model, found, _KNOWN_S)
-            self._report_once(f"{self._endpoint.provider}:{model}", found.shortage)
-        return found
+                context = OllamaContext()
+            self._contexts.keep(model, context, _CONTEXT_S)
+            self._report_once(f"{self._endpoint.provider}:{model}", context.shortage)
+        return context
 
     async def context_window(self, model: str) -> int | None:
         """Return the tokens that the model's context has now. None if the model is not loaded."""
@@ -101,12 +101,12 @@ class OllamaProvider(StreamingProvider):
 
         Raise ModelError also if Ollama would cut the request, or has cut it while it loaded the model.
         """
-        found = await self.context(request.model)
-        reply = await super().complete(self._fitted(request, found), on_text)
-        if found.served is None and found.whole is not None:  # the model was not loaded, and now it is
-            found = await self.context(request.model, again=True)
-            self._fitted(request, found)
-        self._learn_size(request, reply, found)
+        context = await self.context(request.model)
+        reply = await super().complete(self._fitted(request, context), on_text)
+        if context.served is None and context.whole is not None:  # the model was not loaded, and now it is
+            context = await self.context(request.model, again=True)
+            self._fitted(request, context)
+        self._learn_size(request, reply, context)
         return reply
 
     async def _read_context(self, model: str) -> OllamaContext:
@@ -121,30 +121,33 @@ class OllamaProvider(StreamingProvider):
         sizes = (value for key, value in as_object(shown.get("model_info")).items() if key.endswith(".context_length"))
         whole = as_count(next(sizes, None)) or None
         of_modelfile = _NUM_CTX.search(as_text(shown.get("parameters")))
-        served = next(running, 0) or (int(of_modelfile[1]) if of_modelfile else 0)
+        served = next(running, 0)
+        if not served and of_modelfile:
+            served = int(of_modelfile[1])
         if not served and shown.get("remote_host"):  # a cloud model has its whole context
             served = whole or 0
         return OllamaContext(served or None, whole, of_modelfile is not None)
 
-    def _fitted(self, request: ModelRequest, found: OllamaContext) -> ModelRequest:
-        """Return the request with an output limit that the context has room for."""
-        if found.served is None:
+    def _fitted(self, request: ModelRequest, context: OllamaContext) -> ModelRequest:
+        """Return the request with an output limit that fits into the context. Raise ModelError if none does."""
+        if context.served is None:
             return request
         used = self._input_tokens(request)
-        room = found.served - used
+        room = context.served - used
         if room < min(request.max_output_tokens, MIN_OUTPUT_TOKENS):
             name = f"{self._endpoint.provider}:{request.model}"
-            text = f"{name}: about {used:,} tokens do not fit, and Ollama would cut them silently. {found.shortage}"
+            text = f"{name}: about {used:,} tokens do not fit, and Ollama would cut them silently. {context.shortage}"
             raise ModelError("ContextOverflow", text.strip(), retryable=False)
         return replace(request, max_output_tokens=min(request.max_output_tokens, room))
 
     def _input_tokens(self, request: ModelRequest) -> int:
         return ceil(request_bytes(request) * self._tokens_per_byte.get(request.model, 1 / BYTES_PER_TOKEN))
 
-    def _learn_size(self, request: ModelRequest, reply: Reply, found: OllamaContext) -> None:
+    def _learn_size(self, request: ModelRequest, reply: Reply, context: OllamaContext) -> None:
         """Learn the model's tokens per byte from a reply to a request that was certainly not cut."""
         counted = reply.usage.input_tokens
-        if reply.usage.estimated or not counted or self._input_tokens(request) > (found.served or 0) * 0.8:
+        # the estimate may be too low, so a request near the limit may have been cut
+        if reply.usage.estimated or not counted or self._input_tokens(request) > (context.served or 0) * 0.8:
             return
         share = counted * MARGIN / request_bytes(request) * BYTES_PER_TOKEN
         self._tokens_per_byte[request.model] = min(max(share, _LEAST_SHARE), _MOST_SHARE) / BYTES_PER_TOKEN

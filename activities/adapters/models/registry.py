@@ -64,7 +64,7 @@ class ModelRegistry:
             in_code: The application's own models, by the name after `code:`.
             endpoints: Settings by provider, and endpoints of the configuration's own.
             lessons: The file with what models have refused. None: only this process remembers.
-            blobs: The store of pictures and documents. Without it, models get words.
+            blobs: The store of pictures and documents. Without it, models get words instead.
         """
         self._blobs = blobs
         self._env = env
@@ -81,15 +81,15 @@ class ModelRegistry:
         """Return the provider and the model's name there. Raise ModelNotConfigured if key or address is missing."""
         if problem := model_name_problem(name, own_endpoints(self._endpoints)):
             raise ModelNotConfigured(problem)
-        provider, _, model = map(str.strip, name.partition(":"))
-        if provider == CODE:
-            found = self._own_provider(model)
-        elif provider in PROVIDERS and not PROVIDERS[provider].is_remote:
-            found = self._embedded_provider(provider, model)
+        provider_name, _, model = map(str.strip, name.partition(":"))
+        if provider_name == CODE:
+            provider = self._own_provider(model)
+        elif provider_name in PROVIDERS and not PROVIDERS[provider_name].is_remote:
+            provider = self._embedded_provider(provider_name, model)
         else:
-            found = self._remote_provider(provider)
-        price = self._stated_price(provider, model)
-        return PricedProvider(found, price) if price else found, model
+            provider = self._remote_provider(provider_name)
+        price = self._stated_price(provider_name, model)
+        return PricedProvider(provider, price) if price else provider, model
 
     def check(self, name: str) -> None:
         self.resolve(name)
@@ -134,9 +134,9 @@ class ModelRegistry:
     async def context_shortage(self, name: str) -> str:
         """Return why a model has too little context for an agent, with the remedy, or "". Only Ollama is asked."""
         self.resolve(name)
-        provider, _, model = name.strip().partition(":")
-        found = self._remote.get(provider)
-        return (await found.context(model)).shortage if isinstance(found, OllamaProvider) else ""
+        provider_name, _, model = name.strip().partition(":")
+        provider = self._remote.get(provider_name)
+        return (await provider.context(model)).shortage if isinstance(provider, OllamaProvider) else ""
 
     async def close(self) -> None:
         remote, self._remote = self._remote, {}
@@ -145,21 +145,21 @@ class ModelRegistry:
 
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
-            place = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
+            endpoint = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
             try:
-                self._remote[provider] = self._new_provider(place)
+                self._remote[provider] = self._new_provider(endpoint)
             except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
                 cause = redacted_text(str(error))
                 text = f"{provider} can't be reached through the proxy that is set: {cause}"
                 raise ModelNotConfigured(text) from error
         return self._remote[provider]
 
-    def _new_provider(self, place: ProviderEndpoint) -> StreamingProvider:
-        wire, other = _wires(place)
+    def _new_provider(self, endpoint: ProviderEndpoint) -> StreamingProvider:
+        wire, other = _wires(endpoint)
         if isinstance(wire, LibraryWire):
-            return LibraryProvider(place, self._env, self._lessons, self._blobs)
-        kind = OllamaProvider if place.kind == "ollama" else StreamingProvider
-        return kind(place, wire, self._transport, other=other, lessons=self._lessons, blobs=self._blobs)
+            return LibraryProvider(endpoint, self._env, self._lessons, self._blobs)
+        kind = OllamaProvider if endpoint.kind == "ollama" else StreamingProvider
+        return kind(endpoint, wire, self._transport, other=other, lessons=self._lessons, blobs=self._blobs)
 
     def _settings(self, provider: str) -> EndpointSettings:
         return self._endpoints.get(provider, DEFAULT_ENDPOINT)
@@ -194,7 +194,7 @@ class ModelRegistry:
 class CodeModel:
     """A model of the application. Whatever it raises is a failure of the model, which is retried.
 
-    A result of another type is not: the same code would return it again.
+    A result of another type is not retried, because the same code would return it again.
     """
 
     def __init__(self, name: str, own: ModelProvider) -> None:
@@ -216,19 +216,19 @@ class CodeModel:
         return ModelError("ServerError", message, retryable=retryable)
 
 
-def _wires(place: ProviderEndpoint) -> tuple[Wire, Wire | None]:
+def _wires(endpoint: ProviderEndpoint) -> tuple[Wire, Wire | None]:
     """Return a provider's protocol, and the one to change to if the provider points to it."""
-    if place.kind in PROVIDERS and PROVIDERS[place.kind].is_extra:
-        return LibraryWire(place.kind), None
-    if place.api == "messages":
-        return AnthropicMessages(place.kind), None
-    chat = OpenAIChat(place.kind, chat_thinking(place.kind, place.base_url))
-    responses = OpenAIResponses(place.kind)
-    return (responses, chat) if place.api == "responses" else (chat, responses)
+    kind = endpoint.kind
+    if kind in PROVIDERS and PROVIDERS[kind].is_extra:
+        return LibraryWire(kind), None
+    if endpoint.api == "messages":
+        return AnthropicMessages(kind), None
+    chat, responses = OpenAIChat(kind, chat_thinking(kind, endpoint.base_url)), OpenAIResponses(kind)
+    return (responses, chat) if endpoint.api == "responses" else (chat, responses)
 
 
 def provider_dialect(provider: Provider, model: str, base_url: str, settings: EndpointSettings) -> Dialect:
     """Return the dialect of a remote provider's model before its first refusal. It needs no key."""
     kind = provider_kind(provider.name, settings)
-    place = ProviderEndpoint(provider.name, base_url, settings=settings, kind=kind, api=provider.api)
-    return dialect_at(_wires(place)[0].dialect(model), settings)
+    wire, _ = _wires(ProviderEndpoint(provider.name, base_url, settings=settings, kind=kind, api=provider.api))
+    return dialect_at(wire.dialect(model), settings)

@@ -116,21 +116,21 @@ def _repeated_object(text: str) -> dict[str, Any] | None:
     Some servers begin a call with a placeholder before the real object, and others repeat the whole object. A text with
     different objects is refused, because nobody can know which of them the model meant.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}  # of the different values, by their canonical JSON
     rest = text.strip()
     for _ in range(_MAX_REPEATED):
         try:
             value, end = _DECODER.raw_decode(rest)
             if value not in ({}, [], None):
-                found[dumps(value, sort_keys=True)] = rest[:end]
+                texts[dumps(value, sort_keys=True)] = rest[:end]
         except (ValueError, RecursionError):
             return None
         rest = rest[end:].strip()
         if not rest:
             break
-    if rest or len(found) > 1:
+    if rest or len(texts) > 1 or "{" not in text:
         return None
-    return _parsed_object(found.popitem()[1] if found else "{}") if "{" in text else None
+    return _parsed_object(next(iter(texts.values()), "{}"))
 
 
 def _parsed_object(text: str) -> dict[str, Any] | None:
@@ -157,7 +157,10 @@ MAX_PARTS = 1_000
 """Texts, calls and blocks of one reply."""
 
 _WITHHELD_REASONS: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
-"""Reasons of a cut or withheld reply. The calls decide about every other one."""
+"""Reasons of a cut or withheld reply. Any other reason becomes `tool_calls` if there are calls, or else `stop`."""
+
+_OpenPart = OpenCall | list[str] | LoadedMedia | Callable[[], Iterable[Block]]
+"""A part while the reply streams in: a call, pieces of a text, a picture, or a function that returns blocks later."""
 
 
 class ReplyAssembly:
@@ -172,18 +175,19 @@ class ReplyAssembly:
         self._thought: object = None
         """The thought of the latest piece of thinking."""
         self._text: list[str] | None = None
-        self._parts: list[OpenCall | list[str] | LoadedMedia | Callable[[], Iterable[Block]]] = []
+        self._parts: list[_OpenPart] = []
         self._images: set[str] = set()
         """Digests of the pictures."""
         self._half = ""
         self._room = MAX_REPLY_BYTES
+        """Bytes that still fit."""
 
     def begin_text(self) -> None:
         """Make the next text a new part."""
         self._text = None
 
     def add_text(self, piece: str) -> None:
-        """Add visible text to the latest one. Half a character waits for its other half."""
+        """Add visible text to the latest one. The first half of a surrogate pair waits for the second."""
         piece = self._half + piece
         self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
         text = self.take_fitting(clean_text(piece.removesuffix(self._half)))
@@ -233,7 +237,7 @@ class ReplyAssembly:
         elif text.startswith("https://"):
             self.add_text(f"[image at {text}]")
 
-    def _add(self, part: OpenCall | list[str] | LoadedMedia | Callable[[], Iterable[Block]]) -> None:
+    def _add(self, part: _OpenPart) -> None:
         self.full = self.full or len(self._parts) >= MAX_PARTS
         self._parts.append(part)
 
@@ -253,7 +257,7 @@ class ReplyAssembly:
         """Return the part of `piece` that fits, and use up its room."""
         kept = piece
         while (size := _json_bytes(kept)) > self._room:
-            kept = kept[: len(kept) * self._room // size]
+            kept = kept[: len(kept) * self._room // size]  # characters differ in bytes, so one cut may not be enough
             self.full = True
         self._room -= size
         return kept
@@ -306,6 +310,7 @@ class ReplyAssembly:
 
 
 def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int, thinking_tokens: int = 0) -> Usage:
+    """Return a usage in which only counts above 0 are set, because history stores the set fields."""
     counts: dict[str, Any] = {
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
@@ -316,4 +321,4 @@ def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int
 
 
 def _json_bytes(text: str) -> int:
-    return len(to_json(clean_text(text))) - 2
+    return len(to_json(clean_text(text))) - 2  # without the quotes

@@ -22,6 +22,8 @@ _STRICT_KEYWORDS = frozenset(
 """Keywords that OpenAI's strict mode accepts for all its models."""
 
 _SCHEMA_MAP_KEYWORDS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose value is an object of schemas by name."""
+
 _SCHEMA_KEYWORDS = frozenset(
     {"allOf", "anyOf", "oneOf", "prefixItems", "items", "additionalProperties", "contains", "not", "if", "then", "else"}
     | {"propertyNames", "unevaluatedItems", "unevaluatedProperties"}
@@ -102,19 +104,24 @@ def as_object_root(schema: dict[str, Any]) -> dict[str, Any]:
         name: found[0] if len(found) == 1 else {"anyOf": found} for name, found in _properties([schema], schema).items()
     }
     rest = {key: value for key, value in schema.items() if key not in _REFUSED_AT_ROOT}
-    return rest | {"type": "object", "properties": properties} | _with_requirements(schema, schema, properties)
+    return rest | {"type": "object", "properties": properties} | _required_field(schema, schema, properties)
 
 
 def portable_names(schema: dict[str, Any]) -> dict[str, str]:
     """Return new names for properties whose own names some provider refuses: `$filter`, `page[size]`."""
     names: set[str] = set()
-    _with_changed_schemas(schema, lambda each: names.update(as_object(each.get("properties"))) or each)
-    found: dict[str, str] = {}
+
+    def collect_names(each: dict[str, Any]) -> dict[str, Any]:
+        names.update(as_object(each.get("properties")))
+        return each
+
+    _with_changed_schemas(schema, collect_names)
+    new_names: dict[str, str] = {}
     for name in sorted(name for name in names if not _KEY.fullmatch(name)):
-        legal = re.sub(r"[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:60] or "value"
+        legal = re.sub(r"[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:60] or "value"  # of 64, to have room for a number
         candidates = chain([legal], (f"{legal}_{number}" for number in count(2)))
-        found[name] = next(each for each in candidates if each not in names and each not in found.values())
-    return found
+        new_names[name] = next(each for each in candidates if each not in names and each not in new_names.values())
+    return new_names
 
 
 def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -214,7 +221,7 @@ def _properties(schemas: Iterable[object], root: dict[str, Any]) -> dict[str, li
     return found
 
 
-def _with_requirements(schema: dict[str, Any], root: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+def _required_field(schema: dict[str, Any], root: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
     names = sorted(_required_names(schema, root, {}) & properties.keys())
     return {"required": names} if names else {}
 
@@ -243,44 +250,49 @@ def _with_keys(
         return [_with_keys(each, items, root, changes, back=back) for each in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
-    given = cast("dict[str, Any]", value)
-    known = _properties(parts, root)
-    others = [part.get("additionalProperties") for part in parts]
-    found: dict[str, Any] = {}
-    for key, each in given.items():
+    fields = cast("dict[str, Any]", value)
+    properties = _properties(parts, root)
+    other_schemas = [part.get("additionalProperties") for part in parts]
+    renamed: dict[str, Any] = {}
+    for key, each in fields.items():
         new = changes.get(key, key)
         own = new if back else key
-        inner = _with_keys(each, known.get(own, others), root, changes, back=back)
-        found[new if own in known and (new == key or new not in given) else key] = inner
-    return found
+        inner = _with_keys(each, properties.get(own, other_schemas), root, changes, back=back)
+        renamed[new if own in properties and new not in fields else key] = inner
+    return renamed
 
 
 def _plain_part(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int], depth: int = 0) -> dict[str, Any]:
+    """Return one plain schema for all of these. `room` has an element for each further part that fits."""
     parts = _parts(schemas, root)
     listed = [value for part in parts for value in inner_values(part.get("enum")) if value is not None]
     is_short = len(listed) <= _MAX_PLAIN_VALUES and all(isinstance(value, str) and value for value in listed)
     kinds = [kind for part in parts for kind in _schema_types(part) if kind in _PLAIN_TYPES]
     kind = "string" if listed and is_short else next(iter(kinds), "string")
-    found: dict[str, Any] = {"type": kind}
+    plain: dict[str, Any] = {"type": kind}
     if text := next(filter(None, (as_text(part.get("description")) for part in parts)), ""):
-        found["description"] = text[:MAX_PLAIN_CHARS]
+        plain["description"] = text[:MAX_PLAIN_CHARS]
     if listed and is_short:
-        found["enum"] = listed
+        plain["enum"] = listed
     if kind == "object":
         inner = _properties(parts, root) if depth < _MAX_PLAIN_DEPTH else {}
         properties = {name: each for name, each in inner.items() if next(room, None) is not None}
-        found["properties"] = {name: _plain_part(each, root, room, depth + 1) for name, each in properties.items()}
-        found |= _with_requirements(parts[0], root, properties) if parts else {}
+        plain["properties"] = {name: _plain_part(each, root, room, depth + 1) for name, each in properties.items()}
+        plain |= _required_field(parts[0], root, properties) if parts else {}
     if kind == "array":
         items = [part.get("items") for part in parts if depth < _MAX_PLAIN_DEPTH and next(room, None) is not None]
-        found["items"] = _plain_part(items, root, room, depth + 1)
-    return found
+        plain["items"] = _plain_part(items, root, room, depth + 1)
+    return plain
 
 
 def _schema_types(schema: dict[str, Any]) -> list[str]:
+    """Return the types that a schema states, or else the one that its keywords imply."""
     kind = schema.get("type")
-    implied = "object" if "properties" in schema else "array" if "items" in schema else ""
-    return _texts(kind) or [each for each in (as_text(kind) or implied,) if each]
+    if kinds := [as_text(kind)] if as_text(kind) else _texts(kind):
+        return kinds
+    if "properties" in schema:
+        return ["object"]
+    return ["array"] if "items" in schema else []
 
 
 def _texts(value: object) -> list[str]:

@@ -22,12 +22,12 @@ from orga.activities.adapters.models.dialect import (
     dialect_at,
     learned_dialect,
     lesson_key,
-    passing_changes,
+    temporary_changes,
 )
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.adapters.models.kept_fields import is_thinking
-from orga.activities.adapters.models.media import with_loaded_media, with_readable_media, with_stored_media
+from orga.activities.adapters.models.media import in_words, with_loaded_media, with_stored_media
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
 from orga.activities.adapters.models.text_calls import (
     request_in_text,
@@ -117,7 +117,7 @@ class ThinkingMemory:
 
     def __init__(self) -> None:
         self._refused: OrderedDict[str, None] = OrderedDict()
-        self._taken: OrderedDict[str, None] = OrderedDict()
+        self._accepted: OrderedDict[str, None] = OrderedDict()
 
     def without_refused(self, request: ModelRequest) -> ModelRequest:
         """Return the request without the thinking that was refused before, because it would be refused again."""
@@ -126,7 +126,7 @@ class ThinkingMemory:
         return replace(request, messages=tuple(self._without_refused(message) for message in request.messages))
 
     def note_accepted(self, request: ModelRequest) -> None:
-        _remember_digests(self._taken, _thinking_digests(request.messages))
+        _remember_digests(self._accepted, _thinking_digests(request.messages))
 
     def note_refused(self, request: ModelRequest) -> None:
         """Record that some thinking of the request was refused. The block is unknown, so all of them are left out."""
@@ -140,10 +140,10 @@ class ThinkingMemory:
         """
         before = len(list(_thinking_digests(whole.messages)))
         now = list(_thinking_digests(sent.messages))
-        return len(now) < before and not any(mark in self._taken for mark in now)
+        return len(now) < before and not any(digest in self._accepted for digest in now)
 
     def _without_refused(self, message: Message) -> Message:
-        if not any(mark in self._refused for mark in _thinking_digests((message,))):
+        if not any(digest in self._refused for digest in _thinking_digests((message,))):
             return message
         return message.with_parts(tuple(part for part in message.parts if not is_thinking(part)))
 
@@ -153,15 +153,16 @@ def _thinking_digests(messages: Iterable[Message]) -> Iterable[str]:
     return (sha256(to_json(block)).hexdigest() for block in blocks)
 
 
-def _remember_digests(kept: OrderedDict[str, None], marks: Iterable[str]) -> None:
-    for mark in marks:
-        kept[mark] = None
-        kept.move_to_end(mark)
-    while len(kept) > MAX_REMEMBERED:
-        kept.popitem(last=False)
+def _remember_digests(remembered: OrderedDict[str, None], digests: Iterable[str]) -> None:
+    for digest in digests:
+        remembered[digest] = None
+        remembered.move_to_end(digest)
+    while len(remembered) > MAX_REMEMBERED:
+        remembered.popitem(last=False)
 
 
 _MAX_MODELS = 256
+"""Models, or texts about them, that a provider remembers. A model's name is text from outside."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -225,6 +226,7 @@ class StreamingProvider:
         self._endpoint = endpoint
         self._lessons, self._blobs = lessons, blobs
         self._usual = wire
+        # by the path of a protocol, the one to change to
         self._others = {} if other is None else {wire.path: other, other.path: wire}
         self._http = ProviderHttp(endpoint, transport)
         self._wires: dict[str, Wire] = {}
@@ -296,9 +298,10 @@ class StreamingProvider:
         """
         known = dialect = self._known_dialect(wire, request.model)
         fitting = self._thinking.without_refused(request)
-        lessons, passing = 0, set[str]()
+        lessons, temporary = 0, set[str]()
         while True:
-            asked = shaped_request(with_readable_media(fitting, dialect), dialect)
+            readable = in_words(fitting, images=not dialect.images, documents=not dialect.documents)
+            asked = shaped_request(readable, dialect)
             tools = WireTools(asked.tools, dialect)
             sent = tools.to_wire(asked)
             self._report_settings(wire, sent, dialect)
@@ -310,20 +313,20 @@ class StreamingProvider:
                     lesson = learned_dialect(dialect, sent, error) if lessons < MAX_LESSONS else None
                     lessons += 1
                     lesson = lesson or tools.lesson(error)
-                if lesson is None or lessons > MAX_LESSONS + 2 * len(asked.tools):
+                if lesson is None or lessons > MAX_LESSONS + 2 * len(asked.tools):  # a tool has two: plain, left out
                     if error.kind in {"InvalidRequest", "ContextOverflow"}:  # the lessons of this call have not helped
                         self._keep_dialect(wire, request.model, known)
                     raise
-                is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
-                if not lesson.thinking:
-                    self._thinking.note_refused(fitting)
-                passing |= passing_changes(lesson, dialect, error)
-                lasting = replace(lesson, **{name: getattr(known, name) for name in passing})
+                temporary |= temporary_changes(lesson, dialect, error)
+                lasting = replace(lesson, **{name: getattr(known, name) for name in temporary})
                 if lacked := [n for n in ("images", "documents") if getattr(dialect, n) and not getattr(lasting, n)]:
                     self._report_once(request.model, f"it gets words instead of {lacked[0]}, because it refuses them")
                 dialect = lesson
-                # thinking that only this conversation has wrong is no part of a lesson
-                lasting = lasting if is_for_good else replace(lasting, thinking=True)
+                if not lesson.thinking:
+                    is_hopeless = self._thinking.is_hopeless(request, fitting)
+                    self._thinking.note_refused(fitting)
+                    if not is_hopeless:  # only this conversation has wrong thinking
+                        lasting = replace(lasting, thinking=True)
                 self._keep_dialect(wire, request.model, lasting)
             else:
                 if dialect.thinking:
@@ -331,12 +334,14 @@ class StreamingProvider:
                 return reply if request.output_schema is None else with_answer_text(reply, request.output_schema)
 
     def _known_dialect(self, wire: Wire, model: str) -> Dialect:
-        """Return what this process has learned about the model, else any worker of its state folder, else nobody."""
+        """Return what this process or its state folder has learned about the model, or else the usual dialect."""
         if (own := self._dialects.get((wire.path, model))) is not None:
             return own
         usual = dialect_at(wire.dialect(model), self._endpoint.settings)
-        shared = self._lessons and self._lessons.get(lesson_key(self._endpoint.url(wire.path), model, usual))
-        return shared or usual
+        shared = None
+        if self._lessons is not None:
+            shared = self._lessons.get(lesson_key(self._endpoint.url(wire.path), model, usual))
+        return usual if shared is None else shared
 
     def _keep_dialect(self, wire: Wire, model: str, dialect: Dialect) -> None:
         self._dialects.keep((wire.path, model), dialect, LESSON_S)
@@ -347,7 +352,7 @@ class StreamingProvider:
     async def _reply_with_calls(
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
     ) -> Reply:
-        """Return the reply. Calls and thinking that are in its text become what they are."""
+        """Return the reply. Calls in its text become calls, and thinking in its text is removed and counted."""
         if dialect.native_tools:
             reply = await self._attempt(wire, request, dialect, on_text)
             return with_tagged_calls(without_tagged_thinking(reply), request) if wire.has_raw_text else reply
@@ -415,7 +420,7 @@ class StreamingProvider:
             self._wires.clear()
         self._wires[model] = wire
         if instead_of is not None:
-            for each in (instead_of, wire):
+            for each, by_other in ((instead_of, True), (wire, False)):
                 known = self._known_dialect(each, model)
-                if known.by_other != (each is instead_of):
-                    self._keep_dialect(each, model, replace(known, by_other=each is instead_of))
+                if known.by_other != by_other:
+                    self._keep_dialect(each, model, replace(known, by_other=by_other))

@@ -28,7 +28,7 @@ _CALL = "call_tool"
 _ANSWER = "answer"
 
 MAX_CANDIDATES = 100
-"""Places of a text that are tried as the beginning of an object."""
+"""Positions of a text that are tried as the beginning of an object."""
 
 _BEGINNING = re.compile(r"(?:\A\s*|\n[ \t]*)(?:```\w*[ \t]*\n?[ \t]*|<tool_call>\s*)?(?=\{)")
 """The beginning of an object at the beginning of a line. No text makes the search take quadratic time."""
@@ -50,9 +50,9 @@ def request_in_text(request: ModelRequest) -> ModelRequest:
     system = request.system
     if request.tools and request.tool_choice != "none":
         system = (*system, _instructions(request.tools, is_call_wanted=request.tool_choice == "any"))
-    given = [message for message in request.messages if message.role == "system"]
-    spoken = with_results_first(message for message in request.messages if message.role != "system")
-    messages = (*given, *map(_message_in_text, spoken))
+    later_system = [message for message in request.messages if message.role == "system"]
+    others = with_results_first(message for message in request.messages if message.role != "system")
+    messages = (*later_system, *map(_message_in_text, others))
     return replace(request, system=system, messages=messages, tools=(), tool_choice="auto")
 
 
@@ -117,7 +117,7 @@ def without_tagged_thinking(reply: Reply) -> Reply:
 
 
 class _Action(NamedTuple):
-    """A call or an answer, and its place in the text."""
+    """A call or an answer, and its position in the text."""
 
     begin: int
     end: int
@@ -127,17 +127,17 @@ class _Action(NamedTuple):
 
 def _first_actions(text: str, known: set[str]) -> list[_Action]:
     """Return the first answer of a text, or the first call and those that follow it directly."""
-    found, end = list[_Action](), 0
+    actions, end = list[_Action](), 0
     for beginning in islice(_BEGINNING.finditer(text), MAX_CANDIDATES):
         if beginning.end() < end or not (action := _read_action(text, *beginning.span(), known)):
             continue
-        if found and (action.call is None or not _GAP.fullmatch(text, end, action.begin)):
+        if actions and (action.call is None or not _GAP.fullmatch(text, end, action.begin)):
             break
-        found.append(action)
+        actions.append(action)
         end = action.end
         if action.call is None:
             break
-    return found
+    return actions
 
 
 _DECODER = JSONDecoder()
@@ -156,7 +156,7 @@ def _read_action(text: str, begin: int, start: int, known: set[str]) -> _Action 
     is_tagged = _TAG in text[begin:start]
     if not name or not (kind == _CALL or is_tagged or (name in known and "arguments" in action)):
         return None
-    whole = text[start:end]  # is malformed as the arguments of a call
+    whole = text[start:end]  # as arguments it is malformed, because it repeats a key or is nested too deeply
     arguments = action.get("arguments", action.get("parameters", {}))
     written = _as_written(arguments, whole) if has_unique_keys(whole) else whole
     return _Action(begin, end, OpenCall(name=name, arguments=[written]))
@@ -172,8 +172,8 @@ def _as_written(value: object, instead: str) -> str:
 
 def _broken_call(text: str, begin: int, start: int) -> _Action | None:
     """Return a malformed call, which the model is asked to correct. None if the text there is no call."""
-    line = text[start : start + 400]
-    name = _NAME.search(line)
-    if name is None or not (_TAG in text[begin:start] or f'"{_CALL}"' in line):
+    head = text[start : start + 400]
+    name = _NAME.search(head)
+    if name is None or not (_TAG in text[begin:start] or f'"{_CALL}"' in head):
         return None
     return _Action(begin, len(text), OpenCall(name=name[1], arguments=[text[start:]]))

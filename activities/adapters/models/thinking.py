@@ -33,7 +33,9 @@ class SentThinking(NamedTuple):
 
     @property
     def form(self) -> ThinkingForm | None:
-        return "effort" if self.effort is not None else "tokens" if self.tokens is not None else None
+        if self.effort is not None:
+            return "effort"
+        return None if self.tokens is None else "tokens"
 
     @property
     def is_off(self) -> bool:
@@ -150,5 +152,6 @@ _BY_HOST = {
 def chat_thinking(provider: str, base_url: str) -> ThinkingWire:
     """Return the wire of a server with OpenAI's chat protocol, by its host, else by its provider."""
     host = urlsplit(base_url).hostname or ""
-    host = host if not host.endswith("-aiplatform.googleapis.com") else "aiplatform.googleapis.com"  # without a region
+    if host.endswith("-aiplatform.googleapis.com"):  # a region comes first
+        host = "aiplatform.googleapis.com"
     return _BY_HOST.get(host) or _BY_PROVIDER.get(provider, CHAT_THINKING)

@@ -5,14 +5,17 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Set
 from dataclasses import InitVar, dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.errors import ProviderFailures
+from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import ReplyAssembly
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.messages import FinishReason, Message, Reply
+from orga.workflows.types.models.usage import Usage
 
 T = TypeVar("T")
 
@@ -40,6 +43,13 @@ class StreamReader(ABC):
     @abstractmethod
     def reply(self) -> Reply:
         """Return the reply. Raise ModelError (BadStream) if the end was never marked."""
+
+    def _priced_reply(
+        self, finish: FinishReason, counted: Usage, *, billed: object, cache_write_tokens: int, hour_tokens: int = 0
+    ) -> Reply:
+        tokens = {"cache_write_tokens": cache_write_tokens, "hour_tokens": hour_tokens}
+        price = partial(reply_cost_usd, self._provider, self._request.model, billed=billed, **tokens)
+        return self._assembly.reply(finish, counted, self._model, price)
 
 
 @dataclass(frozen=True)
@@ -98,25 +108,29 @@ def with_results_first(messages: Iterable[Message]) -> list[Message]:
     return ordered
 
 
+class Turn(NamedTuple, Generic[T]):
+    is_reply: bool
+    content: list[T]
+
+
 def alternating_turns(
-    messages: Iterable[Message], content: Callable[[Message], Iterable[T]], text: Callable[[str], T]
-) -> list[tuple[bool, list[T]]]:
+    messages: Iterable[Message], content_of: Callable[[Message], Iterable[T]], text: Callable[[str], T]
+) -> list[Turn[T]]:
     """Return the turns of user and assistant, which alternate, and begin and end with the user.
 
-    Each has True if it is the assistant's, and its content in the protocol's form. A message without content is left
-    out. `text` returns a text in that form.
+    `content_of` and `text` return content in the protocol's form. A message without content is left out.
     """
-    turns: list[tuple[bool, list[T]]] = []
+    turns: list[Turn[T]] = []
     for message in with_results_first(each for each in messages if each.role != "system"):
-        is_reply, found = message.role == "assistant", list(content(message))
-        if found and turns and turns[-1][0] == is_reply:
-            turns[-1][1].extend(found)
-        elif found:
-            turns.append((is_reply, found))
-    if not turns or turns[0][0]:
-        turns.insert(0, (False, [text(OMITTED_BEGINNING)]))
-    if turns[-1][0]:
-        turns.append((False, [text(CONTINUE_TEXT)]))
+        is_reply, content = message.role == "assistant", list(content_of(message))
+        if content and turns and turns[-1].is_reply == is_reply:
+            turns[-1].content.extend(content)
+        elif content:
+            turns.append(Turn(is_reply, content))
+    if not turns or turns[0].is_reply:
+        turns.insert(0, Turn(False, [text(OMITTED_BEGINNING)]))
+    if turns[-1].is_reply:
+        turns.append(Turn(False, [text(CONTINUE_TEXT)]))
     return turns
 
 
@@ -127,7 +141,7 @@ def system_texts(request: ModelRequest) -> list[str]:
 
 
 def called_names(request: ModelRequest) -> list[str]:
-    """Return the names of the calls in a conversation. Claude refuses one with calls if no tool is named."""
+    """Return the names of the calls in a conversation. Claude refuses a conversation with calls if no tool is named."""
     return list(dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls))
 
 
@@ -143,7 +157,7 @@ def wire_name(name: str) -> str:
 
 def wire_id(call_id: str | None) -> str:
     """Return a call id that every provider accepts, always the same one for a call."""
-    given = call_id or ""
-    if given and len(given) <= 64 and not _ILLEGAL_CHARACTER.search(given):
-        return given
-    return f"call_{hashlib.sha256(given.encode()).hexdigest()[:24]}"
+    own = call_id or ""
+    if own and len(own) <= 64 and not _ILLEGAL_CHARACTER.search(own):
+        return own
+    return f"call_{hashlib.sha256(own.encode()).hexdigest()[:24]}"

@@ -41,9 +41,13 @@ _FEW_TOOLS = 2
 """Refused tools after which all others become plain at once, because each refusal costs a request."""
 
 _MAX_MARKS = 1_000
+"""Digests of tools in a dialect. If there are more, all are forgotten."""
+
 _log = logging.getLogger(__name__)
 
 _INDEX = (re.compile(r"declarations\W{1,4}(\d+)"), re.compile(r"(?:tools|functions)\W{1,5}(\d+)"))
+"""The index of the refused tool in the request."""
+
 _TOO_MANY = re.compile(r"(?:tools|functions)\b.{0,80}\b(?:maximum|at most|limit|max)\D{0,30}(\d{1,4})\b", re.IGNORECASE)
 """OpenAI: `Invalid 'tools': array too long. Expected an array with maximum length 128, but got …`."""
 
@@ -111,11 +115,11 @@ class WireTools:
         return replace(self._dialect, max_tools=most)
 
     def _refused_shape(self, refusal: str) -> _ToolShape | None:
-        """Return the refused tool, by its place in the list, or else by its name."""
+        """Return the refused tool, by its index in the request, or else by its name."""
         for pattern in _INDEX:
-            for found in pattern.findall(refusal):
-                if int(found) < len(self._shapes):
-                    return self._shapes[int(found)]
+            for index in map(int, pattern.findall(refusal)):
+                if index < len(self._shapes):
+                    return self._shapes[index]
         return next((shape for shape in self._shapes if _is_named(shape.sent.name, refusal)), None)
 
     def _call_to_wire(self, call: ToolCall) -> ToolCall:
@@ -154,7 +158,7 @@ def _legal_name(name: str) -> str:
     """Return a name that providers accept. It ends in a digest, so that no two tools get the same name."""
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
     legal = re.sub(r"^[^a-zA-Z]|[^a-zA-Z0-9_-]", "_", name)
-    return f"{legal[: 63 - _DIGEST_CHARS]}_{digest}"
+    return f"{legal[: 63 - _DIGEST_CHARS]}_{digest}"  # 64 characters, with the underscore
 
 
 def _is_named(name: str, refusal: str) -> bool:

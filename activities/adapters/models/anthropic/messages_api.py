@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from pydantic_core import to_json
@@ -19,7 +18,6 @@ from orga.activities.adapters.models.kept_fields import (
     wire_block,
 )
 from orga.activities.adapters.models.media import base64_text, loaded_parts
-from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, tool_call
 from orga.activities.adapters.models.thinking import CLAUDE_MIN_TOKENS
 from orga.activities.adapters.models.wire import (
@@ -39,7 +37,10 @@ from orga.workflows.types.parts import Block, OpaquePart, Part, TextPart, Thinki
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
+"""Types of blocks with thinking, and formats of their parts."""
+
 BLOCK = "messages.block"
+"""The format of a part with a block of any other type."""
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "max_tokens": "length",
@@ -91,15 +92,13 @@ class _MessageReader(StreamReader):
             cached_input_tokens=cached,
             thinking_tokens=as_count(as_object(self._usage.get("output_tokens_details")).get("thinking_tokens")),
         )
-        price = partial(
-            reply_cost_usd,
-            self._provider,
-            self._request.model,
+        return self._priced_reply(
+            _FINISH_REASONS.get(self._finish, "stop"),
+            usage,
             billed=self._usage.get("cost"),
             cache_write_tokens=written,
             hour_tokens=self._hour_tokens(written),
         )
-        return self._assembly.reply(_FINISH_REASONS.get(self._finish, "stop"), usage, self._model, price)
 
     def _count(self, name: str) -> int:
         return as_count(self._usage.get(name))
@@ -296,7 +295,7 @@ class AnthropicMessages(Wire):
         messages = [{"role": "assistant" if is_reply else "user", "content": content} for is_reply, content in turns]
         settings = dialect.settings(request)
         _mark_cache(system or tools, settings.cache_ttl)
-        _mark_cache([block for block in turns[-1][1] if block["type"] not in THINKING], settings.cache_ttl)
+        _mark_cache([block for block in turns[-1].content if block["type"] not in THINKING], settings.cache_ttl)
         body: dict[str, Any] = {
             "model": request.model,
             "messages": messages,
@@ -305,7 +304,7 @@ class AnthropicMessages(Wire):
         }
         if system:
             body["system"] = system
-        if dialect.kept_fields and (container := latest_container(request.messages)[0]):
+        if dialect.kept_fields and (container := latest_container(request.messages).id):
             body["container"] = container
         body |= settings.given("temperature", "top_p", "service_tier")
         if stops := [stop for stop in settings.stop or () if stop.strip()]:

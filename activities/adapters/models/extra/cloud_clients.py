@@ -33,36 +33,36 @@ _MIN_THREADS = 1_000
 _AWS_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
-def bedrock_client(place: ProviderEndpoint) -> http.AsyncClient:
+def bedrock_client(endpoint: ProviderEndpoint) -> http.AsyncClient:
     headers = {"accept-encoding": "identity"}  # boto3 decodes nothing
-    headers |= {"authorization": f"Bearer {place.secret}"} if place.secret else {}
-    return http.http_client(place.base_url, headers=headers)
+    headers |= {"authorization": f"Bearer {endpoint.secret}"} if endpoint.secret else {}
+    return http.http_client(endpoint.base_url, headers=headers)
 
 
-def bedrock_provider(place: ProviderEndpoint, env: Mapping[str, str]) -> BedrockProvider:
+def bedrock_provider(endpoint: ProviderEndpoint, env: Mapping[str, str]) -> BedrockProvider:
     """Return the provider with a client that repeats nothing and sends its requests over the current exchange."""
     keys = {name: env.get(name.upper(), "").strip() or None for name in _AWS_KEYS}
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
     session: Any = boto3.Session(region_name=region, profile_name=env.get("AWS_PROFILE") or None, **keys)
-    signed: dict[str, Any] = {"signature_version": UNSIGNED} if place.secret else {}
+    signed: dict[str, Any] = {"signature_version": UNSIGNED} if endpoint.secret else {}
     config = Config(retries={"total_max_attempts": 1}, **signed)
-    client = session.client("bedrock-runtime", endpoint_url=place.base_url, config=config)
+    client = session.client("bedrock-runtime", endpoint_url=endpoint.base_url, config=config)
     client.meta.events.register("before-send.bedrock-runtime.ConverseStream", _send)
     client.meta.events.register("after-call.bedrock-runtime.ConverseStream", _number_blocks)
     return BedrockProvider(bedrock_client=client)
 
 
 def google_provider(
-    place: ProviderEndpoint, env: Mapping[str, str], client: httpx2.AsyncClient
+    endpoint: ProviderEndpoint, env: Mapping[str, str], client: httpx2.AsyncClient
 ) -> GoogleProvider | GoogleCloudProvider:
-    usual = PROVIDERS[place.provider].default_url
-    base_url = None if place.base_url == usual else place.base_url
-    if place.provider == "gemini":
-        return GoogleProvider(api_key=place.secret, base_url=base_url, http_client=client)
+    usual = PROVIDERS[endpoint.provider].default_url
+    base_url = None if endpoint.base_url == usual else endpoint.base_url
+    if endpoint.provider == "gemini":
+        return GoogleProvider(api_key=endpoint.secret, base_url=base_url, http_client=client)
     project = env.get("GOOGLE_CLOUD_PROJECT") or None
-    has_credentials = project or env.get("GOOGLE_APPLICATION_CREDENTIALS") or not place.secret
+    has_credentials = project or env.get("GOOGLE_APPLICATION_CREDENTIALS") or not endpoint.secret
     return GoogleCloudProvider(
-        api_key=None if has_credentials else place.secret,
+        api_key=None if has_credentials else endpoint.secret,
         project=project,
         location=(env.get("GOOGLE_CLOUD_LOCATION") or "global") if has_credentials else None,
         base_url=base_url,
@@ -185,12 +185,12 @@ class _NumberedBlocks:
         for event in self._events:
             for kind in ("contentBlockStart", "contentBlockDelta", "contentBlockStop"):
                 if (block := event.get(kind)) is not None:
-                    given = block.get("contentBlockIndex", 0)
-                    if kind == "contentBlockStart" or given not in numbers:
-                        numbers[given] = next(free)
-                    block["contentBlockIndex"] = numbers[given]
+                    index = block.get("contentBlockIndex", 0)
+                    if kind == "contentBlockStart" or index not in numbers:
+                        numbers[index] = next(free)
+                    block["contentBlockIndex"] = numbers[index]
                     if kind == "contentBlockStop":
-                        del numbers[given]
+                        del numbers[index]
             yield event
 
     def close(self) -> None:

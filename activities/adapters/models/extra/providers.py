@@ -60,12 +60,12 @@ class LibraryWire(Wire):
 
     def dialect(self, model: str) -> Dialect:
         profile, is_bedrock = self.profile(model), self.provider == BEDROCK
+        # for a model without levels the library sends a fixed number of tokens, which may leave no room for the answer
         if is_bedrock:
             takes_effort = "anthropic" not in model or bool(profile.get("bedrock_supports_adaptive_thinking", True))
             takes_tokens = "anthropic" in model
         else:
             takes_effort, takes_tokens = bool(profile.get("google_supports_thinking_level", True)), True
-        # the library has a fixed number of tokens for each effort, which may leave no room for the answer
         taken = {"effort": takes_effort, "tokens": takes_tokens}
         return Dialect(
             response_format=bool(profile.get("supports_json_schema_output")),
@@ -117,7 +117,7 @@ class LibraryProvider(StreamingProvider):
         self._loading = asyncio.Lock()
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        library = await self._loaded()
+        library = await self._load_library()
         try:
             library.model(request.model)
         except Exception as error:
@@ -137,7 +137,7 @@ class LibraryProvider(StreamingProvider):
         if self._library is not None:
             await self._library.close()
 
-    async def _loaded(self) -> "Library":
+    async def _load_library(self) -> "Library":
         async with self._loading:
             if self._library is not None:
                 return self._library
@@ -162,7 +162,7 @@ class LibraryProvider(StreamingProvider):
     async def _attempt(
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
     ) -> Reply:
-        library, failures = await self._loaded(), self._http.failures
+        library, failures = await self._load_library(), self._http.failures
         silence_s = request.settings.silence_s or self._endpoint.settings.silence_s
         headers = {**self._endpoint.headers, **trace_headers(self._endpoint.base_url)}
         settings = wire.body(request, dialect) | ({"extra_headers": headers} if headers else {})

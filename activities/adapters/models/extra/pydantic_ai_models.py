@@ -30,7 +30,7 @@ from orga.activities.adapters.models.extra.cloud_clients import (
 )
 from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.kept_fields import block_part
-from orga.activities.adapters.models.media import media_apart
+from orga.activities.adapters.models.media import with_media_after_results
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly
 from orga.activities.adapters.models.wire import alternating_turns, called_names, system_texts, wire_id, wire_name
 from orga.activities.ports import LoadedMedia, ModelError, ModelRequest
@@ -54,15 +54,15 @@ _MAX_THINKING_CHARS = 8_000_000
 
 
 class Library:
-    def __init__(self, place: ProviderEndpoint, env: Mapping[str, str]) -> None:
-        self._name = place.provider
+    def __init__(self, endpoint: ProviderEndpoint, env: Mapping[str, str]) -> None:
+        self._name = endpoint.provider
         self._models: dict[str, Model[Any]] = {}
-        self._is_bedrock = place.provider == "bedrock"
+        self._is_bedrock = endpoint.provider == "bedrock"
         if self._is_bedrock:
-            self._client, self._provider = bedrock_client(place), bedrock_provider(place, env)
+            self._client, self._provider = bedrock_client(endpoint), bedrock_provider(endpoint, env)
         else:
-            self._client = google_client(place.base_url)
-            self._provider = google_provider(place, env, self._client)
+            self._client = google_client(endpoint.base_url)
+            self._provider = google_provider(endpoint, env, self._client)
 
     def model(self, name: str) -> Model[Any]:
         """Return a model of the library. Raise its UserError for one that it cannot ask."""
@@ -203,7 +203,7 @@ class _Conversation:
             return self._reply_parts(message) if message.role == "assistant" else _given_parts(message, names)
 
         system = [theirs.SystemPromptPart(text) for text in system_texts(request)]
-        turns = alternating_turns(media_apart(request.messages), parts, theirs.UserPromptPart)
+        turns = alternating_turns(with_media_after_results(request.messages), parts, theirs.UserPromptPart)
         return [
             *([theirs.ModelRequest(system)] if system else []),
             *(

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby, islice
 from typing import Any, Literal
 
@@ -22,8 +21,7 @@ from orga.activities.adapters.models.kept_fields import (
     parts_with_fields,
     thinking_chunks,
 )
-from orga.activities.adapters.models.media import MAX_REQUEST_ITEMS, data_url, file_name, media_apart
-from orga.activities.adapters.models.pricing import reply_cost_usd
+from orga.activities.adapters.models.media import MAX_REQUEST_ITEMS, data_url, file_name, with_media_after_results
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.thinking import CHAT_THINKING, ThinkingWire
@@ -93,7 +91,9 @@ def _add_call_delta(assembly: ReplyAssembly, entry: dict[str, Any], *, is_stream
 def _call_delta(entry: dict[str, Any]) -> _CallDelta:
     function, index = as_object(entry.get("function")), entry.get("index")
     arguments = function.get("arguments")
-    text = arguments if isinstance(arguments, str) else to_json(arguments).decode() if arguments else ""
+    text = as_text(arguments)
+    if arguments and not isinstance(arguments, str):
+        text = to_json(arguments).decode()
     return _CallDelta(
         index=index if isinstance(index, int) else None,
         call_id=as_text(entry.get("id")),
@@ -163,14 +163,9 @@ class _ChatReader(StreamReader):
         finish = self._finish_reason()
         if self._files:
             self._assembly.add_blocks(lambda: file_parts(self._files, self._request.messages))
-        price = partial(
-            reply_cost_usd,
-            self._provider,
-            self._request.model,
-            billed=self._usage.get("cost"),
-            cache_write_tokens=_first_count(self._usage, _CACHE_WRITES),
-        )
-        return self._assembly.reply(finish, _chat_usage(self._usage), self._model, price)
+        written = _first_count(self._usage, _CACHE_WRITES)
+        counted = _chat_usage(self._usage)
+        return self._priced_reply(finish, counted, billed=self._usage.get("cost"), cache_write_tokens=written)
 
     def _finish_reason(self) -> FinishReason:
         """Return why the reply ended. Without a known reason, only calls with complete arguments count.
@@ -178,16 +173,16 @@ class _ChatReader(StreamReader):
         Some servers send no reason, or invent one. A call that was cut after its name would run without arguments.
         """
         name = self._finish.partition(":")[0].strip().lower()  # Gemini has `function_call_filter: DETAIL`
-        meanings: list[_ReplyEnding] = [meaning for meaning, reasons in _REASONS.items() if name in reasons.split()]
-        found = meanings[0] if meanings else None
-        if found == "failed":
+        meanings: list[_ReplyEnding] = [ending for ending, reasons in _REASONS.items() if name in reasons.split()]
+        meaning = next(iter(meanings), None)
+        if meaning == "failed":
             raise self._failures.from_stream_error({"message": "the model failed"})
-        if found == "broken_off":
+        if meaning == "broken_off":
             raise self._failures.bad_stream(f"broken off, {self._finish[:100]}")
         if self._refused:
             return "refusal"
-        if found is not None:
-            return found
+        if meaning is not None:
+            return meaning
         if self._assembly.full or all(call.is_whole() for call in self._assembly.calls):
             return "stop"
         if not self._finish:
@@ -255,8 +250,8 @@ _CACHE_WRITES = (
 
 def _first_count(usage: dict[str, Any], names: tuple[str, ...], details: str = "prompt_tokens_details") -> int:
     """Return the first of these counts that is not 0, among the details or next to them."""
-    places = (as_object(usage.get(details)), usage)
-    return next((count for place in places for name in names if (count := as_count(place.get(name)))), 0)
+    holders = (as_object(usage.get(details)), usage)
+    return next((count for holder in holders for name in names if (count := as_count(holder.get(name)))), 0)
 
 
 def _chat_usage(counts: dict[str, Any]) -> Usage:
@@ -289,8 +284,10 @@ def system_text(request: ModelRequest) -> str:
 def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> list[dict[str, Any]]:
     text = system_text(request)
     system: list[dict[str, Any]] = [{"role": "system", "content": text}] if text else []
-    spoken = (message for message in request.messages if message.role != "system")
-    rest = [wire for message in with_results_first(media_apart(spoken)) for wire in _message(message, dialect)]
+    others = (message for message in request.messages if message.role != "system")
+    rest = [
+        wire for message in with_results_first(with_media_after_results(others)) for wire in _message(message, dialect)
+    ]
     if system and not dialect.system_role:
         rest, system = [{"role": "user", "content": text}, *rest], []
     if dialect.alternating or not dialect.system_role:
@@ -306,20 +303,20 @@ def _alternating_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]
 
     Consecutive texts of one role are joined. A short assistant message separates results from the next user message.
     """
-    found: list[dict[str, Any]] = []
+    alternating: list[dict[str, Any]] = []
     for role, side in groupby(messages, key=lambda message: message["role"]):
         turns = list(side)
-        if not found and role == "assistant":
-            found.append({"role": "user", "content": OMITTED_BEGINNING})
-        if found and found[-1]["role"] == "tool" and role == "user":
-            found.append({"role": "assistant", "content": _ACKNOWLEDGEMENT})
+        if not alternating and role == "assistant":
+            alternating.append({"role": "user", "content": OMITTED_BEGINNING})
+        if alternating and alternating[-1]["role"] == "tool" and role == "user":
+            alternating.append({"role": "assistant", "content": _ACKNOWLEDGEMENT})
         if role != "tool":
             joined = {key: value for turn in turns for key, value in turn.items()}
             joined["content"] = _merged_content([turn["content"] for turn in turns if turn["content"]])
             calls = [call for turn in turns for call in turn.get("tool_calls", ())]
             turns = [joined | {"tool_calls": calls} if calls else joined]
-        found += turns
-    return found
+        alternating += turns
+    return alternating
 
 
 def _merged_content(contents: Sequence[str | list[dict[str, Any]]]) -> str | list[dict[str, Any]] | None:
@@ -374,8 +371,8 @@ def _assistant_message(message: Message) -> dict[str, Any]:
 
 def _call_entry(call: ToolCall) -> dict[str, Any]:
     """Return the call. Malformed arguments become `{}`, because some servers parse them and refuse the request."""
-    function_definition = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
-    return {"id": wire_id(call.call_id), "type": "function", "function": function_definition}
+    function = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
+    return {"id": wire_id(call.call_id), "type": "function", "function": function}
 
 
 def _tool_entry(spec: ToolSpec, dialect: Dialect) -> dict[str, Any]:
@@ -386,8 +383,9 @@ def _tool_entry(spec: ToolSpec, dialect: Dialect) -> dict[str, Any]:
 
 def function_definition(spec: ToolSpec) -> dict[str, Any]:
     """Return the definition of a tool for both protocols of OpenAI."""
-    made: dict[str, Any] = {"name": spec.name, "parameters": {"type": "object", "properties": {}} | spec.parameters}
-    return made | {"description": spec.description} if spec.description else made
+    empty: dict[str, Any] = {"type": "object", "properties": {}}
+    definition: dict[str, Any] = {"name": spec.name, "parameters": empty | spec.parameters}
+    return definition | {"description": spec.description} if spec.description else definition
 
 
 def _mark_cache(last: list[dict[str, Any]], ttl: str | None) -> None:

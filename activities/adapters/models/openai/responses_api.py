@@ -6,7 +6,6 @@ place. Only `response.output_item.done` contains such an item completely.
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from pydantic_core import to_json
@@ -22,7 +21,6 @@ from orga.activities.adapters.models.kept_fields import (
 )
 from orga.activities.adapters.models.media import data_url, file_name
 from orga.activities.adapters.models.openai.chat_completions import function_definition, system_text, tool_choice_fields
-from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.wire import StreamReader, Wire, wire_id, wire_name, with_results_first
@@ -120,11 +118,11 @@ class ResponseReader(StreamReader):
             raise self._failures.from_stream_error(frame)
         if response and kind in {"", "response.completed", "response.incomplete", "response.failed"}:
             return self._read_whole_response(response)
-        given = as_object(frame.get("item"))
+        whole = as_object(frame.get("item"))
         if kind == "response.output_item.added":
-            self._find_or_begin_item(frame, given, is_begun=True)
+            self._find_or_begin_item(frame, whole, is_new=True)
         elif kind == "response.output_item.done":
-            self._complete_item(self._find_or_begin_item(frame, given), given)
+            self._complete_item(self._find_or_begin_item(frame, whole), whole)
         elif kind in {"response.output_text.delta", "response.refusal.delta"}:
             item = self._find_or_begin_item(frame, {"type": "message"})
             self._add_text(item, frame.get("delta"), is_refusal="refusal" in kind)
@@ -148,15 +146,9 @@ class ResponseReader(StreamReader):
             as_count(details.get("cached_tokens")),
             as_count(as_object(usage.get("output_tokens_details")).get("reasoning_tokens")),
         )
-        price = partial(
-            reply_cost_usd,
-            self._provider,
-            self._request.model,
-            billed=usage.get("cost"),
-            cache_write_tokens=as_count(details.get("cache_write_tokens")),
-        )
-        model = as_text(self._response.get("model")) or self._model
-        return self._assembly.reply(self._finish_reason(), counted, model, price)
+        self._model = as_text(self._response.get("model")) or self._model
+        written = as_count(details.get("cache_write_tokens"))
+        return self._priced_reply(self._finish_reason(), counted, billed=usage.get("cost"), cache_write_tokens=written)
 
     def _finish_reason(self) -> FinishReason:
         if self._status in {"failed", "cancelled"}:
@@ -185,20 +177,18 @@ class ResponseReader(StreamReader):
                 self._complete_item(begun, item)
         return True
 
-    def _find_or_begin_item(
-        self, frame: dict[str, Any], item: dict[str, Any], *, is_begun: bool = False
-    ) -> _OutputItem:
+    def _find_or_begin_item(self, frame: dict[str, Any], item: dict[str, Any], *, is_new: bool = False) -> _OutputItem:
         """Return the item of an event. An item begins with its first event.
 
         Servers number items, name them, or both. Some number all of them 0, and some change the name in between.
         """
         names = [frame.get("output_index"), frame.get("item_id"), item.get("id")]
         keys = [name for name in names if isinstance(name, (int, str))] or [as_text(item.get("type"))]
-        found = next((self._items[key] for key in keys if key in self._items), None)
-        if found is None or (is_begun and found.item_id != as_text(item.get("id"))):
-            found = self._begin_item(item)
-        self._items |= dict.fromkeys(keys, found)
-        return found
+        begun = next((self._items[key] for key in keys if key in self._items), None)
+        if begun is None or (is_new and begun.item_id != as_text(item.get("id"))):
+            begun = self._begin_item(item)
+        self._items |= dict.fromkeys(keys, begun)
+        return begun
 
     def _begin_item(self, item: dict[str, Any]) -> _OutputItem:
         begun = _OutputItem(as_text(item.get("type")), as_text(item.get("id")))
