@@ -176,6 +176,14 @@ def with_termination(state: AgentState, reason: str, output: str) -> AgentState:
     return with_stop_reason(after, "completed", reason) if is_end else after
 
 
+def termination_text(state: AgentState) -> str:
+    """Return what the model reads after its `terminate` call. Guidance and requeued letters delay the ending."""
+    if state.stop is not None or state.aborted is not None:
+        return "[Ended]"
+    news = "Guidance from the operator arrived" if state.inbox else "The operator has calls sent again"
+    return f"[Not ended] {news}; take it into account."
+
+
 def with_stop_reason(state: AgentState, reason: StopReason, detail: str) -> AgentState:
     return state.with_control(stop=(reason, detail))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from temporalio import workflow
 
 from orga.workflows.decisions.control.questions import build_question
-from orga.workflows.decisions.observe import with_outcomes, with_termination
+from orga.workflows.decisions.observe import termination_text, with_outcomes, with_termination
 from orga.workflows.decisions.result import with_shown_calls
 from orga.workflows.decisions.tool_calls import decision, recovery, repeated_calls, saga
 from orga.workflows.decisions.tool_calls.calls import (
@@ -51,7 +51,7 @@ class ExecutedReply(NamedTuple):
 async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedReply:
     """Carry out the allowed calls of a reply, at most `max_concurrent_tools` at a time, and add their outcomes.
 
-    Every call gets an outcome, whatever happens.
+    Every call gets an outcome, whatever happens. `doing` is the name of the phase.
     """
     verdicts = tuple(each.verdict for each in gated.results)
     run.change_state(with_shown_calls, gated.reply.calls, verdicts)
@@ -72,7 +72,7 @@ async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedRepl
     denied = repeated_calls.turned_down_calls(outcomes, verdicts, "denied")
     invalid = repeated_calls.invalid_calls(outcomes, verdicts)
     if repeated_calls.has_only_stopped_calls(outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
-        invalid.append(repeated_calls.ONLY_STOPPED_CALLS)
+        invalid.append(repeated_calls.ONLY_STOPPED_CALLS)  # no call, but its repetitions count like those of one
     run.change_state(with_outcomes, gated.reply, outcomes, denied, invalid)
     run.change_state(with_attempts, outcomes, run.now)
     return ExecutedReply(gated.reply, gated.results, outcomes)
@@ -84,12 +84,13 @@ def _begin_calls(run: Run, gated: GatedReply) -> dict[int, Outcome]:
     indexes = [index for index, result in enumerate(gated.results) if result.permitted is not None]
     unstarted = unstarted_outcomes(run.state, gated.allowed_calls)
     run.change_state(with_begun_calls, [call for nth, call in enumerate(gated.allowed_calls) if nth not in unstarted])
+    # `unstarted` has the indexes among the allowed calls
     return {indexes[nth]: outcome for nth, outcome in unstarted.items()}
 
 
 async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio.Task[Outcome]]) -> None:
     """Wait for the calls. Sagas handle an interruption themselves, and need the time to undo their work."""
-    sagas = [task for index, task in tasks.items() if loop_tool(gated.results[index].call.name).is_plan]
+    sagas = [task for index, task in tasks.items() if loop_tool(gated.results[index].call.name).is_saga]
     if tasks:
         await run.settle_tasks([task for task in tasks.values() if task not in sagas], run.is_interrupted)
     if sagas:
@@ -344,9 +345,7 @@ async def _end_run(run: Run, allowed: AllowedCall, _: str) -> Outcome:
         return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=feedback)
     arguments = allowed.call.arguments
     run.change_state(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
-    news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"
-    text = "[Ended]" if run.state.stop else f"[Not ended] {news}; take it into account."
-    return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=text)
+    return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=termination_text(run.state))
 
 
 async def _decide(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
@@ -368,7 +367,7 @@ async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome
     if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
         return not_run_outcome(call, "default: give one of the options")
     question = build_question(
-        activity_id,
+        activity_id,  # the name of the question
         str(given["question"]),
         run.now,
         activity_id=activity_id,
@@ -383,7 +382,8 @@ async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome
     if decided.choice == "skip":
         why = decided.reason or "the operator gives no answer"
         return Outcome(call=call, status="ok", text="").with_own_text(before=f"[No answer] {why}; go on without.")
-    how = f"[Default answer: {decided.reason}]" if not decided.by and decided.reason else "[Answer of the operator]"
+    is_default = not decided.by and decided.reason  # the question expired
+    how = f"[Default answer: {decided.reason}]" if is_default else "[Answer of the operator]"
     return Outcome(call=call, status="ok", text=decided.result).with_own_text(before=f"{how}\n")
 
 

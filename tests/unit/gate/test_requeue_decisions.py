@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.observe import with_answer, with_termination
+from orga.workflows.decisions.control.interventions import guidance, with_abort, with_guidance
+from orga.workflows.decisions.observe import termination_text, with_answer, with_termination
 from orga.workflows.decisions.tool_calls.recovery import (
     kept_idempotency_key,
     with_dead_letter,
@@ -35,6 +36,19 @@ WAITING = with_requeued_letter(LYING, "1.0")
 def test_a_requeued_letter_delays_the_end(state: AgentState, expected: tuple[str, str] | None) -> None:
     assert with_answer(state, Reply.of("done", finish="stop")).stop == expected
     assert with_termination(state, "", "done").stop == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param(LYING, "[Ended]", id="nothing delays the end"),
+        pytest.param(WAITING, "The operator has calls sent again", id="a letter waits to be sent"),
+        pytest.param(with_guidance(LYING, guidance("steer", "x")), "Guidance from the operator arrived", id="guidance"),
+        pytest.param(with_abort(LYING, "enough"), "[Ended]", id="an abort ends the run"),
+    ],
+)
+def test_the_model_reads_why_the_run_has_not_ended(state: AgentState, expected: str) -> None:
+    assert expected in termination_text(with_termination(state, "", "done"))
 
 
 @pytest.mark.parametrize(
