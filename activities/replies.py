@@ -244,7 +244,7 @@ class _ArgumentFitter:
             return call
         try:
             fitted = self._fitted_arguments(schema, arguments)
-            if loop_tool(call.name).is_plan and is_list(steps := fitted.get("steps")):
+            if loop_tool(call.name).is_saga and is_list(steps := fitted.get("steps")):
                 fitted = {**fitted, "steps": [self._fitted_step(step) for step in steps]}
         except RecursionError:  # JSON texts nested in JSON texts
             return call

@@ -45,7 +45,8 @@ class Connection:
     task_queue: str
     """The queue of the runs that it starts, and of their workers."""
     folder_queue: str
-    """The folder's queue, independent of a shell's model settings. On a configured server it is `task_queue`."""
+    """On the embedded server the queue of the folder, to which `task_queue` may add the shell's model settings. On a
+    configured server it is `task_queue`."""
 
     def at_ui(self, ui: str | None) -> "Connection":
         """Return the connection with another UI address, if one is given."""
@@ -138,7 +139,7 @@ class UpdateReasons(Interceptor):
 
 class _WithReasons(OutboundInterceptor):
     async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> WorkflowUpdateHandle[Any]:
-        handle = object.__new__(_UpdateHandle)
+        handle = object.__new__(_UpdateHandle)  # the SDK's handle with another class
         vars(handle).update(vars(await super().start_workflow_update(input)))
         return handle
 

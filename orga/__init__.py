@@ -83,7 +83,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a name on first use, with the built-in import, which an application's sandbox replaces."""
+    """Load a name on first use, by `__import__`, because Temporal's sandbox replaces it in workflows."""
     if name == "runs":
         return __import__("orga.runs", fromlist=[name])
     if name not in _MODULES:

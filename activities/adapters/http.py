@@ -71,18 +71,18 @@ SILENCE_S = 120.0
 """Seconds that may pass between two bytes."""
 
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses that a later attempt may not get."""
+"""Statuses after which a later attempt may succeed."""
 
 REFUSAL_STATUSES = frozenset(
     {400, 401, 402, 403, 404, 405, 406, 407, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426, 428, 429}
     | {431, 451}
 )
-"""Statuses that mean: nothing was done. They exclude 408 and 409, which a request that is being carried out may get,
-and all of 5xx, which a proxy also sends after it has lost a server that was working."""
+"""Statuses that mean: nothing was done. 408 and 409 are none of them, because a request may get these while it is
+carried out. Nor is any 5xx, because a proxy sends those, too, if it loses the server halfway through a request."""
 
 
 def http_client(
-    base_url: str,
+    server_url: str,
     *,
     headers: Mapping[str, str] | None = None,
     transport: AsyncBaseTransport | None = None,
@@ -99,7 +99,7 @@ def http_client(
         transport=transport,
         timeout=silence_timeout(silence_s),
         limits=Limits(max_connections=None, max_keepalive_connections=20),
-        trust_env=not is_loopback(base_url),
+        trust_env=not is_loopback(server_url),
     )
 
 
@@ -147,7 +147,7 @@ async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
     httpx would decompress a whole chunk at once, which a sender can make a thousand times larger.
 
     Raises:
-        DecodingError: The body is damaged or incomplete, or has an encoding that the request did not accept.
+        DecodingError: The body is damaged or incomplete, or has an encoding other than gzip and deflate.
     """
     if response.is_stream_consumed:  # the body is in memory already
         yield response.content
@@ -155,7 +155,7 @@ async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
         raise UnsupportedEncoding(f"content encoding {encoding[:40]!r} is not supported")
-    decompressor = _gzip_decompressor() if encoding not in ("identity", "") else None
+    decompressor = _decompressor() if encoding not in ("identity", "") else None
     has_data = False
     async for chunk in response.aiter_raw():
         has_data = has_data or bool(chunk)
@@ -168,7 +168,7 @@ async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
             if decompressor.eof:
                 if not _begins_member(rest):
                     return
-                decompressor = _gzip_decompressor()
+                decompressor = _decompressor()
             try:
                 piece = decompressor.decompress(rest, _CHUNK_BYTES)
             except zlib.error as error:
@@ -180,7 +180,7 @@ async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
         raise DecodingError("its compressed body is incomplete")
 
 
-def _gzip_decompressor() -> "zlib._Decompress":
+def _decompressor() -> "zlib._Decompress":
     return zlib.decompressobj(zlib.MAX_WBITS | 32)  # adding 32 detects gzip or zlib by the header
 
 

@@ -11,7 +11,7 @@ MAX_TERMS = 24
 """Words of a query that are searched."""
 
 STOP_WORDS = COMMON_WORDS | {"further"}
-"""Stored vectors were computed without these. `further` has always been one of them."""
+"""Stored vectors were computed without these: the set must not change. `COMMON_WORDS` lacks `further`."""
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -24,7 +24,7 @@ def text_words(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> tuple[str, ...]:
-    """Return the words of a query, each once, without stop words (unless there is nothing else)."""
+    """Return the words of a query, each once, without stop words and single ASCII characters, if others remain."""
     words = list(dict.fromkeys(text_words(text)))
     telling = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
     return tuple((telling or words)[:MAX_TERMS])
@@ -52,7 +52,7 @@ def searchable_text(item: KnowledgeItem) -> str:
 
 
 def text_with_task(item: KnowledgeItem) -> str:
-    """Return the text of an item. A memory's text follows the task that it was learnt from, which is not searched."""
+    """Return the text of an item. Before a memory's it puts the task it was learnt from. Searches ignore that task."""
     return f"Task: {item.subject}\n{item.text}" if item.kind == "memory" and item.subject else item.text
 
 

@@ -66,6 +66,8 @@ _LAST_HELP_BY_COMMAND = {"chat": "Continue the newest session of this folder tha
 
 
 def _last_option(help_text: str) -> Any:
+    """Return the option as Typer builds it, which it does only for the function of a command."""
+
     def declare_option(last: Annotated[bool, typer.Option(LAST_OPTION, help=help_text)] = False) -> None: ...
 
     app = typer.Typer(add_completion=False)
@@ -95,6 +97,7 @@ class CommandEntry(NamedTuple):
     help: str
     """The short help, which the overview shows without loading the command."""
     begins_worker: bool = False
+    """True if a worker is started even before the command is loaded. Other commands may start one later."""
 
 
 COMMANDS: dict[str, tuple[CommandEntry, ...]] = {

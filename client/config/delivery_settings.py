@@ -22,6 +22,7 @@ from orga.client.config.sections import DeliveryConfig, NotifyConfig
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 
 SECRET = "ORGA_NOTIFY_SECRET"
+"""The variable with the secret that signs notifications."""
 ADDRESS = "ORGA_NOTIFY__URL"
 """The variable that sets `notify.url`, for an address that is itself a secret."""
 
@@ -62,6 +63,7 @@ def checked_address(key: str, url: str, *, allow_http: bool) -> str:
 def run_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ...]:
     """Return the channels as runs see them: names and kinds, but no addresses."""
     return tuple(
+        # unset unless it is true, because setups are recorded without unset fields
         Channel(name=name, kind=config.kind, **({"default": True} if config.default else {}))
         for name, config in deliveries.items()
     )
@@ -76,6 +78,7 @@ def delivery_channels(
     """Return the channels by name. `root` is called only for a file channel, `store` only for a memory channel.
 
     Raise ValueError if a variable is not set, or answers would be sent unencrypted. Its text has no variable's value.
+    `DeliveryConfig` has checked that each kind has the keys it needs.
     """
 
     def channel(name: str, config: DeliveryConfig) -> DeliveryChannel:

@@ -131,7 +131,7 @@ def _model_settings() -> tuple[str, tuple[str, ...]]:
 
 
 def _finds_root(config: Path | None, workplace: Workplace) -> bool:
-    """Return whether a worker with this configuration has the workplace's root without being told."""
+    """Return whether a worker with this configuration has the workplace's root by itself."""
     root = Path(workplace.folder)
     if config is not None and (configured := _configured_root(config)):
         root = config.parent / user_path(configured)

@@ -1,6 +1,6 @@
-"""Reads of the admin page: agents, models, tools, policies, prompts, schedules, workers and knowledge.
+"""The admin page: agents, models, tools, policies, prompts, schedules, workers and knowledge; and actions on schedules.
 
-These are plain reads. Nothing of the configuration is run, and texts are shown without the secrets of the environment.
+Keys are sent and MCP servers are started only for a `check`. Texts are shown without the secrets of the environment.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ async def _configuration(call: Call[Any]) -> tuple[ConfigSources, OrgaConfig]:
 
 
 async def _trusted_configuration(call: Call[Any]) -> OrgaConfig:
-    """Return the configuration for what uses its addresses and stores. The file may have changed since the start."""
+    """Load the configuration again, because its addresses and stores are going to be used. Refuse one without trust."""
     try:
         return (await asyncio.to_thread(load_config, call.console.config_file)).config
     except ConfigError:  # its text has paths
@@ -127,7 +127,7 @@ async def _models(call: Call[Checks]) -> dict[str, Any]:
     config = (await _configuration(call))[1]
     rows = list(model_rows(config, os.environ))
     if call.given.check:
-        rows = await checked_rows(rows, await _checked_configuration(call), os.environ)
+        rows = await checked_rows(rows, await _configuration_for_checks(call), os.environ)
     items = await asyncio.to_thread(lambda: [_model_item(row, config, is_checked=call.given.check) for row in rows])
     return _listed(items, tiers=config.models.tiers.model_dump(mode="json"))
 
@@ -147,13 +147,13 @@ def _model_item(row: ModelRow, config: OrgaConfig, *, is_checked: bool) -> dict[
 async def _tools(call: Call[Checks]) -> dict[str, Any]:
     """Return the tools and the MCP servers, with `check` also whether the servers answer."""
     config = (await _configuration(call))[1]
-    answers = await _answering_servers(await _checked_configuration(call)) if call.given.check else {}
+    answers = await _answering_servers(await _configuration_for_checks(call)) if call.given.check else {}
     servers = [{**row, "reachable": answers.get(row["name"])} for row in mcp_rows(config)]
     return _listed(await asyncio.to_thread(lambda: list(tool_rows(config))), servers=servers)
 
 
-async def _checked_configuration(call: Call[Checks]) -> OrgaConfig:
-    """Return the configuration to send keys and start MCP servers by, which a viewer may not do."""
+async def _configuration_for_checks(call: Call[Checks]) -> OrgaConfig:
+    """Return the configuration for a check. It sends keys and starts MCP servers, which a viewer may not do."""
     call.console.doors.require(call.visitor, "operator", is_write=False)
     return await _trusted_configuration(call)
 
@@ -170,6 +170,7 @@ async def _answering_servers(config: OrgaConfig) -> dict[str, bool]:
     if servers is None:
         return {}
     async with servers:
+        # no server has a tool without a name; its absence is temporary only if the server does not answer
         absent = {name: servers.absent_tool(f"{name}{SEPARATOR}") for name in config.mcp.servers}
     return {name: not (each and each.is_temporary) for name, each in absent.items()}
 
@@ -253,7 +254,7 @@ async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
 async def _act_on_schedule(call: Call[ScheduleAct]) -> dict[str, Any]:
     """Pause, resume, trigger or delete a schedule."""
     schedule, given = ScheduleHandle(call.client, call.path("id")), call.given
-    if call.visitor.tenants is not None:  # as in the list
+    if call.visitor.tenants is not None:  # a schedule does not show whose it is
         raise ScheduleNotFound(schedule.id)
     why = f"{call.visitor.name}: {given.reason or given.kind}"
     match given.kind:
@@ -304,7 +305,7 @@ async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
                     "task_queue": queue,
                     "last_seen": poller.last_access_time.ToDatetime(tzinfo=UTC),
                     "config": digest,
-                    "has_this_config": digest is None or digest == own,
+                    "has_this_config": digest is None or digest == own,  # an unknown one counts as the same
                     "deployment": version.deployment_name or None,
                     "build": version.build_id or poller.worker_version_capabilities.build_id or None,
                     "blocked": longest_block_text(poller.identity) or None,

@@ -18,7 +18,7 @@ Number = int | float
 
 
 ANSWER_PROMPT = "goal_summary"
-"""The one prompt of a goal whose answer is for people."""
+"""The `turn` for a goal's summary. Of the replies to a goal's prompts, only this one is for people."""
 
 
 class TolerantRecord(Record):
@@ -33,7 +33,7 @@ class TolerantRecord(Record):
             return read(value)
         except ValidationError:
             items = cast("list[Any]", value) if isinstance(value, list) else []
-            with suppress(ValidationError):  # a wrong item of a list hides no other
+            with suppress(ValidationError):  # in a list of objects, an item of another type hides no other
                 return read([item for item in items if isinstance(item, dict)])
             return cls.model_fields[info.field_name or ""].get_default(call_default_factory=True)
 
@@ -152,6 +152,7 @@ class PreHydrationComplete(JournalEvent):
     references_found: int = 0
     references_resolved: int = 0
     references_failed: int = 0
+    """All that were not resolved: `failed` and `unresolvable`."""
     resolved: int = 0
     failed: int = 0
     unresolvable: int = 0
@@ -193,6 +194,7 @@ class ContextCompacted(JournalEvent):
     usage: Usage = Usage()
     fields_cut: tuple[str, ...] = ()
     unused: bool = False
+    """True if the run ended before its summary was used. The entry then only has the usage."""
 
 
 class ModelFailedOver(JournalEvent):
@@ -327,7 +329,7 @@ class RecoveryTriggered(JournalEvent):
 
 
 class StepLimitReached(JournalEvent):
-    """A repeated call that keeps failing was stopped: a tool with its arguments."""
+    """A call that kept failing with the same tool and arguments was stopped."""
 
     step_id: str = ""
     tool: str = ""
@@ -386,6 +388,7 @@ class CritiqueEvaluated(JournalEvent):
     score: float | None = None
     approved: bool = False
     says_approved: bool | None = None
+    """The model's own opinion. It decides nothing."""
     dimensions: Object = {}
     reviewer: str = ""
     round: int = 0
@@ -428,8 +431,11 @@ class InterventionReceived(JournalEvent):
     to_iteration: int | None = None
     steer: str = ""
     left: Any = None
+    """Calls that a rewound run had carried out."""
     of: str = ""
+    """What was cut, if the kind is `cut`."""
     bytes: int = 0
+    """Its bytes before the cut, of which `kept` are left."""
     kept: int = 0
 
 
@@ -507,6 +513,7 @@ class MemoryCompressed(JournalEvent):
     before: int = 0
     after: int = 0
     taken: bool = False
+    """True if the shorter memory replaced the old one. One that lost names does not."""
     lost: tuple[str, ...] = ()
 
 

@@ -58,9 +58,9 @@ async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentSt
     )
     replayed = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if replayed.replay_failure is not None or seen.state is None:
-        run_id = history.workflow_id
+        workflow_id = history.workflow_id
         raise PastRefused(
-            f"today's code does not replay {run_id!r}; see: orga verify {quote(run_id)}"
+            f"today's code does not replay {workflow_id!r}; see: orga verify {quote(workflow_id)}"
         ) from replayed.replay_failure
     return seen.state
 
@@ -109,18 +109,19 @@ async def past_conversation(client: Client, workflow_id: str) -> list[ShownMessa
     return shown
 
 
-async def _last_state(client: Client, last: RunChain) -> AgentState | None:
-    [run] = await histories(client, last)
+async def _last_state(client: Client, chain: RunChain) -> AgentState | None:
+    [run] = await histories(client, chain)
     done = [event.event_id for event in run.events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
     if done:
         return await replayed_state(history_until_task(run.history, done[-1]), values_of(client, run.history))
-    return await _carried_state(client, last.workflow_id, run.run_id)
+    return await _carried_state(client, chain.workflow_id, run.run_id)
 
 
 async def _carried_state(client: Client, workflow_id: str, run_id: str) -> AgentState | None:
     """Return the state that the previous run carried over, or None for the first run of a chain."""
     async with aclosing(happenings(client, workflow_id, run_id)) as found:
         async for happening in found:
+            # the first one is the start, with the arguments of the workflow: its input and the carried state
             arguments: list[Any] = happening.value or []
             carried = arguments[1] if len(arguments) > 1 else None
             return None if carried is None else AgentState.model_validate(carried)

@@ -99,7 +99,7 @@ class ChainFolds:
 
     def _feed(self, happening: Happening) -> None:
         self._feed_chain(happening)
-        if self._is_cut:
+        if self._is_cut:  # the note follows the start, as in `read_journal`
             self._is_cut = False
             self._feed_chain(past_missing(happening))
 
@@ -252,12 +252,12 @@ def _named_check(name: str, workflow_id: str, fault: str, success: str, run_id: 
 
 HISTORY_HINT = "only the run's history on its server shows it: orga verify ID --journal FILE"
 UNCHECKABLE = (
-    ("replay", "whether the code makes this run of its history"),
+    ("replay", "whether the code, given this history, decides the same"),
     ("gate", "whether nothing was carried out without an earlier yes to exactly that call"),
     ("contexts", "whether the model was sent what the digests say"),
     ("counters", "whether the result counts what happened"),
 )
-"""Checks that need the history, by the names that they have with it."""
+"""The checks of `verify` that need the history, and what each would show."""
 
 
 @dataclass(frozen=True)

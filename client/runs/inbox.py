@@ -22,7 +22,7 @@ from orga.workflows.types.names import AGENT, RUN_WORKFLOWS, TENANT, WAITING
 from orga.workflows.types.questions import Item, QuestionKind, ShownQuestion
 from orga.workflows.types.status import AgentStatus
 
-WAITING_RUNS = f"WorkflowType IN {RUN_WORKFLOWS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
+WAITING_RUNS_QUERY = f"WorkflowType IN {RUN_WORKFLOWS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
 """Only live runs: a terminated run keeps the attribute, since nothing clears it."""
 
 
@@ -90,7 +90,7 @@ async def inbox(
 
 async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
     try:
-        found = [run async for run in client.list_workflows(WAITING_RUNS)]
+        found = [run async for run in client.list_workflows(WAITING_RUNS_QUERY)]
     except RPCError as error:
         raise OrgaError(f"the server does not list waiting runs: {error_reason(error)}; see `orga doctor`") from error
     return sorted(found, key=lambda run: run.start_time)

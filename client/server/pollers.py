@@ -22,7 +22,7 @@ from orga.workflows.types.input import Workplace
 
 MARK = "#"
 NO_CONFIG = "-"
-"""Stands for the digest of a worker without `orga.toml`."""
+"""Replaces the digest of a worker without `orga.toml`."""
 DIGEST_CHARS = 8
 POLICY_MARK = "."
 POLICY_CHARS = 6

@@ -41,7 +41,7 @@ from temporalio.worker import (
 
 from orga.activities.instruments import count, record
 from orga.client.config.sections import TelemetryConfig
-from orga.client.runs.inbox import WAITING_RUNS
+from orga.client.runs.inbox import WAITING_RUNS_QUERY
 from orga.client.server.server_errors import error_reason, is_unsupported
 from orga.workflows.phases.control.visibility import open_span
 from orga.workflows.types import telemetry_names as names
@@ -68,7 +68,7 @@ class _FirstRecordFilter(logging.Filter):
         return False
 
 
-def warn_once(endpoint: str) -> None:
+def silence_exporters(endpoint: str) -> None:
     """Silence the exporters of this process for good, including retries after a shutdown."""
     record_filter = _FirstRecordFilter(endpoint)
     for name in _EXPORTERS:
@@ -100,7 +100,7 @@ def export_to(config: TelemetryConfig) -> Callable[[float], None]:
     meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
     trace.set_tracer_provider(spans)
     metrics.set_meter_provider(ReplaySafeMeterProvider(meters))
-    warn_once(base)
+    silence_exporters(base)
 
     def close(timeout_s: float) -> None:
         if not _finish_within(timeout_s, spans.shutdown, meters.shutdown):
@@ -210,7 +210,7 @@ class _WaitingRuns:
             self.oldest = min(self.oldest or since, since)
 
     def age_s(self, now: datetime) -> float:
-        """Return how long the oldest has waited. A clock that is behind the server's gives 0."""
+        """Return how long the oldest has waited. A clock that is slower than the server's gives 0."""
         return max((now - self.oldest).total_seconds(), 0.0) if self.oldest else 0.0
 
 
@@ -230,7 +230,7 @@ class WaitingMetrics:
     async def refresh(self, client: Client) -> None:
         """Query visibility. Each kind that was seen before keeps a value, 0 if none is left."""
         by_kind = {kind: _WaitingRuns() for kind in self._by_kind}
-        async for run in client.list_workflows(WAITING_RUNS, limit=_MAX_RUNS):
+        async for run in client.list_workflows(WAITING_RUNS_QUERY, limit=_MAX_RUNS):
             kind = run.typed_search_attributes.get(WAITING) or ""
             by_kind.setdefault(kind, _WaitingRuns()).add(run.typed_search_attributes.get(WAITING_SINCE))
         self._by_kind = by_kind
@@ -246,12 +246,12 @@ class WaitingMetrics:
 @asynccontextmanager
 async def waiting_metrics(client: Client, *, every_s: float = _REFRESH_INTERVAL_S) -> AsyncGenerator[None]:
     """Keep the gauges up to date during the block. If the server does not answer, log a warning."""
-    metrics = WaitingMetrics()
+    gauges = WaitingMetrics()
 
     async def watch() -> None:
         while True:
             try:
-                await metrics.refresh(client)
+                await gauges.refresh(client)
             except RPCError as error:
                 _log.warning("the server does not list what waits for people: %s", error_reason(error))
                 if is_unsupported(error):

@@ -26,7 +26,7 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 
 
 def review_subject(critic: Critic, call: ToolCall) -> tuple[str, str]:
-    """Return the reviewed tool, or "" for an answer, and the reviewed text."""
+    """Return the reviewed tool, or "" for an answer (the output of a call that ends the run), and the reviewed text."""
     if not critic.tools:
         return "", str(call.arguments.get("output", ""))
     return call.name, to_json(call.arguments, inf_nan_mode="strings").decode()
@@ -53,7 +53,7 @@ class Assessment(NamedTuple):
     limit: StopReason | None = None
     """The budget that is used up, so that there is no review."""
     is_asked: bool = False
-    """True if a person was asked instead of a model."""
+    """True if a person was asked although the critic has a rubric for a model."""
     usage: Usage | None = None
 
     @property
@@ -126,7 +126,7 @@ def rounds_left_text(critic: Critic, rounds_used: int) -> str:
 
 
 def escalation_reason(critic: Critic, assessment: Assessment) -> str:
-    return f"{_score_text(critic, assessment)} after {critic.max_rounds} revisions{_one_line(assessment.feedback)}"
+    return f"{_score_text(critic, assessment)} after {critic.max_rounds} revisions{_colon_line(assessment.feedback)}"
 
 
 def critic_stop(critic: Critic, assessment: Assessment) -> tuple[StopReason, str]:
@@ -135,7 +135,7 @@ def critic_stop(critic: Critic, assessment: Assessment) -> tuple[StopReason, str
     elif assessment.is_by_person and assessment.is_asked:
         reason, detail = (
             "escalated",
-            f"{assessment.reviewer.removeprefix('person:')} rejected it{_one_line(assessment.feedback)}",
+            f"{assessment.reviewer.removeprefix('person:')} rejected it{_colon_line(assessment.feedback)}",
         )
     else:
         reason, detail = "error", escalation_reason(critic, assessment)
@@ -159,19 +159,20 @@ def _score_text(critic: Critic, assessment: Assessment) -> str:
     )
 
 
-def _one_line(text: str) -> str:
+def _colon_line(text: str) -> str:
     flat = " ".join(text.split())
     return f": {flat}" if flat else ""
 
 
 Conclusion = Literal["accepted", "revise", "asked", "ended", "skipped"]
 """`accepted`: it counts. `revise`: the model tries again. `asked`: a person decides. `ended`: the run ends. `skipped`:
-a substitute for a failed call is not used.
+a call that the model cannot revise, such as a substitute or a requeued one, is not made.
 """
 
 
 def budget_stop(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
     """Return the budget that has no room for one more model call. A review takes no iteration."""
+    # `with_streaks` without names ends all streaks
     fresh = with_streaks(state.with_control(iteration=0).with_budget(over_budget=0))
     return stop_reason(fresh, state.config, now)
 
@@ -194,6 +195,7 @@ def review_conclusion(state: AgentState, critic: Critic, assessment: Assessment)
 
 
 def with_round(state: AgentState, critic: Critic, *, is_sent_back: bool) -> AgentState:
+    """Count a round if the work is sent back to the model. Otherwise the critic's rounds start again at none."""
     rest = {name: rounds for name, rounds in state.critiques.items() if name != critic.name}
     if is_sent_back:
         rest[critic.name] = rounds_used(state, critic) + 1
@@ -237,7 +239,7 @@ def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, assess
 
 
 def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, assessment: Assessment) -> AgentState:
-    """Add an answer that a critic did not accept, and end the run. The answer is not the output."""
+    """Add an answer that was not reviewed, or rejected for good, and end the run. The answer is not the output."""
     stop = critic_stop(critic, assessment)
     return _with_unaccepted_answer(state, reply, stop[1]).with_control(stop=stop)
 

@@ -28,7 +28,7 @@ _LONG = frozenset({"values"})
 
 
 class StaleSettings(ValueError):
-    """The set was made from another version than the current one."""
+    """The change was made from another version than the current one."""
 
 
 def initial_settings(given: object) -> SettingsState:

@@ -41,7 +41,7 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_ATTEMPTS = 10
-"""The attempts of a review equal those of a reasoning step. A run that cannot be reviewed ends."""
+"""As many as for a reasoning step, because a review that fails may end the run."""
 
 MAX_VERDICTS = 2
 """Replies of the critic's model that are read. If the first is no verdict, it is asked once more."""
@@ -81,8 +81,8 @@ def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, then: cr
 async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
     """Return the critic's verdict. This and the functions below raise `Interrupted` if the run ends first."""
     critic = subject.critic
-    if not critic.rubric:
-        found = await ask_reviewer(run, subject)
+    if not critic.rubric:  # it is a person
+        found = await _ask_person(run, subject)
     else:
         found = await _assess_by_model(run, subject)
     if not found.failure:
@@ -92,10 +92,10 @@ async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
     if critic.person is None or found.is_by_person:
         return found
     _note_critique(run, subject, found, "asked")
-    return await ask_reviewer(run, subject, found.failure)
+    return await _ask_person(run, subject, found.failure)
 
 
-async def ask_reviewer(run: Run, subject: ReviewSubject, why: str = "") -> Assessment:
+async def _ask_person(run: Run, subject: ReviewSubject, why: str = "") -> Assessment:
     """Return a person's verdict, asked for like a held call: in the inbox, outside the run's clock, decided once."""
     critic, terms = subject.critic, subject.critic.person
     if terms is None:
@@ -114,7 +114,8 @@ async def ask_reviewer(run: Run, subject: ReviewSubject, why: str = "") -> Asses
     answer = (await ask_people(run, question)).items[0].answer
     if answer is None or not answer.approver:
         return Assessment(approved=False, reviewer="person", failure="nobody reviewed it in time")
-    return Assessment(answer.approved, f"person:{answer.approver}", answer.reason, is_asked=bool(critic.rubric))
+    is_instead_of_model = bool(critic.rubric)
+    return Assessment(answer.approved, f"person:{answer.approver}", answer.reason, is_asked=is_instead_of_model)
 
 
 async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
@@ -123,10 +124,11 @@ async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
     if len(subject.text.encode()) > MAX_SUBJECT_BYTES:
         return Assessment(False, reviewer, failure=f"it is longer than {MAX_SUBJECT_BYTES} bytes")
     for number in range(MAX_VERDICTS):
-        limit = critique.budget_stop(run.state, run.now)
-        if limit is not None:
-            return Assessment(False, reviewer, failure=limit[1], limit=limit[0], usage=usage)
-        reply = await _ask_critic(run, subject, number, problem)
+        stop = critique.budget_stop(run.state, run.now)
+        if stop is not None:
+            limit, detail = stop
+            return Assessment(False, reviewer, failure=detail, limit=limit, usage=usage)
+        reply = await _ask_model(run, subject, number, problem)
         if not isinstance(reply, Reply):
             return Assessment(False, reviewer, failure=reply, usage=usage)
         run.change_state(AgentState.with_usage_of, reply)
@@ -140,7 +142,7 @@ async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
     return Assessment(False, reviewer, failure=f"its verdict cannot be read: {problem}", usage=usage)
 
 
-async def _ask_critic(run: Run, subject: ReviewSubject, number: int, problem: str) -> Reply | str:
+async def _ask_model(run: Run, subject: ReviewSubject, number: int, problem: str) -> Reply | str:
     while True:
         reply = await execute_model_call(run, _model_call(run, subject, number, problem))
         if isinstance(reply, Reply):
@@ -177,13 +179,13 @@ class _ReviewResult(NamedTuple):
     then: critique.Conclusion
 
 
-_TAKE_IN_TURNED_DOWN = {"ended": critique.with_unreviewed_answer, "revise": critique.with_rejected_answer}
-"""The changes of the state by an answer that a critic does not accept."""
+_CHANGE_IF_NOT_ACCEPTED = {"ended": critique.with_unreviewed_answer, "revise": critique.with_rejected_answer}
+"""The change of the state for each conclusion that does not accept an answer."""
 
 
 async def review_answer(run: Run, gated: GatedReply) -> GatedReply:
     """Ask the critics in order. The first one that does not accept the answer sends it back."""
-    critics = tuple(critic for critic in run.setup.critics if critic.reviews(None))
+    critics = tuple(critic for critic in run.setup.critics if critic.reviews(None))  # None: the answer
     if gated.conclusion is not None or not critics:
         return gated
     enter_phase(run, "reviewing")
@@ -199,8 +201,8 @@ async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) 
         subject = ReviewSubject(critic, shown, str(run.state.iteration), "", text)
         concluded = await _conclude_review(run, subject)
         run.raise_if_interrupted()
-        if concluded.then in _TAKE_IN_TURNED_DOWN:
-            return answer_conclusion(_TAKE_IN_TURNED_DOWN[concluded.then], reply, critic, concluded.found)
+        if concluded.then in _CHANGE_IF_NOT_ACCEPTED:
+            return answer_conclusion(_CHANGE_IF_NOT_ACCEPTED[concluded.then], reply, critic, concluded.found)
         run.change_state(critique.with_round, critic, is_sent_back=False)
         remarks.append(unapproved_remark(critic, concluded.found))
     return answer_conclusion(critique.with_accepted_answer, reply, tuple(filter(None, remarks)))
@@ -223,15 +225,15 @@ async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
 
 
 def _without_unstarted_calls(run: Run, gated: GatedReply) -> GatedReply:
-    places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
-    found = list(gated.results)
+    indexes = [index for index, result in enumerate(gated.results) if result.permitted is not None]
+    results = list(gated.results)
     for nth, outcome in unstarted_outcomes(run.state, gated.allowed_calls).items():
-        found[places[nth]] = found[places[nth]]._replace(permitted=None, rejected=outcome)
-    return gated._replace(results=tuple(found))
+        results[indexes[nth]] = results[indexes[nth]]._replace(permitted=None, rejected=outcome)
+    return gated._replace(results=tuple(results))
 
 
 async def call_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
-    """Return the outcome if a critic rejects a call that the model cannot revise: it is not one of the reply's."""
+    """Return an outcome if a critic rejects a call that is not one of the reply's, which no model can revise."""
     for critic in run.setup.critics:
         if critic.reviews(allowed.call):
             subject = _call_subject(critic, allowed.call, activity_id)
@@ -250,15 +252,16 @@ async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> Gated
         if result.permitted is not None and critic.reviews(result.permitted.call)
     }
     concluded = await _conclude_reviews(run, critic, subjects)
-    results, turned = list(gated.results), {i: each.found for i, each in concluded.items() if each.then == "revise"}
-    for index, found in turned.items():
+    results = list(gated.results)
+    rejected = {index: each.found for index, each in concluded.items() if each.then == "revise"}
+    for index, found in rejected.items():
         outcome = critique.rejected_call_outcome(run.state, results[index].call, critic, found)
         results[index] = results[index]._replace(permitted=None, rejected=outcome)
     for each in concluded.values():
         if each.then == "ended" and not run.is_interrupted():
             run.change_state(observe.with_stop_reason, *critic_stop(critic, each.found))
     if concluded:
-        run.change_state(critique.with_round, critic, is_sent_back=bool(turned))
+        run.change_state(critique.with_round, critic, is_sent_back=bool(rejected))
     return gated._replace(results=tuple(results))
 
 
@@ -269,11 +272,11 @@ async def _conclude_reviews(
 
     So a budget is never exceeded by more than one review.
     """
-    if not critic.rubric:
+    if not critic.rubric:  # it is a person
         found = await asyncio.gather(
             *(_conclude_review(run, each) for each in subjects.values()), return_exceptions=True
         )
-        for error in found:
+        for error in found:  # only now, when none of the reviews is under way any more
             if isinstance(error, BaseException):
                 raise error
         return {index: each for index, each in zip(subjects, found, strict=True) if isinstance(each, _ReviewResult)}
@@ -291,12 +294,12 @@ async def _conclude_review(run: Run, subject: ReviewSubject) -> _ReviewResult:
     then = critique.review_conclusion(run.state, critic, found)
     _note_critique(run, subject, found, then)
     if then == "asked":
-        found = await ask_reviewer(run, subject, escalation_reason(critic, found))
+        found = await _ask_person(run, subject, escalation_reason(critic, found))
         then = "accepted" if found.approved else "ended"
         _note_critique(run, subject, found, then)
     return _ReviewResult(found, then)
 
 
-def _call_subject(critic: Critic, call: ToolCall, activity_id: str) -> ReviewSubject:
+def _call_subject(critic: Critic, call: ToolCall, place: str) -> ReviewSubject:
     tool, text = review_subject(critic, call)
-    return ReviewSubject(critic, call, activity_id, tool, text)
+    return ReviewSubject(critic, call, place, tool, text)

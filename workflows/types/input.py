@@ -44,7 +44,7 @@ MAX_GIVEN_NAME_CHARS = 200
 
 
 class GivenMessage(CheckedInput):
-    """One message, as `conversation` returns it: a reply with its calls, or the result of one call."""
+    """One message, as `conversation` returns it: a text, a reply with its calls, or the result of one call."""
 
     role: Role
     text: str = ""
@@ -134,6 +134,7 @@ class _CallOrder:
 def _message_problem(message: GivenMessage) -> str:
     role, is_result = message.role, message.role == "tool"
     named = [name for call in message.calls for name in (call.call_id, call.name)]
+    # a result without a tool gets its name from the call
     named += [message.call_id or "", message.tool or "tool"] if is_result else []
     answers = message.call_id is not None or message.tool is not None or message.is_error
     problems = {
@@ -156,7 +157,8 @@ GivenMessages = Annotated[
 ]
 
 WORKPLACE_MEMO = "orga_folder"
-"""The memo key of the folder on the embedded server. Only the client knows the folder, and visibility shows the memo.
+"""The memo key of the `Workplace` of a run on the embedded server. Only the client knows it, and visibility shows the
+memo.
 """
 
 POLICY_MEMO = "orga_policy"
@@ -236,7 +238,8 @@ class Lineage(CheckedInput):
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content may have shaped the task: it inherits the parent's taint."""
     is_awaited: bool = False
-    """True if the run waits for its calls that are cut short. True in a turn of a session, because other turns follow.
+    """True if the run waits until calls that are cut short have ended, because other work follows. True in a turn of a
+    session and in the delegates of one.
     """
 
     @property
@@ -278,10 +281,10 @@ def _not_huge(text: str | None) -> str | None:
 
 
 SLACK_S = 5
-"""The server cancels running work this many seconds after `timeout_s`, or up to one second later (whole seconds)."""
+"""Seconds from `timeout_s` until the server cancels running work. Rounding to whole seconds adds up to one more."""
 
 LAST_TRY_S = 3.0
-"""Seconds. A retry of a model call that would begin after the run's time limit begins this long before it instead."""
+"""Seconds. If a model call's retry would begin after the run's time limit, it is moved to this long before it."""
 
 OUT_OF_TIME = "out of time"
 """Detail of a failed model call that could be retried if the run had more time."""
@@ -353,8 +356,8 @@ class PreHydration(CheckedInput):
     """True if references in the task are looked up before the first step."""
     custom_patterns: tuple[CustomPattern, ...] = Field(default=(), max_length=20)
     resolution_tools: dict[str, str] = {}
-    """Reference type to tool. It extends the defaults: `url` `fetch_url`, `file` `read_file`, `issue` `read_issue`,
-    `pr` `read_pull_request`, each if the run is offered that tool.
+    """Reference type to tool. It extends the defaults: `url`: `fetch_url`, `file`: `read_file`, `issue`:
+    `read_issue`, `pr`: `read_pull_request`, each if the run is offered that tool.
     """
     timeout_s: float = Field(default=15.0, ge=0.001, le=3_600)
     """Seconds for all references together. Content that has arrived by then is used."""
@@ -394,8 +397,8 @@ class LoopConfig(ModelSettings):
     max_concurrent_tools: int = Field(default=5, ge=1, le=100)
     """Tool calls of a reply that run at the same time."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
-    """Estimated tokens of the conversation. Older messages are dropped above this. If it is not set, it follows the
-    model's context: a quarter of `max_total_tokens`, from 32,000, as far as the context has room next to a reply.
+    """Estimated tokens of the conversation. Older messages are dropped above this. If it is not set, it is a
+    quarter of `max_total_tokens`, at least 32,000, and at most what the model's context leaves next to a reply.
     """
     max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
     """Tokens of one reply. The rest of `max_total_tokens` limits it too."""
@@ -426,7 +429,7 @@ class LoopConfig(ModelSettings):
     def _with_lasting_digest(self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Write the JSON of a digest as it was when 0.3 was the default temperature, so that recorded digests hold."""
         fields: dict[str, Any] = serialize(self)
-        if not info.exclude_defaults:
+        if not info.exclude_defaults:  # digests are of `canonical_json`, which excludes them
             return fields
         temperature = {} if self.temperature == FORMER_TEMPERATURE else {"temperature": self.temperature}
         before = {name: fields[name] for name in fields if name in _BEFORE_TEMPERATURE}
@@ -551,7 +554,7 @@ class AgentInput(CheckedInput):
         size = len(self.model_dump_json(exclude=fields_with_own_limit).encode())
         if size > MAX_REST_BYTES:
             raise ValueError(
-                f"the lists of tools (of a goal: skills), globs and patterns have, with the other settings, {size} "
+                f"the lists (of tools, skills, globs, patterns) and the other settings together have {size} "
                 f"bytes of JSON, over the limit of {MAX_REST_BYTES}; shorten them"
             )
         return self

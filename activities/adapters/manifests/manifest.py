@@ -225,7 +225,7 @@ _PARSERS: dict[str, Callable[[str, Output], Any]] = {
 # Texts of a manifest with placeholders: `{name}`, `{secret:VARIABLE}`; `{{` is a brace.
 
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-"""An escaped brace, a placeholder with the text in it, or a brace that stands alone."""
+"""An escaped brace, a placeholder with the text in it, or a single brace."""
 
 _NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)(?(1)(\[(?:tenant|trusted_context(?:\.[^.\s\[\]{}]+)+)\])?|)")
 

@@ -22,6 +22,7 @@ from orga.workflows.types.questions import AskedInput, AskedInputs, FormField, G
 from orga.workflows.types.text import one_line
 
 MAX_FIELDS = 20
+"""Fields of one call's forms together. A request without fields counts as one."""
 MAX_LINE_BYTES = 1_000
 MAX_BYTES = 100_000
 """Bytes of JSON of a server's requests for one call. The history has them."""
@@ -73,7 +74,7 @@ class CallInFlight:
             self.unanswered = 'The call would be made once more, so the tool\'s options need effect = "idempotent".'
         elif len(content) > MAX_BYTES:
             self.unanswered = f"A request has more than {MAX_BYTES:,} bytes."
-        elif len(self.asked) <= MAX_FIELDS:  # one more than allowed, so that the call fails
+        elif len(self.asked) <= MAX_FIELDS:  # one too many is kept, and `asked_inputs` refuses it
             self.asked[key] = ElicitRequest(params=params)
         return ElicitResult(action="cancel")
 
@@ -130,13 +131,15 @@ def _form_field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, 
         raise UnusableRequest(f"it asks for a secret in a form ({_line(name, secrets)}), which the protocol forbids")
     kind = "list" if schema.get("type") == "array" else schema.get("type")
     if kind not in ("string", "number", "integer", "boolean", "list"):
-        raise UnusableRequest(f"its form has a field that is no text, number or truth ({_line(name, secrets)})")
+        raise UnusableRequest(f"its form has a field that is no text, number, yes/no or list ({_line(name, secrets)})")
     choices = as_object(schema.get("items")) if kind == "list" else schema
     titled = as_objects(choices.get("oneOf")) or as_objects(choices.get("anyOf"))
     values: Any = choices.get("enum") or [choice.get("const") for choice in titled]
     options = tuple(_line(value, secrets) for value in values if isinstance(value, str))
     can_be_typed = kind != "list" or (options and "," not in "".join(options))  # commas separate the choices
-    if len(options) != len(values) or options != tuple(dict.fromkeys(values)) or not can_be_typed:
+    # each value is a text, and none is repeated or altered by `_line`
+    can_be_shown = len(options) == len(values) and options == tuple(dict.fromkeys(values))
+    if not (can_be_shown and can_be_typed):
         raise UnusableRequest(f"the choices of {_line(name, secrets)} cannot be shown")
     titles = map(as_text, inner_values(choices.get("enumNames")) or [choice.get("title") for choice in titled])
     meanings = [f"{option}: {text}" for option, text in zip(options, titles, strict=False) if text not in ("", option)]

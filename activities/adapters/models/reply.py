@@ -190,7 +190,7 @@ class ReplyAssembly:
         """Add visible text to the latest one. The first half of a surrogate pair waits for the second."""
         piece = self._half + piece
         self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
-        text = self.take_fitting(clean_text(piece.removesuffix(self._half)))
+        text = self.take_within_room(clean_text(piece.removesuffix(self._half)))
         if text:
             if self._text is None:
                 if any(isinstance(part, list) for part in self._parts):
@@ -242,7 +242,7 @@ class ReplyAssembly:
         self._parts.append(part)
 
     def add_arguments(self, call: OpenCall, piece: str) -> None:
-        call.arguments.append(self.take_fitting(piece))
+        call.arguments.append(self.take_within_room(piece))
 
     def _fitting_blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks. One that does not fit is dropped completely."""
@@ -253,7 +253,7 @@ class ReplyAssembly:
                 self._room -= size
                 yield block
 
-    def take_fitting(self, piece: str) -> str:
+    def take_within_room(self, piece: str) -> str:
         """Return the part of `piece` that fits, and use up its room."""
         kept = piece
         while (size := _json_bytes(kept)) > self._room:

@@ -54,7 +54,7 @@ class StreamReader(ABC):
 
 @dataclass(frozen=True)
 class Wire(ABC):
-    """One protocol: its path, its request bodies and its reader. `provider` decides about additions and prices."""
+    """One protocol: its path, its request bodies and its reader. The provider determines additions and prices."""
 
     provider: str
     path: ClassVar[str]
@@ -104,7 +104,7 @@ def with_results_first(messages: Iterable[Message]) -> list[Message]:
     """
     ordered: list[Message] = []
     for _, turn in groupby(messages, key=lambda message: message.role == "assistant"):
-        ordered.extend(sorted(turn, key=lambda message: message.role not in {"assistant", "tool"}))
+        ordered.extend(sorted(turn, key=lambda message: message.role != "tool"))
     return ordered
 
 
@@ -141,7 +141,7 @@ def system_texts(request: ModelRequest) -> list[str]:
 
 
 def called_names(request: ModelRequest) -> list[str]:
-    """Return the names of the calls in a conversation. Claude refuses a conversation with calls if no tool is named."""
+    """Return the names of the calls in a conversation. Claude refuses calls if the request lists no tools."""
     return list(dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls))
 
 

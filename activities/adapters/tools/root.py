@@ -37,7 +37,7 @@ def path_refusal(path: str, why: str, kind: str = "PathRefused") -> ToolError:
 
 @contextmanager
 def path_errors(path: str) -> Generator[None]:
-    """Turn an `OSError` into a `ToolError` about `path`. Others than those above may pass, so they are retryable."""
+    """Turn an `OSError` into a `ToolError` about `path`. One not in `_REFUSALS` may be temporary: retryable."""
     try:
         yield
     except OSError as error:
@@ -72,7 +72,7 @@ class FileRoot:
     """
 
     def __init__(self, path: Path, rules: Rules = NO_RULES) -> None:
-        """Keep the folder, and the rules in it that no tool may write. Raise ValueError if there is no such folder."""
+        """Keep the folder, and the files of rules no tool may write. Raise ValueError if there is no such folder."""
         self.path = path.resolve()
         self.rules = rules
         if not self.path.is_dir():
@@ -104,7 +104,7 @@ class FileRoot:
 
     @contextmanager
     def folder_to_write(self, path: str, target: PurePosixPath, *, makes_folders: bool = True) -> Generator[int]:
-        """Open the folder of a file, or create it. Raise ToolError if the file is a rule or inside one.
+        """Open the folder of a file, or create it. Raise ToolError if it is a file of rules, or in such a folder.
 
         Args:
             path: The name of the file for errors.
@@ -115,7 +115,7 @@ class FileRoot:
         rules = self.rules.identities()
         with ExitStack() as opened:
             current = os.open(self.path, _FOLDER_FLAGS)
-            opened.callback(lambda: os.close(current))
+            opened.callback(lambda: os.close(current))  # whichever is current at the end
             _refuse_rules(path, os.fstat(current), rules)
             for part in target.parent.parts:
                 if makes_folders:
@@ -253,8 +253,8 @@ class WalkedFile:
 class FileWalk:
     """One walk, bounded in time. `cut` is True if the time ran out.
 
-    It leaves out files and folders that a `.gitignore` in or below the root names. If one of these names the start
-    itself, those above the start have no effect.
+    It leaves out files and folders that a `.gitignore` in or below the root names. If these name the start
+    or a folder above it, those above the named one have no effect.
     """
 
     def __init__(self, root: FileRoot, path: str, *, includes_ignored: bool = False) -> None:
@@ -276,8 +276,8 @@ class FileWalk:
         ends = time.monotonic() + TIME_LIMIT_S
         base = f"{target}/" if target.name else ""
         with path_errors(self._path), self._root.folder(target) as top:
-            for folder, inside, name in self._files_in(top, base, self._outer_rules(target), ends):
-                yield WalkedFile(inside + name, (inside + name)[len(base) :], name, folder)
+            for folder, prefix, name in self._files_in(top, base, self._outer_rules(target), ends):
+                yield WalkedFile(prefix + name, (prefix + name)[len(base) :], name, folder)
 
     def _outer_rules(self, target: PurePosixPath) -> IgnoreRules:
         """Return the ignore rules of the folders above the start."""
@@ -291,11 +291,11 @@ class FileWalk:
                 rules = NO_IGNORE_RULES
         return rules
 
-    def _files_in(self, folder: int, inside: str, rules: IgnoreRules, ends: float) -> Iterator[tuple[int, str, str]]:
+    def _files_in(self, folder: int, prefix: str, rules: IgnoreRules, ends: float) -> Iterator[tuple[int, str, str]]:
         """Yield the files of an open folder, then those of its subfolders, each as (folder, its path with `/`, name).
 
         Args:
-            inside: The path of the open folder from the root, with `/` at its end, or "" for the root.
+            prefix: The path of the open folder from the root, with `/` at its end, or "" for the root.
             ends: Time at which the walk is cut, by the monotonic clock.
 
         Unreadable subfolders are skipped. `os.fwalk` would end at the first folder that can be opened but not listed,
@@ -308,16 +308,16 @@ class FileWalk:
                 if not entry.name.startswith(".") and entry.name not in _GENERATED_FOLDERS
             )
         if not self._includes_ignored:
-            rules = rules.in_folder(inside, folder)
+            rules = rules.in_folder(prefix, folder)
         for name, kind in shown:
             if self._is_over(ends):
                 return
-            if kind == "file" and not rules.ignores(inside + name, is_folder=False):
-                yield folder, inside, name
+            if kind == "file" and not rules.ignores(prefix + name, is_folder=False):
+                yield folder, prefix, name
         for name, kind in shown:
-            if self._is_over(ends):  # checked even if no folder has a wanted file
+            if self._is_over(ends):  # again, because the folder before may have taken long
                 return
-            path = inside + name
+            path = prefix + name
             is_in_bounds = path.count("/") < _MAX_DEPTH and self._root.path / path not in _SYSTEM_FOLDERS
             if kind == "folder" and is_in_bounds and not rules.ignores(path, is_folder=True):
                 with suppress(OSError), ExitStack() as opened:

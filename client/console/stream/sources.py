@@ -16,7 +16,7 @@ from orga.client.journal.timelines import timelines_of
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.ids import newest_runs, replaced_run_ids
-from orga.client.runs.inbox import WAITING_RUNS
+from orga.client.runs.inbox import WAITING_RUNS_QUERY
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.status import JournalEntry
 
@@ -137,7 +137,7 @@ class InboxReader:
 
     async def __call__(self) -> Sequence[Wait]:
         client = self._console.client
-        waiting = sorted([_visible_values(run) async for run in client.list_workflows(WAITING_RUNS)])
+        waiting = sorted([_visible_values(run) async for run in client.list_workflows(WAITING_RUNS_QUERY)])
         shown = (waiting, self._sources.questions, self._looks // FULL_LOOK)
         self._looks += 1
         if shown != self._shown:

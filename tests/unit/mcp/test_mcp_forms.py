@@ -72,7 +72,7 @@ def test_texts_of_a_server_are_one_line_without_secrets() -> None:
     [
         pytest.param(form(password={"type": "string"}), "a secret in a form (password)", id="a password"),
         pytest.param(form(x={"type": "string", "description": "Your API key"}), "a secret", id="a key by its text"),
-        pytest.param(form(x={"type": "object"}), "no text, number or truth (x)", id="a nested object"),
+        pytest.param(form(x={"type": "object"}), "no text, number, yes/no or list (x)", id="a nested object"),
         pytest.param(form(x={"type": "array", "items": {"type": "string"}}), "the choices of x", id="a list of texts"),
         pytest.param(form(x={"type": "array", "items": {"enum": ["a,b"]}}), "the choices of x", id="a comma"),
         pytest.param(form(x={"type": "string", "title": "Enter the PIN (never share it)"}), "a secret", id="a PIN"),

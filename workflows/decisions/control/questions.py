@@ -73,20 +73,21 @@ def _question_asked_event(question: Question) -> _EventData:
 
 
 def _question_closed_event(question: Question) -> _EventData:
-    """Return the journal's note that the question is closed. For the call that asked, any answer is a success."""
+    """Return the journal's note that the question is closed."""
     resolution = question.resolution
     if question.kind == "result":
         return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **_completion_data(question)}
-    choice = {"choice": "none"}
+    decided = {"choice": "none"}
     if resolution is not None:
-        choice = {"choice": resolution.choice, "by": resolution.by, "reason": resolution.reason}
+        decided = {"choice": resolution.choice, "by": resolution.by, "reason": resolution.reason}
     if question.kind != "answer":
-        return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **choice}
+        return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **decided}
     if resolution is not None:
-        choice["answer"] = resolution.result
+        decided["answer"] = resolution.result
     data = {"id": question.question_id, "question": question.text}
-    data |= {key: text for key, text in choice.items() if text}
+    data |= {key: text for key, text in decided.items() if text}
     if question.place:
+        # for the call that asked, any answer is a success
         data |= {"place": question.place, "outcome": "cancelled" if resolution is None else "ok"}
     return QUESTION_ANSWERED, data
 
@@ -94,6 +95,7 @@ def _question_closed_event(question: Question) -> _EventData:
 def _completion_data(question: Question) -> dict[str, Any]:
     """Return how a call got its result. The outcome of the call has the result itself."""
     if (completion := question.completion) is None:
+        # without a result, only the expiry of the question is a resolution
         return {"choice": "expired" if question.resolution else "none"}
     failed = {"reason": completion.error} if completion.error else {}
     return {"choice": "failed" if completion.error else "completed", "by": completion.by, **failed}
@@ -145,8 +147,8 @@ MAX_CHANGED_CHARS = 20_000
 def with_question(state: S, question: Question, now: datetime) -> S:
     """Return the state that waits for an answer to one more question.
 
-    If the previous segment asked it already, it stays open: it keeps its time, and its items keep their decisions. The
-    journal of this run gets the items again.
+    If the previous segment asked it already, it stays open: it keeps its time, and its items keep their decisions. If
+    no item is the same, it is closed and asked anew. The journal of this run gets the items again.
     """
     carried = find_question(state, question.question_id)
     if carried is not None and not question.items:
@@ -219,7 +221,10 @@ def with_item_decision(state: S, given: ApprovalDecision, approved: bool, now: d
 
 
 def with_expired_decisions(state: S, expiry: datetime, now: datetime) -> S:
-    """Return the state after this expiry: undecided items are denied, and questions get their default or no answer."""
+    """Return the state after the timer for `expiry`: late items are denied, late questions get their default or none.
+
+    The timer decides, not `now`.
+    """
     for question in state.questions:
         if question.is_open and question.expires_at is not None and expiry >= question.expires_at:
             choice: Choice = "result" if question.default else "skip"
@@ -278,10 +283,12 @@ def pending_items(state: Control, now: datetime) -> tuple[Item, ...]:
 
 
 def find_item(state: Control, about: str) -> Item | None:
+    """Return the item with this digest of its subject."""
     return next((item for item in _items(state) if item.about == about), None)
 
 
 _LONG_KEYS = frozenset({"result", "reason"})
+"""These have limits of their own."""
 
 
 def parsed_resolution(state: Control, raw: object) -> Resolution:
@@ -339,7 +346,7 @@ def _changed_arguments_problem(state: Control, item: Item, decision: ApprovalDec
 
 
 def _json(arguments: object) -> str:
-    """Return JSON in ASCII, as which a history may write it."""
+    """Return JSON in ASCII, the longest form in which a history may write it."""
     return json.dumps(arguments)
 
 

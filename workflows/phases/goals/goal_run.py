@@ -50,6 +50,7 @@ class GoalRun(Run):
     def change_goal(
         self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs
     ) -> None:
+        """Change the state like `change_state`, by a function that needs a `GoalState`."""
         self.change_state(lambda _: decide(self.goal, *args, **kwargs))
 
     @property
@@ -64,7 +65,7 @@ class GoalRun(Run):
         super().apply_setup(setup)
 
     def limit_stop(self) -> Stop | None:
-        """Return the limit that is reached, or None. The limit of rounds counts only before another round."""
+        """Return the limit that is reached, or None. The limit of rounds counts only before a round (`execute`)."""
         return goal_stop(self.goal, self.now, counts_rounds=self.goal.pursuit.stage == "execute")
 
     def evidence_outputs(self) -> tuple[StepOutput, ...]:
@@ -75,7 +76,9 @@ class GoalRun(Run):
 
 
 def take_interventions(run: GoalRun, phase: str) -> bool:
-    """Move interventions into the conversation. Return True if they hold more than steps given by people.
+    """Move interventions into the conversation. Return True if one is for delegates too.
+
+    The others are messages about steps that people gave.
 
     `phase` is the one in which the model gets them.
     """
@@ -83,6 +86,7 @@ def take_interventions(run: GoalRun, phase: str) -> bool:
         return False
     run.change_goal(with_guidance_seen)
     run.change_state(observe.with_inbox_drained, phase)
+    # guidance that is too long for one step still waits in the inbox
     applied = waiting[: len(waiting) - len(run.state.inbox)]
     run.change_goal(planner_for(run.goal).keep_guidance, applied)
     return any(each.is_for_delegates for each in applied)
@@ -96,8 +100,9 @@ async def ask_goal_prompt(
 ) -> ProposedReply | None:
     """Return the model's reply to this prompt, or None if there is none. A template that fails ends the goal.
 
-    `prompt` makes the text, and `with_given` adds the plan's part in place of the model's. Both run after interventions
-    are applied.
+    If there is no reply and no stop reason, the call ran out of time while the clock stood still: the phase runs again.
+    `prompt` makes the text, and `with_given` adds to the request what the plan has already, so that no model
+    makes it. Both run after interventions are applied.
     """
 
     def request(iteration: int, context: ContextRef) -> GoalRequest:
@@ -110,7 +115,8 @@ async def ask_goal_prompt(
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
     except TemplateProblem as error:
-        workflow.logger.warning("no prompt: %s", error)  # if a limit is the ending already, it remains
+        # logged too, because the result does not show the error if a limit is the ending already
+        workflow.logger.warning("no prompt: %s", error)
         run.change_state(observe.with_stop_reason, "error", str(error))
         return None
     if not latest or latest[0].text != text:  # otherwise it was asked before, and not answered in time

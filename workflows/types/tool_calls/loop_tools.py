@@ -105,7 +105,7 @@ class LoopTool:
     """It returns the run's answer."""
     calls: Callable[[Arguments], tuple[str, ...]] = lambda _: ()
     """The other tools that it calls, computed from its arguments."""
-    is_plan: bool = False
+    is_saga: bool = False
     """It calls other tools, and ends by itself if the run is interrupted."""
     is_run: bool = False
     """Each call is a run of another agent."""
@@ -132,7 +132,7 @@ LOOP_TOOLS = {
             need=ToolNeed("decisions", "nothing to decide", "declare it in"),
         ),
         LoopTool(ASK_USER, ends_with=QUESTION_ANSWERED),
-        LoopTool(SAGA, cost=_saga_cost, calls=_tools_of_steps, is_plan=True, ends_with=SAGA_ENDED),
+        LoopTool(SAGA, cost=_saga_cost, calls=_tools_of_steps, is_saga=True, ends_with=SAGA_ENDED),
     )
 }
 """Loop tools by name. None may be a step of a saga: no compensation declared in advance undoes a delegate's work."""

@@ -127,7 +127,7 @@ class _MessageReader(StreamReader):
             self._keep(index, further_fields(block, _TEXT_FIELDS), "messages.text")
             self._assembly.add_text(as_text(block.get("text")))
         elif kind == "tool_use":
-            fitting = self._assembly.take_fitting
+            fitting = self._assembly.take_within_room
             call = OpenCall(call_id=fitting(as_text(block.get("id"))), name=fitting(as_text(block.get("name"))))
             if not self._assembly.open_call(call):
                 return

@@ -157,7 +157,7 @@ class _Reader:
         elif isinstance(part, theirs.ThinkingPart):
             self._show_thinking(index, part.content)
         elif isinstance(part, theirs.ToolCallPart):
-            fitting = self._assembly.take_fitting
+            fitting = self._assembly.take_within_room
             call = OpenCall(call_id=fitting(part.tool_call_id), name=fitting(part.tool_name))
             if self._assembly.open_call(call):
                 self._calls[index] = call

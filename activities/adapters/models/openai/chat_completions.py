@@ -81,9 +81,9 @@ def _add_call_delta(assembly: ReplyAssembly, entry: dict[str, Any], *, is_stream
         call = OpenCall(index=delta.index, fields=StreamedFields(may_repeat=True))
         if not assembly.open_call(call):
             return None
-    call.call_id = call.call_id or assembly.take_fitting(delta.call_id)
+    call.call_id = call.call_id or assembly.take_within_room(delta.call_id)
     if delta.name != call.name:
-        call.name += assembly.take_fitting(delta.name)
+        call.name += assembly.take_within_room(delta.name)
     assembly.add_arguments(call, delta.arguments)
     return call
 
@@ -125,8 +125,9 @@ def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
         return False
     if call.call_id and delta.call_id and call.call_id != delta.call_id:
         return True
-    if delta.name != call.name:
+    if delta.name != call.name:  # a further piece of the name, or another name
         return any(call.arguments) or (delta.has_arguments and not call.call_id)
+    # the name again: without two ids to compare, another call begins only after a complete one
     is_complete = "".join(call.arguments).strip() != "{}" and call.is_whole()
     return delta.has_arguments and not (call.call_id and delta.call_id) and is_complete
 
@@ -144,7 +145,7 @@ class _ChatReader(StreamReader):
     def feed(self, frame: dict[str, Any]) -> bool:
         if frame is END_FRAME:
             self._ended = True
-            return False
+            return False  # the frames end here by themselves
         if frame.get("error"):
             raise self._failures.from_stream_error(frame)
         self._model = as_text(frame.get("model")) or self._model
@@ -168,7 +169,7 @@ class _ChatReader(StreamReader):
         return self._priced_reply(finish, counted, billed=self._usage.get("cost"), cache_write_tokens=written)
 
     def _finish_reason(self) -> FinishReason:
-        """Return why the reply ended. Without a known reason, only calls with complete arguments count.
+        """Return why the reply ended. Without a known reason, a reply with an incomplete call was cut.
 
         Some servers send no reason, or invent one. A call that was cut after its name would run without arguments.
         """
@@ -214,20 +215,22 @@ class _ChatReader(StreamReader):
                 opened.fields.add(further_call_fields(call))
 
     def _keep_fields(self, fields: dict[str, Any]) -> None:
-        if fields and self._fields is None:
+        if not fields:
+            return
+        if self._fields is None:
             kept = self._fields = StreamedFields(may_repeat=True)
             self._assembly.add_blocks(lambda: message_parts(kept.value(), has_calls=bool(self._assembly.calls)))
-        if fields and self._fields is not None:
-            self._fields.add(fields)
+        self._fields.add(fields)
 
 
 def _thinking_piece(delta: dict[str, Any]) -> str:
     """Return the thinking of a delta. OpenRouter has it in `reasoning`, its details or both, and Mistral in chunks."""
-    named = next(filter(None, (as_text(delta.get(name)) for name in _SHOWN_THINKING)), "")
-    chunks = thinking_chunks(delta.get("content"))
+    if named := next(filter(None, (as_text(delta.get(name)) for name in _SHOWN_THINKING)), ""):
+        return named
+    chunks = thinking_chunks(delta.get("content"))  # `thinking` of a chunk is a text or a list
     inner = (piece for chunk in chunks for piece in as_objects(chunk.get("thinking")))
-    pieces = (*as_objects(delta.get("reasoning_details")), *inner, *chunks) if not named else ()
-    return named or "".join(as_text(piece.get(key)) for piece in pieces for key in ("text", "summary", "thinking"))
+    pieces = (*as_objects(delta.get("reasoning_details")), *inner, *chunks)
+    return "".join(as_text(piece.get(key)) for piece in pieces for key in ("text", "summary", "thinking"))
 
 
 def _visible_text(content: object) -> str:
@@ -236,16 +239,20 @@ def _visible_text(content: object) -> str:
     return as_text(content) or "".join(as_text(part.get("text")) for part in visible)
 
 
-_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-"""Names of the counts of tokens that came from a cache: OpenAI and Moonshot, DeepSeek, LiteLLM and Bedrock."""
+_CACHE_READS = (
+    "cached_tokens",  # OpenAI, Moonshot
+    "prompt_cache_hit_tokens",  # DeepSeek
+    "cache_read_input_tokens",  # LiteLLM, Bedrock
+)
+"""Names of the counts of tokens that came from a cache."""
 
 _CACHE_WRITES = (
-    "cache_write_tokens",
-    "cache_creation_input_tokens",
-    "cache_creation_tokens",
-    "cache_write_input_tokens",
+    "cache_write_tokens",  # OpenRouter
+    "cache_creation_input_tokens",  # LiteLLM, DashScope
+    "cache_creation_tokens",  # LiteLLM
+    "cache_write_input_tokens",  # Bedrock
 )
-"""Names of the counts of tokens that were written to a cache: OpenRouter, LiteLLM and DashScope, LiteLLM, Bedrock."""
+"""Names of the counts of tokens that were written to a cache."""
 
 
 def _first_count(usage: dict[str, Any], names: tuple[str, ...], details: str = "prompt_tokens_details") -> int:
@@ -364,13 +371,15 @@ def _assistant_message(message: Message) -> dict[str, Any]:
         if isinstance(part, ToolCall)
     ]
     kept = message_fields(message)
-    chunks = [*kept["content"], *([_text(message.text)] if message.text else [])] if kept.get("content") else None
+    chunks = kept.get("content")  # Mistral's thinking, which the text follows
+    if chunks and message.text:
+        chunks = [*chunks, _text(message.text)]
     own: dict[str, Any] = {"role": "assistant", "content": chunks or message.text or None}
     return kept | own | ({"tool_calls": calls} if calls else {})
 
 
 def _call_entry(call: ToolCall) -> dict[str, Any]:
-    """Return the call. Malformed arguments become `{}`, because some servers parse them and refuse the request."""
+    """Return the call. Instead of malformed arguments, which some servers refuse, a `ToolCall` has none: `{}`."""
     function = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
     return {"id": wire_id(call.call_id), "type": "function", "function": function}
 

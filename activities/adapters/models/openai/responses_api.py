@@ -165,7 +165,10 @@ class ResponseReader(StreamReader):
         return "stop"
 
     def _read_whole_response(self, response: dict[str, Any]) -> bool:
-        """Read the whole response. Texts and calls count only if no event contained one."""
+        """Read the whole response. Texts and calls count only if no event contained one.
+
+        Other items are completed from it if no event did so.
+        """
         self._response = response
         self._status = as_text(response.get("status")) or "completed"
         is_unread = not self._assembly.calls and not any(item.has_text for item in self._items.values())
@@ -178,7 +181,7 @@ class ResponseReader(StreamReader):
         return True
 
     def _find_or_begin_item(self, frame: dict[str, Any], item: dict[str, Any], *, is_new: bool = False) -> _OutputItem:
-        """Return the item of an event. An item begins with its first event.
+        """Return the item of an event. An item begins with its first event. `is_added`: the event announces a new item.
 
         Servers number items, name them, or both. Some number all of them 0, and some change the name in between.
         """
@@ -195,7 +198,7 @@ class ResponseReader(StreamReader):
         if begun.kind == "function_call":
             call = OpenCall(
                 call_id=as_text(item.get("call_id")),
-                name=self._assembly.take_fitting(as_text(item.get("name"))),
+                name=self._assembly.take_within_room(as_text(item.get("name"))),
                 fields=StreamedFields(further_fields(item, _READ_FIELDS)),
                 fields_format="responses.call",
             )
@@ -215,7 +218,7 @@ class ResponseReader(StreamReader):
             call, arguments = begun.call, as_text(item.get("arguments"))
             call.call_id = as_text(item.get("call_id")) or call.call_id
             call.fields = StreamedFields(further_fields(item, _READ_FIELDS))
-            call.name = call.name or self._assembly.take_fitting(as_text(item.get("name")))
+            call.name = call.name or self._assembly.take_within_room(as_text(item.get("name")))
             if arguments.strip() and arguments != "".join(call.arguments):
                 call.arguments.clear()
                 self._assembly.add_arguments(call, arguments)
@@ -230,7 +233,7 @@ class ResponseReader(StreamReader):
                 self._show_thinking(begun, part.get("text"), index)
             if item.get("encrypted_content") or item.get("content"):  # without either nobody could read it again
                 begun.whole = item
-        elif begun.kind != "function_call":
+        elif begun.kind != "function_call":  # a call that had no room is dropped
             begun.whole = item
 
     def _add_text(self, item: _OutputItem, piece: object, *, is_refusal: bool) -> None:
@@ -247,10 +250,11 @@ _THINKING_INDEXES = {
     "response.reasoning_summary_text.delta": "summary_index",
     "response.reasoning_text.delta": "content_index",
 }
-"""Events with a piece of thinking. The key of the number that the piece's part has in its item."""
+"""Events with a piece of thinking, and the key of the index of the part that the piece belongs to."""
 
 
 def _kept_blocks(item: _OutputItem) -> Iterator[Block]:
+    # without a format, reasoning becomes a block of its own type, which is REASONING
     format = {REASONING: "", "message": "responses.text"}.get(item.kind, _ITEM)
     yield from kept_parts(format, StreamedFields(item.whole).value())
 
