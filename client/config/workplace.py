@@ -54,7 +54,7 @@ def workplace(config: OrgaConfig, root: Path | None = None) -> Workplace:
         root=_printable_path(root),
         config=_printable_path(file) if file else None,
         digest=_digest(file) if file else "",
-        mark=short_digest(str(root)),
+        mark=mark_digest(str(root)),
     )
     return current.with_models(models, variables) if models else current
 
@@ -68,7 +68,7 @@ def is_earlier_queue(task_queue: str, recorded: Workplace | None, current: Workp
     """Return whether a run of this folder is on its former queue, whose name also depended on the configuration."""
     if recorded is None or recorded.root != current.root:
         return False
-    earlier = short_digest(f"{recorded.root}\0{recorded.config or ''}")
+    earlier = mark_digest(f"{recorded.root}\0{recorded.config or ''}")
     return recorded.mark == earlier and task_queue.endswith(f"-{earlier}")
 
 
@@ -127,7 +127,7 @@ def _model_settings() -> tuple[str, tuple[str, ...]]:
     named = named_models(os.environ)
     if not named:
         return "", ()
-    return short_digest(json.dumps(named, sort_keys=True), MODELS_CHARS), tuple(sorted(named))
+    return mark_digest(json.dumps(named, sort_keys=True), MODELS_CHARS), tuple(sorted(named))
 
 
 def _finds_root(config: Path | None, workplace: Workplace) -> bool:
@@ -149,7 +149,7 @@ def _configured_root(file: Path) -> str | None:
     return configured if isinstance(configured, str) and can_exist(configured) else None
 
 
-def short_digest(text: str, chars: int = MARK_CHARS) -> str:
+def mark_digest(text: str, chars: int = MARK_CHARS) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:chars]
 
 

@@ -108,29 +108,32 @@ def with_results_first(messages: Iterable[Message]) -> list[Message]:
     return ordered
 
 
-class Turn(NamedTuple, Generic[T]):
+class WireTurn(NamedTuple, Generic[T]):
+    """Consecutive messages of one side, in the protocol's form."""
+
     is_reply: bool
+    """True if it is the assistant's."""
     content: list[T]
 
 
 def alternating_turns(
     messages: Iterable[Message], content_of: Callable[[Message], Iterable[T]], text: Callable[[str], T]
-) -> list[Turn[T]]:
+) -> list[WireTurn[T]]:
     """Return the turns of user and assistant, which alternate, and begin and end with the user.
 
     `content_of` and `text` return content in the protocol's form. A message without content is left out.
     """
-    turns: list[Turn[T]] = []
+    turns: list[WireTurn[T]] = []
     for message in with_results_first(each for each in messages if each.role != "system"):
         is_reply, content = message.role == "assistant", list(content_of(message))
         if content and turns and turns[-1].is_reply == is_reply:
             turns[-1].content.extend(content)
         elif content:
-            turns.append(Turn(is_reply, content))
+            turns.append(WireTurn(is_reply, content))
     if not turns or turns[0].is_reply:
-        turns.insert(0, Turn(False, [text(OMITTED_BEGINNING)]))
+        turns.insert(0, WireTurn(False, [text(OMITTED_BEGINNING)]))
     if turns[-1].is_reply:
-        turns.append(Turn(False, [text(CONTINUE_TEXT)]))
+        turns.append(WireTurn(False, [text(CONTINUE_TEXT)]))
     return turns
 
 

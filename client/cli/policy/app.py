@@ -19,7 +19,14 @@ from orga.client.cli.exit_codes import ExitCode, usage_errors
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy import explain
 from orga.client.cli.policy.explain import Surface, build_policy_engine, chosen_policy_settings
-from orga.client.cli.shown.text import count_text, problem_lines, write_document, write_json, write_note, write_result
+from orga.client.cli.shown.text import (
+    count_text,
+    file_problem_lines,
+    write_document,
+    write_json,
+    write_note,
+    write_result,
+)
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.tool_calls.loop_tools import loop_tool, tool_needing
@@ -77,7 +84,7 @@ async def check(
     else:
         faulty = {problem.place for problem in unknown_names}
         good = [policy for policy in policies if not faulty & _line_places(policy)]
-        lines = [*map(_policy_line, good), *chain.from_iterable(map(problem_lines, (*problems, *unknown_names)))]
+        lines = [*map(_policy_line, good), *chain.from_iterable(map(file_problem_lines, (*problems, *unknown_names)))]
         write_result(*(lines or ["no policies: everything is denied"]))
     write_note(_summary(policies, problems, unknown_names, version))
     if unknown_names and folder is None:

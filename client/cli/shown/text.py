@@ -41,7 +41,7 @@ def separated_blocks(blocks: Iterable[Iterable[str]]) -> list[str]:
     return list(chain.from_iterable(("", *block) for block in blocks))[1:]
 
 
-def problem_lines(problem: "FileProblem") -> list[str]:
+def file_problem_lines(problem: "FileProblem") -> list[str]:
     """Return two lines: the problem with its file and line, and the remedy."""
     return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]
 

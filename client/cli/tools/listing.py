@@ -12,7 +12,7 @@ import typer
 
 from orga.client.cli.exit_codes import ExitCode, UsageError, usage_errors
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import problem_lines, terminal_line, write_json, write_note, write_result
+from orga.client.cli.shown.text import file_problem_lines, terminal_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
@@ -165,7 +165,7 @@ def check(
         tools = [_manifest_json(file) for file in manifests]
         write_json({"ok": not problems, "tools": tools, "problems": [asdict(problem) for problem in problems]})
     else:
-        write_result(*map(_manifest_line, manifests), *chain.from_iterable(map(problem_lines, problems)))
+        write_result(*map(_manifest_line, manifests), *chain.from_iterable(map(file_problem_lines, problems)))
     write_note(
         f"{len(problems)} to fix; workers refuse to start before that" if problems else f"tools: {len(manifests)}"
     )
