@@ -33,7 +33,7 @@ MAX_IMAGE_BYTES = 3_750_000
 MAX_DOCUMENT_BYTES = 20_000_000
 """Bytes of one PDF. As base64 they fit into every provider's request."""
 
-MAX_REQUEST_BYTES = 32_000_000
+MAX_FRONTEND_MESSAGE_BYTES = 32_000_000
 """Bytes of a message of a front end. The largest document as base64 fits into it."""
 
 MAX_SIDE = 8_000

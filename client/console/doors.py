@@ -26,7 +26,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orga.activities.media import MAX_REQUEST_BYTES
+from orga.activities.media import MAX_FRONTEND_MESSAGE_BYTES
 from orga.client.console.problems import Problem, handle_problem, problem_answer
 from orga.client.errors import OrgaError
 from orga.workflows.types.control import MAX_SENDER_CHARS
@@ -357,7 +357,7 @@ class DoorKeeper:
             return
         answer = _Answer(send)
         request = Request(scope)
-        max_bytes = MAX_REQUEST_BYTES if request.url.path.startswith(self._media_paths) else MAX_BODY_BYTES
+        max_bytes = MAX_FRONTEND_MESSAGE_BYTES if request.url.path.startswith(self._media_paths) else MAX_BODY_BYTES
         try:
             early = self._early_answer(request, max_bytes)
             if early is not None:

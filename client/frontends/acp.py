@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
-from orga.activities.media import MAX_REQUEST_BYTES, Media
+from orga.activities.media import MAX_FRONTEND_MESSAGE_BYTES, Media
 from orga.activities.text.characters import harmless_text
 from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
 from orga.client.frontends import turns
@@ -443,7 +443,7 @@ class _JsonLines:
     @classmethod
     async def over(cls, source: BinaryIO, target: BinaryIO) -> Self:
         """Return the connection over two pipes."""
-        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_REQUEST_BYTES)
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_FRONTEND_MESSAGE_BYTES)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
         transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, target)
         return cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
@@ -461,7 +461,7 @@ class _JsonLines:
                     return None
                 return _Message.model_validate_json(line).model_dump(exclude_unset=True)
             except ValueError:  # the reader has dropped this part of a line that is too long. The rest is no JSON
-                problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_REQUEST_BYTES:,} bytes"
+                problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_FRONTEND_MESSAGE_BYTES:,} bytes"
                 await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_MESSAGE, "message": problem}})
 
     async def close(self) -> None:

@@ -55,7 +55,7 @@ async def worker(
     the embedded one is started. Blocking code stops the worker: await slow operations, or run them in a thread.
 
     Args:
-        agents: As for `OrgaPlugin`, and so are all others up to `blobs`.
+        agents: As for `OrgaPlugin`, like all others up to `blobs`.
         tools: Functions for agents.
         mcp_servers: Servers by name.
         policy: Folder of Cedar files, or an object that judges.

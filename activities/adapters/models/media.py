@@ -17,7 +17,7 @@ from orga.workflows.types.parts import MediaPart, Part, media_line, text_part
 MAX_REQUEST_ITEMS = 20
 """Pictures and documents of one request. Anthropic accepts 20 of any size."""
 
-MAX_REQUEST_BYTES = 22_000_000
+MAX_REQUEST_MEDIA_BYTES = 22_000_000
 """Bytes of all of them. As base64 they fit into 32 MB, the request of the strictest provider."""
 
 _NO_ROOM = "is left out: this request has no room for more"
@@ -43,7 +43,7 @@ class _Loader:
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
-        self._items, self._bytes = MAX_REQUEST_ITEMS, MAX_REQUEST_BYTES
+        self._items, self._bytes = MAX_REQUEST_ITEMS, MAX_REQUEST_MEDIA_BYTES
 
     async def load_message(self, message: Message) -> Message:
         if not message.media:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from orga.activities.media import MAX_REQUEST_BYTES
+from orga.activities.media import MAX_FRONTEND_MESSAGE_BYTES
 from orga.client.frontends.turns import AGAIN_S
 from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Says
 from tests.support.model.goals import GOOD, a_step
@@ -339,7 +339,7 @@ HOSTILE_LINES = {
     "no UTF-8": b"\xff\xfe",
     "half a character": b'{"id": 1, "method": "\\ud800"}',
     "too deep": b"[" * 100_000,
-    "too long": b'"' + b"x" * (MAX_REQUEST_BYTES + 1) + b'"',
+    "too long": b'"' + b"x" * (MAX_FRONTEND_MESSAGE_BYTES + 1) + b'"',
     "a batch": b"[1, 2]",
     "a number": b"5",
     "no method": b"{}",
