@@ -95,9 +95,8 @@ def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
     is_document = facts.media_type == "application/pdf"
     limit = MAX_DOCUMENT_BYTES if is_document or is_made else MAX_IMAGE_BYTES
     if len(data) > limit:
-        size = (
-            f"more than {size_text(limit)}" if is_document else size_text(len(data))
-        )  # files are read up to the limit
+        # a document's size is unknown, because its file was read up to the limit only
+        size = f"more than {size_text(limit)}" if is_document else size_text(len(data))
         remedy = "Split it" if is_document else "Scale it down"
         raise UnusableMedia(f"{shown}: has {size}, and the limit is {size_text(limit)}. {remedy}")
     if max(facts.width, facts.height) > MAX_SIDE:

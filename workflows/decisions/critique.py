@@ -133,10 +133,8 @@ def critic_stop(critic: Critic, assessment: Assessment) -> tuple[StopReason, str
     if assessment.failure:
         reason, detail = assessment.limit or "error", f"no review: {assessment.failure}"
     elif assessment.is_by_person and assessment.is_asked:
-        reason, detail = (
-            "escalated",
-            f"{assessment.reviewer.removeprefix('person:')} rejected it{_colon_line(assessment.feedback)}",
-        )
+        person = assessment.reviewer.removeprefix("person:")
+        reason, detail = "escalated", f"{person} rejected it{_colon_line(assessment.feedback)}"
     else:
         reason, detail = "error", escalation_reason(critic, assessment)
     return reason, f"critic {critic.name}: {detail}"[:MAX_DETAIL_CHARS]
@@ -146,17 +144,15 @@ def unapproved_remark(critic: Critic, assessment: Assessment) -> str:
     """Return the remark on an answer that is accepted without a critic's approval, or ""."""
     if assessment.failure:
         return f"not reviewed by critic {critic.name}: {assessment.failure}"
-    return (
-        ""
-        if assessment.approved
-        else f"accepted although critic {critic.name} gave it {_score_text(critic, assessment)}"
-    )
+    if assessment.approved:
+        return ""
+    return f"accepted although critic {critic.name} gave it {_score_text(critic, assessment)}"
 
 
 def _score_text(critic: Critic, assessment: Assessment) -> str:
-    return (
-        "a no" if assessment.score is None else f"{assessment.score:.2f} of the {critic.threshold:.2f} that are needed"
-    )
+    if assessment.score is None:
+        return "a no"
+    return f"{assessment.score:.2f} of the {critic.threshold:.2f} that are needed"
 
 
 def _colon_line(text: str) -> str:
