@@ -554,8 +554,8 @@ class AgentInput(CheckedInput):
         size = len(self.model_dump_json(exclude=fields_with_own_limit).encode())
         if size > MAX_REST_BYTES:
             raise ValueError(
-                f"the lists (of tools, skills, globs, patterns) and the other settings together have {size} "
-                f"bytes of JSON, over the limit of {MAX_REST_BYTES}; shorten them"
+                f"the lists of tools and skills, of globs and of patterns have, together with the other settings, "
+                f"{size} bytes of JSON, over the limit of {MAX_REST_BYTES}; shorten them"
             )
         return self
 
