@@ -1,4 +1,4 @@
-"""Report the error that ended a command: one line on stderr and an exit code."""
+"""Reports the error that ended a command: its text on stderr, and the exit code."""
 
 import os
 import re
@@ -70,8 +70,8 @@ _REFUSAL_PREFIX = re.compile(r"^(InvalidInput: )+")
 def report_error(error: Exception, again: Callable[[], int]) -> int:
     """Print why a command failed and return its exit code. `ORGA_DEBUG=1` shows the traceback.
 
-    If the configuration is not trusted, a person at the terminal is asked once whether to trust it. After a yes the
-    command runs `again`.
+    If the configuration is not trusted, a person at the terminal is asked once whether to trust it. After a yes,
+    `again` runs the command once more, and its exit code is returned.
     """
     if isinstance(error, Untrusted) and ask_for_trust(error):
         return again()
@@ -92,7 +92,7 @@ def _error_text(error: Exception) -> str:
 
 
 def _os_error_text(error: OSError) -> str:
-    """Return what the operating system refused, with a remedy if there is one."""
+    """Return the operating system's text. Some errors get a clearer text with a remedy."""
     if error.errno in {ENOSPC, EDQUOT}:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}the disk is full, so the output is incomplete. Free some space and try again"

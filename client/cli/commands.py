@@ -1,6 +1,7 @@
-"""The table of all commands of `orga`. Each module is imported only when its command is used.
+"""The table of all commands of `orga`, and the program that is built from it.
 
-The table has the short help of each command. The command's docstring has only what its `--help` shows after it.
+A command's module is imported only when the command is used. So its short help is in the table, and its docstring
+has only the text that `--help` shows after the short help.
 """
 
 from importlib import import_module
@@ -17,7 +18,7 @@ HELP_OPTIONS = ["--help", "-h"]
 
 
 def with_plain_flags(command: C) -> C:
-    """Give a command and all commands of its group `-h` for `--help`, and remove the type from the help of flags."""
+    """Let `-h` mean `--help`, and remove the type from the help of flags. For a group, do so for all its commands."""
     command.context_settings = {**command.context_settings, "help_option_names": HELP_OPTIONS}
     help_option = command.get_help_option(command.context_class(command, help_option_names=HELP_OPTIONS))
     for option in (*command.params, *([help_option] if help_option else [])):
@@ -29,7 +30,7 @@ def with_plain_flags(command: C) -> C:
 
 
 NEWEST_RUN = "\0newest"
-"""Takes the place of a run's id if `--last` is given. Nobody can type it."""
+"""The run's id if `--last` is given. Nobody can type it, as it contains NUL."""
 
 RUN_ARGUMENT = "run"
 """The name of every parameter that takes a run's id."""
@@ -49,7 +50,7 @@ class LastRunCommand(TyperCommand):
             self.params.insert(max(positions) + 1, _last_option(help_text))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the newest run as the ID, which is the first argument."""
+        """If `--last` is given, insert `NEWEST_RUN` as the first argument, which is the ID."""
         if self._takes_run and LAST_OPTION in args:
             values, _, _ = self.make_parser(ctx).parse_args(args=[*args])
             if values.get(_LAST_PARAMETER):
@@ -62,11 +63,11 @@ _LAST_PARAMETER = "last"
 _LAST_HELP = "Use the newest run of this folder instead of an ID."
 
 _LAST_HELP_BY_COMMAND = {"chat": "Continue the newest session of this folder that has not ended, instead of an ID."}
-"""Commands that take something other than the newest run."""
+"""Commands for which `--last` means something other than the newest run."""
 
 
 def _last_option(help_text: str) -> Any:
-    """Return the option as Typer builds it, which it does only for the function of a command."""
+    """Return `--last` as Typer builds it. Typer builds options only from the parameters of a command's function."""
 
     def declare_option(last: Annotated[bool, typer.Option(LAST_OPTION, help=help_text)] = False) -> None: ...
 
@@ -78,7 +79,7 @@ def _last_option(help_text: str) -> Any:
 
 
 class DefaultCommandGroup(TyperGroup):
-    """A group with a command whose name need not be written."""
+    """A group that runs the command `default` if the first argument names no command."""
 
     default = ""
 
@@ -89,15 +90,15 @@ class DefaultCommandGroup(TyperGroup):
 
 
 class CommandEntry(NamedTuple):
-    """A command of the overview."""
+    """A row of the table: one command or group."""
 
     name: str
     target: str
-    """`module:attribute` below `orga.client.cli`. The attribute is a function, or for a group a Typer application."""
+    """`module:attribute`, relative to `orga.client.cli`: a command's function, or a group's Typer application."""
     help: str
-    """The short help, which the overview shows without loading the command."""
+    """The short help. `orga --help` shows it without loading the command."""
     begins_worker: bool = False
-    """True if a worker is started even before the command is loaded. Other commands may start one later."""
+    """True if a worker starts before the command is loaded. Other commands may start one later."""
 
 
 COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
@@ -182,13 +183,13 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "rewind",
             "steer.rewind:rewind",
-            "Continue a live or ended run from the end of an earlier iteration, with the clock it had then.",
+            "Continue a live or ended run from the end of an earlier iteration. Its clock is set back to that time.",
         ),
         CommandEntry(
             "fork",
             "steer.rewind:fork",
-            "Start a run that shares another's past up to an iteration, print its id, and exit. The other run is "
-            "unchanged.",
+            "Start a new run with the past of another run up to an iteration, print the new run's id, and exit. The "
+            "other run is unchanged.",
         ),
     ),
     "Deciding for a run": (
@@ -217,7 +218,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "complete",
             "steer.decide:complete",
-            "Give a call that waits for its result the result, or an error. CALL may be omitted if only one waits.",
+            "Deliver the result, or an error, that a call waits for. CALL may be omitted if only one call waits.",
         ),
         CommandEntry(
             "extend", "steer.decide:extend", "Raise limits of a live run. A run that waits for more budget goes on."
@@ -242,7 +243,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "models",
             "workbench.models:app",
-            "Show which models this configuration can use, what each lacks, costs and can do, and try one.",
+            "List the models of this configuration: what each can do and costs, and what it still needs. Try one.",
         ),
         CommandEntry(
             "completion",
@@ -325,7 +326,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "policy",
             "policy.app:app",
-            "Check and test policies, which decide what agents may do, and see why a call was denied.",
+            "Check and test the policies that decide what agents may do, and see why a call was denied.",
         ),
         CommandEntry(
             "audit",
@@ -334,7 +335,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
     ),
 }
-"""The commands in each panel of the help."""
+"""The commands by the panel in which `orga --help` shows them."""
 
 
 OPTIONS_WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help", "-h"})
@@ -348,7 +349,7 @@ class _LazyCommand(TyperCommand):
         self._command = command
 
     def make_context(self, info_name: Any, args: list[str], *others: Any, **extra: Any) -> Any:
-        """Parse the arguments with the command itself. A worker that it may need starts first and loads meanwhile."""
+        """Import the command and let it parse the arguments. A worker that it may need starts before the import."""
         if self._command.begins_worker and not OPTIONS_WITHOUT_WORKER.intersection(args):
             import_module("orga.client.workers.early_start").start_early()
         command = load_command(self._command)
@@ -371,7 +372,7 @@ def load_command(entry: CommandEntry) -> Any:
 
 
 def build_program(app: typer.Typer) -> TyperGroup:
-    """Return the program with all commands of the table. The application needs a callback."""
+    """Return the program with all commands of the table. `app` needs a callback, or Typer does not make it a group."""
     program = with_plain_flags(typer.main.get_group(app))
     for panel, commands in COMMANDS.items():
         for command in commands:

@@ -1,4 +1,4 @@
-"""The configuration and the connection to Temporal that most commands need."""
+"""The first steps of most commands: read the configuration, connect to Temporal, and find the named run."""
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -39,7 +39,7 @@ class CliContext:
 
     @property
     def folder_runs_query(self) -> str:
-        """A visibility query: the runs of this folder, or on a configured server those of the task queue."""
+        """A visibility query for the runs of this folder. On a configured server, it finds those of the task queue."""
         if self.connection.endpoint.embedded:
             return f"TaskQueue STARTS_WITH {visibility_literal(self.connection.folder_queue)}"
         return f"TaskQueue = {visibility_literal(self.task_queue)}"
@@ -62,7 +62,7 @@ class CliContext:
 
         Args:
             task_queue: The queue to poll. Default: the queue of this folder and shell.
-            for_folder: Whether it also polls the folder's queue, which serves shells that name no models.
+            for_folder: Also poll the folder's queue, which holds the runs of shells that name no models.
         """
         endpoint, folder_queue = self.connection.endpoint, self.connection.folder_queue
         return WorkerOrder(
@@ -90,7 +90,8 @@ async def cli_context(
 ) -> AsyncGenerator[CliContext]:
     """Read the configuration and connect. Raise ConfigError or ServerUnavailable.
 
-    `check` is called before anything starts, unless a configured server may have workers with other configurations.
+    `check` is called before anything starts. It is skipped for a configured server: its workers may have another
+    configuration.
     """
     loaded = load_config(config_file)
     if check is not None and not names_server(loaded.config.temporal.address):
@@ -108,7 +109,7 @@ NewestRunFinder = Callable[[Client, str], Awaitable[NamedRun]]
 async def run_context(
     name: str, config_file: Path | None, find_newest: NewestRunFinder = newest_run
 ) -> AsyncGenerator[tuple[CliContext, str]]:
-    """Connect as `cli_context` does, and find the run that is meant. A note names it unless its full id was typed.
+    """Connect as `cli_context` does, and find the named run. A note shows its id unless the full id was typed.
 
     Args:
         name: The id, its first characters, or `NEWEST_RUN`.

@@ -10,9 +10,9 @@ if TYPE_CHECKING:  # the module imports pydantic, which takes longer than a shor
 
 
 class ExitCode(IntEnum):
-    """The codes that have a name.
+    """The codes of commands that end by themselves.
 
-    A command that a signal ended exits with 128 + the signal's number: Ctrl-C 130, SIGTERM 143. Its run continues.
+    If a signal ends a command, the code is 128 + the signal's number: Ctrl-C 130, SIGTERM 143. Its run continues.
     """
 
     COMPLETED = 0
@@ -35,7 +35,7 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.ABORTED: "the run was aborted",
     ExitCode.FAILED: "the command, the run or a check failed",
     ExitCode.NO_SERVER: "no Temporal server answers",
-    ExitCode.UNPROVEN: "nothing is wrong, but no trusted key vouches for it (`orga verify` of a file only)",
+    ExitCode.UNPROVEN: "nothing is wrong, but no trusted key vouches for the file (`orga verify` of a file only)",
 }
 
 COMMON_EXIT_CODES = (ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED)
@@ -74,10 +74,10 @@ COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
     "requeue": _DECISION_CODES
     | {ExitCode.FAILED: "the run has ended, no worker received the decision, or a receiver refuses again"},
     "chat": {
-        ExitCode.LIMIT: "messages from a script: the last turn that was not completed reached a limit",
-        ExitCode.DENIED: "the same, but policy denied the same call repeatedly",
-        ExitCode.ABORTED: "the same, but the turn was interrupted or the session aborted",
-        ExitCode.FAILED: "the same, but the turn failed; or the session ended before all messages were sent",
+        ExitCode.LIMIT: "a script's last uncompleted turn reached a limit",
+        ExitCode.DENIED: "a script's last uncompleted turn ended, as policy denied the same call repeatedly",
+        ExitCode.ABORTED: "a script's last uncompleted turn was interrupted, or the session was aborted",
+        ExitCode.FAILED: "a script's last uncompleted turn failed, or the session ended before all messages were sent",
     },
     "verify": {
         ExitCode.FAILED: "something is wrong; the output names it",
@@ -93,7 +93,7 @@ COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
     "setup": {ExitCode.FAILED: "the server does not register the search attributes"},
     "doctor": {ExitCode.FAILED: "something is missing"},
     "server": {
-        ExitCode.NO_SERVER: "the server cannot be started, or was stopped from elsewhere; with `--status`: none runs"
+        ExitCode.NO_SERVER: "the server cannot be started, or another command stopped it; with `--status`: none runs"
     },
     "notify test": {ExitCode.FAILED: "the receiver did not accept the notification"},
     "policy test": {ExitCode.FAILED: "a case has another verdict than expected"},
@@ -107,7 +107,7 @@ COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
         ExitCode.FAILED: "the tool failed",
     },
 }
-"""Codes that only some commands return, or that have a special meaning for a command."""
+"""Codes that only some commands return, and codes with a special meaning for one command."""
 
 
 class UsageError(Exception):

@@ -1,7 +1,7 @@
 """Run a command's coroutine. The first Ctrl-C or SIGTERM cancels it, the second ends the process at once.
 
-A signal has no effect while a coroutine blocks. So a command that reads standard input or a file, which may be a pipe,
-is no coroutine function: it reads first, and then returns its coroutine.
+While a coroutine blocks, a signal has no effect. So a command that reads standard input or a file is a plain function:
+it reads first, and then returns a coroutine. The file may be a pipe, which can block too.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ CTRL_C_EXIT_CODE = 128 + signal.SIGINT
 """The exit code of a command that Ctrl-C ended."""
 
 Command = Coroutine[Any, Any, int | None]
-"""A command that was called. It returns its exit code; None is 0."""
+"""The coroutine of a command. It returns the exit code; None is 0."""
 
 
 def run_interruptible(command: Command) -> int | None:

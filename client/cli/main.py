@@ -1,4 +1,4 @@
-"""The entry point of `orga`: it starts and ends every command, and completes words for shells."""
+"""The entry point of `orga`: runs one command and ends the process, or completes words for a shell."""
 
 import os
 import re
@@ -54,18 +54,18 @@ def main() -> None:
     """Run the command line and exit at once: the SDK's threads can crash an interpreter that shuts down normally."""
     completion_request = os.environ.get(COMPLETION_VARIABLE)
     code = complete_words(completion_request) if completion_request else run_command(sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left that a KeyboardInterrupt should reach
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command is over, so Ctrl-C needs no handling any more
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     os._exit(code)
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code. An error becomes one line on stderr; `ORGA_DEBUG=1` shows all."""
+    """Run one command and return its exit code. An error is shown on stderr, with `ORGA_DEBUG=1` as a traceback too."""
     set_quiet(quiet=False)
     try:
         return _run(arguments)
-    except KeyboardInterrupt:  # may also come while an error is being reported, which imports modules
+    except KeyboardInterrupt:  # Ctrl-C may also come while `_run` reports an error
         return 130
     finally:
         if early_start := sys.modules.get("orga.client.workers.early_start"):
@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str]) -> int:
         return _report_usage_error(error)
     except typer.Abort:
         return 130
-    except (BrokenPipeError, SystemExit):  # typer turns the first into the second
+    except (BrokenPipeError, SystemExit):  # typer turns a BrokenPipeError into a SystemExit
         _redirect_to_devnull()
         return BROKEN_PIPE
     except Exception as error:
@@ -152,7 +152,7 @@ COMMAND_SUGGESTIONS = {
     "wait": "'orga attach ID'",
     "watch": "'orga attach ID'",
 }
-"""Names that other programs use for a command of ours. Their spelling is too different for typer's suggestions."""
+"""Names of commands in other programs, and our commands for them. Typer itself suggests only similar spellings."""
 
 
 def _flush(stream: Any) -> None:
@@ -202,7 +202,7 @@ def completion(
 
 
 def complete_words(instruction: str) -> int:
-    """Write the completions that a shell asks for to stdout. An error yields none."""
+    """Write to stdout the completions that a shell asks for. After an error there are none."""
     from typer._completion_classes import completion_init
     from typer.completion import shell_complete
 

@@ -88,7 +88,7 @@ Tools = Annotated[
     typer.Option(
         "--tools",
         "-t",
-        help="Only these tools, for the agent and its delegates. Repeat it, or separate names by commas.",
+        help="Allow only these tools, to the agent and its delegates. Repeat it, or separate names by commas.",
     ),
 ]
 
@@ -99,7 +99,7 @@ Settings = Annotated[
 
 Attach = Annotated[
     list[Path] | None,
-    typer.Option("--attach", metavar="FILE", help="A picture or a PDF that belongs to it. Repeat it."),
+    typer.Option("--attach", metavar="FILE", help="A picture or a PDF for the model. Repeat it for more files."),
 ]
 
 TrustedFacts = Annotated[
@@ -128,14 +128,14 @@ _DURATION_PART = re.compile(r"(\d+)([wdhms])")
 
 
 def parse_duration(text: str, option: str) -> timedelta:
-    """Parse a duration such as `90s`, `5m`, `1h30m`, `2d` or `1w`. Raise UsageError for another text."""
+    """Parse a duration such as `90s`, `5m`, `1h30m`, `2d` or `1w`. Raise UsageError if the text is none."""
     if not _DURATION.fullmatch(text):
         raise UsageError(f"{option} {escaped_line(text)!r}: not a duration. Write it as 90s, 5m, 1h30m, 2d or 1w")
     return timedelta(seconds=sum(int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text)))
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """Parse a time, which has no zone if the text has none. Raise UsageError for another text."""
+    """Parse a time in ISO format. It has no zone if the text has none. Raise UsageError if the text is no time."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -156,7 +156,7 @@ def task_text(task: str) -> str:
 
 
 def text_or_file(option: str, value: str) -> str:
-    """Return the value of an option, or the text of the file if it is `@FILE`."""
+    """Return the value of an option. If it is `@FILE`, return the file's text."""
     if not value.startswith("@"):
         return value
     try:

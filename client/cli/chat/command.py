@@ -119,7 +119,7 @@ class _TerminalChat:
     is_new: bool = False
 
     async def run_to_end(self) -> int:
-        """Chat, then show how to return to the session. Close a new session in which nothing was said."""
+        """Chat, then show how to return to the session. Close a new session if no message was sent to it."""
         chat = self._build_chat()
         try:
             await chat.catch_up()
@@ -224,7 +224,7 @@ def chat(
 
     At a terminal, /help shows the commands. Ctrl-C ends the current turn, Ctrl-D leaves.
 
-    From a pipe, each line is a message. The next one is sent after the answer.
+    From a pipe, each line is a message. The next line is sent after the answer.
 
     Agent, model, tools and settings are fixed when a session starts.
 
@@ -238,7 +238,16 @@ def chat(
 
     Example: git diff | orga chat ID --say - --json
     """
-    fixed = RunOptions("", agent, model, instructions, tools or (), set_ or (), None, None, tenant, trusted or ())
+    fixed = RunOptions(
+        task="",
+        agent=agent,
+        model=model,
+        instructions=instructions,
+        tools=tools or (),
+        settings=set_ or (),
+        tenant=tenant,
+        trusted=trusted or (),
+    )
     set_quiet(quiet=quiet)
     text = None if say is None else clean_text(task_text(say))
     if text is not None and not text.strip():

@@ -1,4 +1,4 @@
-"""The input and the output of a chat: messages from a keyboard, a pipe or the command line, and screens."""
+"""The input and the output of `orga chat`: where messages come from, and how turns are shown."""
 
 import asyncio
 import sys
@@ -50,14 +50,14 @@ CtrlCEffect = Literal["interrupts", "clears", "leaves"]
 
 class MessageSource(Protocol):
     async def read(self, ctrl_c: "Callable[[], CtrlCEffect]") -> str:
-        """Return the next message, or raise `ChatExit`. A keyboard calls `ctrl_c` on that key."""
+        """Return the next message, or raise `ChatExit`. A keyboard calls `ctrl_c` when that key is pressed."""
         ...
 
     def has_more(self) -> bool: ...
 
 
 class ChatView(Protocol):
-    """The output of a chat that is not part of the live view."""
+    """Shows the lines of a chat. The progress of the current turn is shown by a `Screen`."""
 
     is_busy: bool
 
@@ -88,14 +88,14 @@ class ChatExit(Exception):
     def __init__(self, code: int = 0) -> None:
         super().__init__()
         self.code = code
-        """The exit code, or 0 to use that of the messages."""
+        """The exit code. With 0, the chat exits with the code of its turns."""
 
 
 MAX_QUEUED_LINES = 100
-"""Lines of a pipe that are read before they can be sent."""
+"""Lines of a pipe that are read before the earlier ones are sent. It bounds the memory."""
 
 MAX_LINE_BYTES = 1_000_000
-"""The limit of a line. It is far above that of a message."""
+"""Bytes of a line from a pipe. The session's own limit for a message is far lower."""
 
 
 class OneMessage:
@@ -165,7 +165,7 @@ class PipedLines:
                 except OSError as error:
                     in_loop(self._enqueue, error)
 
-        # a file cannot be awaited, and the loop would wait for an executor's thread when it ends
+        # a thread, as a file cannot be awaited; not an executor's, as the loop waits for those when it ends
         threading.Thread(target=read, daemon=True, name="lines of standard input").start()
 
     def _decode(self, line: bytes) -> str:
@@ -181,13 +181,13 @@ class PipedLines:
 
 
 class Keyboard:
-    """Reads messages from an input line. Output is printed above the line, the live block is below it."""
+    """Reads messages from an input line. Output is printed above the line, and the live block is shown below it."""
 
     def __init__(self, file: Path, label: Callable[[], str], render_block: Callable[[], str]) -> None:
         """Prepare the line.
 
         Args:
-            file: The history of typed lines, kept for the next chat. Only the user may read it.
+            file: Keeps the typed lines for the next chat. Only the user may read it.
             label: Returns the text before the line.
             render_block: Returns the text below the line, with colours.
         """
@@ -198,7 +198,7 @@ class Keyboard:
         self._is_open = False
         self._input_began_at: float | None = None
         self._failure: BaseException | None = None
-        """The error of a failed output. It ends the reading."""
+        """The error of an output that failed. `read` raises it."""
 
     async def read(self, ctrl_c: Callable[[], str]) -> str:
         """Return the next message. `ctrl_c` is called on that key, and returns its effect.
@@ -235,7 +235,7 @@ class Keyboard:
         return False
 
     def print_above(self, show: Callable[[], None]) -> None:
-        """Print above the line, or at the cursor while there is no line. The order of calls is kept."""
+        """Print above the input line, or at the cursor while there is none. Outputs keep the order of the calls."""
         if not self._is_open:
             show()
             return
@@ -316,9 +316,8 @@ class TurnPrinter:
             write_json({"session": self.session, **turn.model_dump(mode="json")}, indent=None)
         elif turn.output:
             show_answer(turn.output)
-        (write_warning if ending_exit_code(turn.termination.reason) else write_note)(
-            f"turn {turn.turn}: {result_facts(turn)}"
-        )
+        write = write_warning if ending_exit_code(turn.termination.reason) else write_note
+        write(f"turn {turn.turn}: {result_facts(turn)}")
 
 
 PROMPT = "› "
@@ -377,7 +376,7 @@ class ChatScreen:
         self.keyboard.print_above(lambda: self._printer.show(turn))
 
     async def read_answer(self, wait: ShownQuestion) -> str:
-        """Return the next line that is typed. An empty one leaves the question for later."""
+        """Return the next typed line. An empty line leaves the question for later."""
         typed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open_question = _OpenQuestion(wait, typed, time.monotonic())
         self._print(Text(escaped_line(f"? asks: {wait.question}"), style=STYLES["person"]))
@@ -401,7 +400,7 @@ class ChatScreen:
         return True
 
     def close(self) -> None:
-        """Leave everything on the screen as it is."""
+        """Do nothing: all that was shown stays on the screen."""
 
     def _prompt_label(self) -> str:
         if self._open_question is None or self.keyboard.input_began_before(self._open_question.shown_at):
@@ -440,7 +439,7 @@ class PlainChat:
         self._printer.show(turn)
 
     def show_calls(self, calls: Iterable[HeldCall]) -> None:
-        """Do nothing: nobody is here who could decide."""
+        """Do nothing: a script cannot decide about calls."""
 
     def shown_call_ids(self) -> frozenset[str]:
         """Return the empty set: no call was shown."""

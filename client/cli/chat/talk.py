@@ -49,7 +49,7 @@ from orga.workflows.types.status import JournalEntry, ShownMessage
 from orga.workflows.types.text import similar_name_hint
 
 SHOWN_CHARS = 600
-"""The length to which the history cuts messages and answers."""
+"""Characters of a message or an answer in the history. The rest is cut."""
 
 _HIDDEN_EVENTS = (on.Started, on.TurnStarted, on.TurnEnded, on.Terminated)
 
@@ -72,14 +72,14 @@ class SessionTurns:
         return self.recorded[-1].turn if self.recorded and not self.recorded[-1].turn.reason else None
 
     def ended_turn(self, number: int) -> ShownTurn:
-        """Return a turn that is over. Raise TurnUnknown if the journal has none with this number."""
+        """Return a turn that has ended. Raise TurnUnknown if the journal has none with this number."""
         for shown in reversed(self.recorded):
             if shown.turn.number == number and shown.turn.reason:
                 return shown
         raise TurnUnknown(f"turn {number} is not in the journal")
 
     def take(self, viewed: ViewedEntry) -> list[StyledLine]:
-        """Add the next entry, and return the lines to show for it: one for each call."""
+        """Add the next entry, and return the lines to show for it."""
         run, indent = viewed.run, INDENT * viewed.run.depth
         if isinstance(viewed.event, on.TurnStarted) and not viewed.entry.run and run.turn:
             self.recorded.append(ShownTurn(run.turn, []))
@@ -91,7 +91,7 @@ class SessionTurns:
 
 
 def _is_shown(viewed: ViewedEntry, line: StyledLine) -> bool:
-    """Return whether a line is shown. A call is shown by its result, and the answer is shown elsewhere in full."""
+    """Return whether a line is shown. A reply is not: its calls appear with their results, its answer in full."""
     if isinstance(viewed.event, _HIDDEN_EVENTS) or line.tone == "quiet":
         return False
     return not isinstance(viewed.event, on.ReasoningComplete) or line.tone == "bad"
@@ -171,7 +171,7 @@ CLOSING_S = 15.0
 """Seconds to wait for a closed session to end."""
 
 MAX_RESENDS = 5
-"""Repetitions of a message that no worker took. Each attempt takes ten seconds."""
+"""How often a message is sent again if no worker took it. Each attempt takes ten seconds."""
 
 
 class Chat:
@@ -207,7 +207,7 @@ class Chat:
         self._takes_commands = mode != "one"
         self._next_sequence = 0
         self._turn_endings: dict[int, asyncio.Future[TurnReason]] = {}
-        """The end reason of each turn. A turn may end before its number is known here."""
+        """The end reason of each turn, by its number. A turn may end before `_post` returns its number."""
         self._is_posting = False
         self._is_script_waiting = False
         """True while a script waits for the result of a line."""
@@ -251,7 +251,7 @@ class Chat:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def send_message(self, text: str, when_busy: WhenBusy = "enqueue") -> None:
-        """Send a message. A script waits for its answer."""
+        """Send a message. If it comes from a script, wait until its turn has ended."""
         waits = self.is_busy and when_busy == "enqueue"
         turn = await self._post(text, when_busy)
         end = self._turn_ending(turn)
@@ -268,7 +268,10 @@ class Chat:
         return self._ended_event.is_set()
 
     async def wait_until_ended(self) -> None:
-        """Wait until a closed session has ended, at most `CLOSING_S`. Our own worker would stop with this command."""
+        """Wait until a closed session has ended, at most `CLOSING_S`.
+
+        The session may need this command's own worker, which stops with the command.
+        """
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended_event.wait(), CLOSING_S)
 
@@ -308,7 +311,7 @@ class Chat:
             self._is_posting = False
 
     async def _send_until_taken(self, text: str, when_busy: WhenBusy) -> int:
-        """Send a message and return its turn. Repeat it while no worker takes it. Its id makes it count once."""
+        """Send a message and return its turn. If no worker takes it, send it again. Its id makes it count once."""
         options: SendOptions = {"when_busy": when_busy, "message_id": str(uuid_utils.uuid7())}
         if when_busy != "steer":
             options["attachments"] = self.attached
@@ -353,7 +356,7 @@ class Chat:
 
         Raises:
             RunEnded: All turns so far were completed.
-            Exception: The error, if it is not that the session has ended.
+            Exception: `error` itself, if its cause is not the session's end.
         """
         if not isinstance(error, RunEnded | SessionClosed):
             raise error
@@ -396,7 +399,7 @@ class Chat:
             result = await self.session.result_of(turn)
             self.shown.show_turn(result)
             reason = result.termination.reason
-        except TurnUnknown as error:  # a session keeps only its last turns, and more than those passed meanwhile
+        except TurnUnknown as error:  # a session keeps only its last turns, and this one is older by now
             past = self.turns.ended_turn(turn)
             self.shown.lines(*history_lines([past], datetime.now(UTC)), f"orga: {error}")
             reason = cast("TurnReason", past.turn.reason)
@@ -404,7 +407,7 @@ class Chat:
             end.set_result(reason)
 
     async def _wait_for_turn(self, turn: int) -> TurnReason:
-        """Wait until a turn has ended, and return the reason. A session's end also ends turns that never began."""
+        """Wait until a turn has ended, and return the reason. The session's end also ends turns that never began."""
         end, session_end = self._turn_ending(turn), asyncio.create_task(self._ended_event.wait())
         await asyncio.wait({end, session_end}, return_when=asyncio.FIRST_COMPLETED)
         session_end.cancel()
@@ -419,12 +422,12 @@ class Chat:
 HISTORY_TURNS = 5
 """Turns that `/history` shows without a number."""
 
-UNFOLDED_CHARS = 4_000
-"""The length to which `/tools` cuts a result."""
+_MAX_TOOL_MESSAGE_CHARS = 4_000
+"""Characters of a message that `/tools` shows. The rest is cut."""
 
 
 async def carry_out(chat: Chat, call: CommandCall) -> None:
-    """Carry out a command. Raise ChatExit to leave, or UsageError if it cannot be done now."""
+    """Carry out a command. Raise ChatExit if it leaves the chat, or UsageError if it is not possible now."""
     await COMMANDS[call.name].handle(chat, call.argument)
 
 
@@ -457,10 +460,11 @@ async def _attach(chat: Chat, file: str) -> None:
 
 
 def _typed_path(text: str) -> str:
-    """Return the path of a file. Terminals write one that is dropped there as a shell would quote it."""
+    """Return the path in a typed line. If a file is dropped on a terminal, the line has its path quoted for a shell."""
     with suppress(ValueError, OSError):  # ValueError: NUL, or an open quotation mark
         words = shlex.split(text)
-        return words[0] if len(words) == 1 and not user_path(text).exists() else text
+        if len(words) == 1 and not user_path(text).exists():
+            return words[0]
     return text
 
 
@@ -482,9 +486,9 @@ async def _tools(chat: Chat, _: str) -> None:
 
 
 def _cut_message(message: ShownMessage) -> ShownMessage:
-    if len(message.text) <= UNFOLDED_CHARS:
+    if len(message.text) <= _MAX_TOOL_MESSAGE_CHARS:
         return message
-    return message.with_text(f"{message.text[:UNFOLDED_CHARS]}… (orga conversation shows it in full)")
+    return message.with_text(f"{message.text[:_MAX_TOOL_MESSAGE_CHARS]}… (orga conversation shows it in full)")
 
 
 def last_turn_messages(messages: list[ShownMessage]) -> list[ShownMessage]:
@@ -506,24 +510,18 @@ async def _budget(chat: Chat, _: str) -> None:
 
 
 def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
-    """Return what the current turn has used of its limits, or between turns the last one."""
+    """Return how much of each limit the current turn has used. Between turns, `last` is the turn that is shown."""
     budgets = status.budgets
-    spent_shares = (
-        (
-            "iterations",
-            last.iterations if last else budgets.max_iterations - budgets.iterations,
-            budgets.max_iterations,
-        ),
-        (
-            "tokens",
-            last.usage.total_tokens if last else budgets.max_total_tokens - budgets.tokens,
-            budgets.max_total_tokens,
-        ),
-        ("s", last.duration_s if last else budgets.timeout_s - budgets.time_s, budgets.timeout_s),
-    )
+    if last:
+        iterations, tokens, seconds = last.iterations, last.usage.total_tokens, last.duration_s
+    else:
+        iterations = budgets.max_iterations - budgets.iterations
+        tokens = budgets.max_total_tokens - budgets.tokens
+        seconds = budgets.timeout_s - budgets.time_s
     number = status.turn or (last.turn if last else 0)
     return [
-        f"turn {number}: {', '.join(f'{used:.0f} of {limit:.0f} {unit}' for unit, used, limit in spent_shares)}",
+        f"turn {number}: {iterations} of {budgets.max_iterations} iterations, "
+        f"{tokens} of {budgets.max_total_tokens} tokens, {seconds:.0f} of {budgets.timeout_s:.0f} s",
         *([f"calls: {calls}"] if (calls := call_budgets(budgets)) else []),
         f"in all {count_text(status.turns, 'turn')}: {usage_text(status.usage)}, {call_counts_text(status.tool_calls)}",
     ]
@@ -551,12 +549,11 @@ async def _decide_calls(
     """Approve or deny held calls, and return a line for each, even if this person may not decide it.
 
     Args:
-        argument: A reason. An approval's id or `all` may precede it, and must if several calls are held.
-        shown: The ids of the calls that the person had seen before the command. A command without id means only these.
+        argument: An approval's id or `all`, and a reason. Both are optional, but several calls need the id or `all`.
+        shown: The ids of the calls that the person had seen before the command. Without an id, only these are decided.
 
     Raises:
-        UsageError: No call is held, or none that was shown; the named one is not held; several are held and none is
-            named; or the arguments of a call to approve were not shown.
+        UsageError: There is no call to decide, or it is not clear which one, or nobody has seen its arguments.
     """
     if not calls:
         raise UsageError("nothing waits for your approval")
