@@ -1,4 +1,4 @@
-"""The parts of a request that a model accepts, learned from its refusals."""
+"""Learns from refusals which parts of a request a model accepts, and keeps that for all workers of a state folder."""
 
 import json
 import re
@@ -32,23 +32,23 @@ from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.endpoints import EndpointSettings, Lack
 
 MAX_LESSONS = 5
-"""Refusals that one call may learn from before it fails. Refusals of single tools do not count."""
+"""Refusals of one call that may teach anything. Later ones may only teach that a tool is refused."""
 
 BYTES_PER_TOKEN = 3.3
-"""The loop's estimate for providers that count nothing."""
+"""An estimate, used until a provider counts. The loop uses the same number."""
 
 MIN_OUTPUT_TOKENS = 512
-"""The least useful output limit in tokens. Below it the conversation has to become shorter instead."""
+"""Tokens. A lower output limit is of no use, so the conversation has to become shorter instead."""
 
 MARGIN = 1.05
-"""Factor for counted tokens per byte, because later messages may have more."""
+"""Factor that raises the counted tokens per byte, because later messages may have more tokens per byte."""
 
 _REFUSED = re.compile(
     r"unsupported|n[o']t support|deprecated|only the default|may only be set|permitted|unrecogni[sz]ed|unknown"
     r"|unexpected|extra|use '?max_|may not be enabled",
     re.IGNORECASE,
 )
-"""Words of a refusal of a field, and not of its value."""
+"""Words of a refusal that is about a field itself, not about its value."""
 
 _STALE_THINKING = re.compile(
     r"bound to a different|`?signature`? in `?thinking|thinking`? blocks .*cannot be modified"
@@ -70,7 +70,7 @@ _CEILING = re.compile(
     r"[`'\"]?(\d+)( \(exclusive)?",
     re.IGNORECASE,
 )
-"""The highest number that a refusal allows, and a mark if that number itself is too high."""
+"""Groups: the highest number that a refusal names, and a text that is not empty if that number itself is too high."""
 
 _OUTPUT_LIMIT = re.compile(r"max_?(?:completion|output|new)?_?tokens|output tokens|maximum tokens", re.IGNORECASE)
 
@@ -115,7 +115,7 @@ class Dialect:
     forced_tools: bool = True
     """True if a call can be forced. Otherwise `any` is sent as `auto`, and the loop notices a reply without a call."""
     thinking: bool = True
-    """True if earlier thinking is sent back. Claude refuses it if anything before it has changed, as by compaction."""
+    """True if earlier thinking is sent back. After a compaction, for example, Claude refuses it."""
     kept_fields: bool = True
     """True if further fields and blocks of earlier replies are sent back as they came."""
     thinking_forms: tuple[ThinkingForm, ...] = ("effort",)
@@ -131,20 +131,20 @@ class Dialect:
     response_format: bool = True
     """True if a schema for the whole reply is accepted. Otherwise the answer is a forced tool call."""
     sure_schema: bool = False
-    """True if that schema is enforced on answers only. Other servers ignore it, or apply it to tool calls too."""
+    """True if the server enforces that schema on answers only. Other servers ignore it, or enforce it on calls too."""
     strict_schema: bool = False
     """True if that schema must consist of closed objects and few keywords."""
     strict_tools: bool = False
-    """True if calls are held to the schemas of tools that OpenAI's strict mode accepts unchanged."""
+    """True if `strict` is sent with each tool whose schema OpenAI's strict mode accepts unchanged."""
     answer_tool: bool = True
-    """True if the answer's tool is accepted without other tools. Otherwise the instructions contain the schema."""
+    """True if an answer with a schema may be a call of a tool. Otherwise the instructions contain the schema."""
     plain_tools: frozenset[str] = frozenset()
     """Digests of tools that are sent with a plain schema, because the model refused their own."""
     left_out: frozenset[str] = frozenset()
     """Digests of tools that the model refuses in every shape."""
     max_tools: int | None = None
     by_other: bool = False
-    """True if the model is asked by the endpoint's other protocol, because a refusal has pointed to it."""
+    """True if a refusal has pointed to the endpoint's other protocol, which the model is now asked by."""
     system_role: bool = True
     """True if a system message is accepted. Otherwise the instructions begin the user's first message."""
     alternating: bool = False
@@ -167,7 +167,7 @@ class Dialect:
         return sent_thinking(request.settings, self.thinking_forms, self.thinking_levels, limit)
 
     def output_tokens(self, request: ModelRequest) -> int:
-        """Return the output limit to send, within the model's own limit and the rest of its window after the input."""
+        """Return the output limit to send. Neither the model's own limit nor the room after the input is exceeded."""
         limit = request.max_output_tokens
         if self.max_output_tokens is not None:
             limit = min(limit, self.max_output_tokens)
@@ -213,8 +213,8 @@ def request_bytes(request: ModelRequest) -> int:
 def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
     """Return the dialect to try next, or None if the refusal names nothing that can be left out or lowered.
 
-    A value out of range is not left out, because the run asked for it and should see the error. Only the output limit
-    is lowered, to the model's room.
+    A setting whose value is out of range stays, because the run asked for it and should see the error. Only the output
+    limit is lowered to what the model allows.
     """
     if refusal.kind == "ContextOverflow":
         return _window_lesson(dialect, request, refusal)
@@ -252,7 +252,7 @@ def _first_lesson(learners: Iterable[_Learn], dialect: Dialect, request: ModelRe
 
 
 def _change_if(is_sent: _IsSent, pattern: str | re.Pattern[str], **changes: Any) -> _Learn:
-    """Return the function for something that is sent in another way once a refusal of it matches the pattern."""
+    """Return a function that applies `changes` if `is_sent` holds and the refusal matches the pattern."""
 
     def learn(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
         is_refused = is_sent(dialect, request) and re.search(pattern, refusal)
@@ -262,7 +262,7 @@ def _change_if(is_sent: _IsSent, pattern: str | re.Pattern[str], **changes: Any)
 
 
 def _has_tools(request: ModelRequest) -> bool:
-    """Return whether there are tools, besides that of the answer, which instructions can replace."""
+    """Return whether the request has calls, or other tools than the answer's, which instructions can replace."""
     return any(tool.name != FINAL_ANSWER for tool in request.tools) or any(each.calls for each in request.messages)
 
 
@@ -294,6 +294,7 @@ _FIELD_LESSONS = (
     _change_if(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", forced_tools=False),
     _change_if(lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", answer_tool=False),
 )
+"""A refusal that names `max_completion_tokens` asks for the other field, whichever of the two was sent."""
 
 
 def _field_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -309,7 +310,7 @@ _SETTINGS = {
     "parallel_tool_calls": "parallel_tool",
     "cache_ttl": r"\bttl\b",
 }
-"""Patterns of refusals, by setting."""
+"""The pattern that finds a setting's name in a refusal, by setting."""
 
 
 def _setting_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -343,8 +344,8 @@ def _media_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
     if not _MEDIA.search(refusal):
         return None
     sent = {part.kind for message in request.messages for part in message.media}
-    is_document = "document" in sent and ("image" not in sent or _DOCUMENT.search(refusal) or "image" not in refusal)
-    if is_document:
+    is_about_images = "image" in sent and "image" in refusal and not _DOCUMENT.search(refusal)
+    if "document" in sent and not is_about_images:
         return replace(dialect, documents=False)
     return replace(dialect, images=False) if sent else None
 
@@ -352,7 +353,7 @@ def _media_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
 def temporary_changes(lesson: Dialect, before: Dialect, refusal: Refusal) -> Set[str]:
     """Return the fields that a lesson changes for this request only.
 
-    A bad picture or a lost container shows nothing about the model.
+    A bad picture, a lost container or an error of the server shows nothing about the model.
     """
     fields = {"images", "documents"} if _BAD_MEDIA.search(refusal.error.message) else set[str]()
     if _LOST_CONTAINER.search(refusal.error.text) or refusal.status >= 500:
@@ -366,7 +367,7 @@ _LOST_CONTAINER = re.compile(
     r"|expected container_id",
     re.IGNORECASE,
 )
-"""Refusals by Anthropic and OpenAI because the container in which code of the conversation ran is gone."""
+"""Refusals by Anthropic and OpenAI because the container that ran code for the conversation is gone."""
 
 
 def _kept_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -377,12 +378,13 @@ def _kept_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Diale
 
 
 def _old_container_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
-    """Leave out a container that may be gone. Anthropic refuses some without a reason, as an error of the server."""
+    """Leave out a container that may be gone. Anthropic may report that as a server error without a reason."""
     try:
-        is_over = datetime.fromisoformat(latest_container(request.messages).expires_at).astimezone() < datetime.now(UTC)
+        expiry = datetime.fromisoformat(latest_container(request.messages).expires_at).astimezone()
+        is_expired = expiry < datetime.now(UTC)
     except (ValueError, OverflowError):
         return None
-    return replace(dialect, kept_fields=False) if dialect.kept_fields and is_over else None
+    return replace(dialect, kept_fields=False) if dialect.kept_fields and is_expired else None
 
 
 def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -402,7 +404,7 @@ _LESSONS: tuple[_Learn, ...] = (
 def _lessons(refusal: Refusal) -> tuple[_Learn, ...]:
     if refusal.kind == "InvalidRequest":
         return _LESSONS
-    if refusal.kind == "ModelNotFound":  # OpenRouter has no server with tools for the model, Anthropic no container
+    if refusal.kind == "ModelNotFound":  # OpenRouter: no server takes tools or media; Anthropic: no container
         return (_tools_lesson, _kept_lesson, _media_lesson)
     if refusal.status < 500:
         return ()
@@ -412,7 +414,7 @@ def _lessons(refusal: Refusal) -> tuple[_Learn, ...]:
 
 
 LESSON_S = 6 * 3_600.0
-"""Seconds for which a lesson counts. A server may be updated, and then accept what it has refused."""
+"""Seconds for which a lesson counts. After an update, a server may accept what it has refused."""
 
 MAX_KEPT_LESSONS = 256
 _MAX_FILE_BYTES = 1_000_000
@@ -421,14 +423,14 @@ _DIALECT = TypeAdapter(Dialect)
 
 
 def lesson_key(url: str, model: str, usual: Dialect) -> str:
-    """Return the key of a model at a protocol's URL. Other settings of the endpoint lead to another key."""
+    """Return the key of a model's lessons at a protocol's URL. Other settings of the endpoint change the key."""
     return sha256(json.dumps([url, model, _plain(usual)], sort_keys=True).encode()).hexdigest()
 
 
 class LessonFile:
-    """The lessons that the workers of a state folder share. Each counts until a time of the machine's clock.
+    """The file of lessons that the workers of a state folder share. Each lesson expires by the wall clock.
 
-    The file holds no key, no address and nothing of a conversation.
+    The file holds no API key, no address and nothing of a conversation.
     """
 
     def __init__(self, path: Path) -> None:
@@ -460,6 +462,6 @@ def _until(lesson: object) -> float:
 
 
 def _plain(dialect: Dialect) -> dict[str, Any]:
-    """Return the fields as JSON. Sets have an order of their own in each process."""
+    """Return the fields as JSON. Sets are sorted, because their order differs between processes."""
     fields = asdict(dialect).items()
     return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in fields}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

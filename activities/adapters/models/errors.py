@@ -48,7 +48,7 @@ _UNIT = "|".join(f"(?P<{name}>{spellings})" for name, _, spellings in _UNITS)
 _PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*(?:{_UNIT})(?![a-z])(?:,?\s*(?:and\s+)?)", re.IGNORECASE)
 _PIECES = rf"(?:\d+(?:\.\d+)?\s*(?:{re.sub(r'[?]P<[a-z]+>', '?:', _UNIT)})(?![a-z]),?\s*(?:and\s+)?)+"
 _MAX_DURATION_CHARS = 64
-"""A longer text is no duration, and would take the pattern long."""
+"""A longer text is no duration, and would make the pattern slow."""
 
 WAIT_SENTENCES = (
     ("OpenAI, Groq", r"try again in"),  # 8.2s, 6m0s, 8h18m31.68s, 20 seconds
@@ -87,8 +87,8 @@ def retry_after_s(
 ) -> float | None:
     """Return the delay that the provider asks for, or None if it states none that makes sense.
 
-    An explicit delay in the headers comes first, then one in the body, then the reset times of limits. These count only
-    if a limit was reached, because providers send them with every answer.
+    An explicit delay in the headers comes first, then one in the body, then the reset times of limits. Reset times
+    count only if a limit was reached, because providers send them with every answer.
 
     Args:
         headers: Headers with names in lower case, or a case-insensitive mapping.
@@ -113,7 +113,8 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the longest reset of the exhausted limits, or of all limits if none is marked as exhausted.
 
     `x-ratelimit-reset-tokens` (OpenAI, Groq, Azure, Cerebras), `anthropic-ratelimit-tokens-reset`, `x-ratelimit-reset`
-    (OpenRouter) and `ratelimit-reset` each have another header for the rest; `ratelimit` (IETF) contains both.
+    (OpenRouter) and `ratelimit-reset` each have a second header, with `remaining` in its name, for what is left of the
+    limit. `ratelimit` (IETF) contains both.
     """
     resets: list[tuple[float, bool]] = []
     for name in headers:
@@ -129,7 +130,7 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _ietf_limits(text: str) -> Iterator[tuple[float, bool]]:
-    """Yield delay and exhaustion of `"name";r=0;t=30, …` and of the older `limit=10, remaining=0, reset=30`."""
+    """Yield each limit's delay and exhaustion. Forms: `"name";r=0;t=30, …`, and `limit=9, remaining=0, reset=30`."""
     policies = text.split(",") if ";" in text else [text]
     for policy in policies:
         fields = dict(re.findall(r"\b(\w+)\s*=\s*(\d+)", policy))
@@ -155,7 +156,7 @@ def _waits_in(error: object) -> Iterator[float | None]:
 
 
 def _first_wait(*seconds: float | None) -> float | None:
-    """Return the first of these that makes sense."""
+    """Return the first delay that is between 0 and `MAX_WAIT_S`."""
     return next((each for each in seconds if each is not None and 0 <= each <= MAX_WAIT_S), None)
 
 
@@ -189,9 +190,9 @@ def _seconds_until(read: Callable[[str], datetime], text: str | None, now: datet
 def _seconds_from_number(text: str | None, now: datetime) -> float | None:
     """Read milliseconds since the epoch (OpenRouter), seconds since it, or seconds from now. The size shows which."""
     value = _number(text)
-    if value is None or value < 1e9:  # as seconds from now, 30 years; as seconds since the epoch, the year 2001
+    if value is None or value < 1e9:  # 1e9 s are 32 years, or the year 2001 if since the epoch
         return value
-    seconds = value / 1000 if value >= 1e11 else value  # as seconds, 1e11 would be after the year 5000
+    seconds = value / 1000 if value >= 1e11 else value  # 1e11 s since the epoch are after the year 5000
     return seconds - now.timestamp()
 
 
@@ -277,7 +278,7 @@ _STATUS_OF_CODE = {code: status for status, codes in _CODES_OF_STATUS.items() fo
 
 @dataclass(frozen=True)
 class ErrorBody:
-    """The parts of an error that decisions need. `headers` are those of a provider that a router passes on."""
+    """The parts of an error that decisions need. `headers` are a provider's, copied into the body by a router."""
 
     message: str
     code: str = ""
@@ -331,12 +332,13 @@ def parse_error_value(value: object) -> ErrorBody:
     error = as_object(outer.get("error")) or outer
     metadata = as_object(error.get("metadata"))
     texts = map(as_text, (outer.get("error"), error.get("message"), error.get("detail")))
-    message = next((text for text in texts if text), json.dumps(value) if value else "no reason given")
+    fallback = json.dumps(value) if value else "no reason given"
+    message = next((text for text in texts if text), fallback)
     if raw := as_text(metadata.get("raw")):
         message = f"{message}: {raw}"
     message = message[:MAX_MESSAGE_CHARS]
-    stated = as_object(error.get("headers")) | as_object(metadata.get("headers"))
-    headers = {name.lower(): str(item) for name, item in stated.items()}
+    copied = as_object(error.get("headers")) | as_object(metadata.get("headers"))
+    headers = {name.lower(): str(item) for name, item in copied.items()}
     names = [str(error[key]) for key in ("code", "type") if error.get(key) not in (None, "")]
     known = (name for name in names if name in _STATUS_OF_CODE or name.isdecimal())
     code = next(known, next(iter(names), ""))  # a known type is better than an unknown code
@@ -403,8 +405,8 @@ class ProviderFailures:
                 event += " (most servers need an address that ends in /v1)"
         kind, retryable = _kind_and_retry(status, error)
         retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
-        stated = {**error.headers, **{name.lower(): value for name, value in headers.items()}}
-        wait = retry_after_s(stated, datetime.now(UTC), rate_limited=status == 429, in_body=error.wait_s)
+        known_headers = {**error.headers, **{name.lower(): value for name, value in headers.items()}}
+        wait = retry_after_s(known_headers, datetime.now(UTC), rate_limited=status == 429, in_body=error.wait_s)
         return Refusal(kind, self._text(f"{event}: {error.message}"), error, retryable=retryable, wait=wait)
 
     def bad_stream(self, reason: str) -> ModelError:
@@ -436,7 +438,7 @@ class ProviderFailures:
 
 
 def _kind_and_retry(status: int, error: ErrorBody) -> tuple[str, bool]:
-    """Return a failure's kind and whether to retry it. What the body says counts for more than the status."""
+    """Return a failure's kind and whether to retry it. The meaning of the body counts more than the status."""
     if status in {400, 413, 422, 429, 500} and error.is_overflow:
         return "ContextOverflow", False
     if status in {400, 403, 429} and error.is_unpaid:

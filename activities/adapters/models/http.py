@@ -1,4 +1,4 @@
-"""Sends one streamed POST to a provider, yields its server-sent events as JSON objects, and raises `ModelError`."""
+"""The HTTP client of a model provider. It yields a streamed answer as JSON objects, and raises `ModelError`."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def trace_headers(url: str) -> dict[str, str]:
-    """Record the server in the current span and return the headers that continue the trace, if there is telemetry.
+    """Record the server in the current span, and return headers that continue the trace. Without telemetry, do nothing.
 
     Only the ids of trace and span are sent. Baggage is not meant for a model provider.
     """
@@ -62,10 +62,10 @@ def trace_headers(url: str) -> dict[str, str]:
 
 MAX_EVENT_BYTES = 8_000_000
 MAX_STREAM_BYTES = 64_000_000
-"""Framing needs some 200 bytes per token, so both limits are far above any reply that is kept."""
+"""A stream has about 200 bytes for each token, so both limits are far above any reply that is kept."""
 
 MAX_SILENT_LINES = 1_000_000
-"""Lines without data, such as blank ones and comments. An endless number would keep a processor busy."""
+"""Lines without data, such as blank ones and comments. An endless stream of them would keep a processor busy."""
 
 
 _BOM = b"\xef\xbb\xbf"
@@ -163,7 +163,7 @@ class ProviderHttp:
         """Send `body` and yield each JSON frame of the answer, including the one that marks its end.
 
         The caller has to close the generator (`aclosing`), so that the connection closes even before the reply's end.
-        The answer fails if no byte, even of a comment, comes within `silence_s`. None means the endpoint's setting.
+        The answer fails if the server sends nothing, not even a comment, for `silence_s`. None: the endpoint's setting.
         """
         settings = self._endpoint.settings
         sent = clean_json(merged_fields(settings.extra_body, body))
@@ -182,7 +182,7 @@ class ProviderHttp:
                                 return
 
     async def check_reachable(self, path: str) -> None:
-        """Send a free request. Raise ModelError if there is no answer, a 5xx, or the key is refused."""
+        """Send a free request. Raise ModelError if the server is silent, answers with a 5xx or refuses the key."""
         async with self._answer("GET", self._endpoint.url(path)) as response:
             if response.status_code in {401, 403} or response.status_code >= 500:
                 raise await self._read_refusal(response)
@@ -190,9 +190,9 @@ class ProviderHttp:
     async def read_object(
         self, url: str, body: dict[str, Any] | None = None, *, limit: int = MAX_EVENT_BYTES
     ) -> dict[str, Any]:
-        """Return the JSON object that the server has at an address, or an empty one for any other answer.
+        """Get an address, or post `body` to it. Return the JSON object of the answer, or an empty one if there is none.
 
-        Raise ModelError if it does not answer, refuses, or answers with more than `limit` bytes.
+        Raise ModelError if the server does not answer, refuses, or answers with more than `limit` bytes.
         """
         async with self._answer("GET" if body is None else "POST", url, body) as response:
             if not response.is_success:
@@ -250,7 +250,7 @@ class ProviderHttp:
 
 
 def merged_fields(extra: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Return the body with further fields. Its own fields win, at any depth."""
+    """Return the body with extra fields. A field that the body has itself stays, at any depth."""
     shared = [name for name in extra.keys() & body.keys() if as_object(extra[name]) and as_object(body[name])]
     return extra | body | {name: merged_fields(as_object(extra[name]), as_object(body[name])) for name in shared}
 
@@ -260,7 +260,7 @@ def _refuse_constant(name: str) -> None:
 
 
 _MAX_START_BYTES = 16_384
-"""Bytes of white space after which an answer is taken for an event stream, whose decoder limits its empty lines."""
+"""Bytes. An answer that begins with more white space is read as an event stream, which limits empty lines."""
 
 
 async def _event_data(response: http.Response) -> AsyncGenerator[str]:

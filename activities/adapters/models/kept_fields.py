@@ -7,7 +7,7 @@
 | `reasoning.…` | an element of `reasoning_details` (OpenRouter) |
 | `chat.NAME` | a text of thinking, in field NAME of a message: `reasoning_content` (DeepSeek), `reasoning` (vLLM) |
 | `chat.message` | the other fields of a message: `extra_content` (Gemini), `thinking_blocks` (LiteLLM), unknown ones, |
-| | and of `annotations` the texts of PDFs (OpenRouter) |
+| | and the texts of PDFs in `annotations` (OpenRouter) |
 | `chat.block` | a chunk of thinking in the content of a message (Mistral) |
 | `chat.call`, `messages.call`, `responses.call` | further fields of the call that follows: `extra_content`, `caller` |
 | `messages.text`, `responses.text` | further fields of the text that follows: `citations`, `phase` (OpenAI) |
@@ -59,7 +59,7 @@ def wire_block(part: Block) -> dict[str, Any]:
 
 
 def kept_parts(format: str, data: dict[str, Any]) -> Iterator[Block]:
-    """Yield the data as a part, unless there is none. Without a format, it is a block that has its own type."""
+    """Yield the data as a part, unless it is empty. An empty format means that it is a block with its own type."""
     if data:
         yield OpaquePart(kind="opaque", format=format, data=data) if format else block_part(data)
 
@@ -69,7 +69,7 @@ MAX_CHARS = 1_000_000
 
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _READABLE_FIELDS = frozenset({"text", "summary", *_THINKING_FIELDS})
-"""Fields with text for people. A server never repeats it."""
+"""Fields with text for people. An equal piece of such a text is a new piece, not a repetition."""
 
 
 @dataclass
@@ -78,7 +78,8 @@ class _Text:
     chars: int = 0
 
     def add(self, piece: str, *, may_repeat: bool) -> None:
-        if not (may_repeat and len(piece) == self.chars and piece == "".join(self.pieces)):
+        is_repetition = may_repeat and len(piece) == self.chars and piece == "".join(self.pieces)
+        if not is_repetition:
             self.pieces.append(piece)
             self.chars += len(piece)
 
@@ -87,7 +88,7 @@ class StreamedFields:
     """An object that arrives in pieces: texts are joined, objects are merged, and lists grow."""
 
     def __init__(self, piece: dict[str, Any] | None = None, *, may_repeat: bool = False) -> None:
-        """Begin with a piece. With `may_repeat`, a server may repeat the whole text of a field that is not readable."""
+        """Begin with a piece. With `may_repeat`, a server may repeat the text of a field that people do not read."""
         self._fields: dict[str, Any] = {}
         self._room = MAX_CHARS
         self._may_repeat = may_repeat
@@ -136,7 +137,7 @@ def _extended_value(known: Any, value: Any, *, may_repeat: bool) -> Any:
 
 
 def _extended_list(known: list[Any], more: list[Any], *, may_repeat: bool) -> list[Any]:
-    """Return the list with further elements. An object may be a piece of the last one that came before."""
+    """Return the list with further elements. The first of them may be a piece of the last known object."""
     last = known[-1] if known else None
     for index, each in enumerate(more):
         if index == 0 and isinstance(last, StreamedFields) and isinstance(each, dict):
@@ -177,7 +178,7 @@ def further_fields(fields: dict[str, Any], known: Set[str]) -> dict[str, Any]:
 
 
 def further_message_fields(delta: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a Chat Completions message that go back as they came. Its content keeps only thinking."""
+    """Return the fields of a Chat Completions message that go back as they came. Only thinking stays in `content`."""
     chunks = thinking_chunks(delta.get("content"))
     return further_fields(delta, _READ_FIELDS) | ({"content": chunks} if chunks else {})
 
@@ -187,17 +188,17 @@ def thinking_chunks(content: object) -> list[dict[str, Any]]:
 
 
 MAX_FILE_CHARS = 40_000
-"""Characters of the files of one reply. They are in each later request, and leave less room for arguments of calls."""
+"""Characters of all files in one reply. They are in each later request, and leave less room for calls."""
 
 
 def file_annotations(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the PDFs that OpenRouter has read. It reads them again, and charges for it, unless they go back."""
+    """Return the texts of PDFs. Unless these are sent back, OpenRouter reads the PDFs again, and charges for it."""
     annotations = as_objects(message.get("annotations"))
     return [each for each in annotations if each.get("type") == "file" and as_object(each.get("file"))]
 
 
 def file_parts(files: Iterable[dict[str, Any]], earlier: Iterable[Message]) -> Iterator[Block]:
-    """Yield a part with the files that no earlier message has. One that is too long is left out."""
+    """Yield a part with the files that no earlier message has. A file that is too long or too deep is left out."""
     known = [file for message in earlier for file in message_fields(message).get("annotations", ())]
     fitting: list[dict[str, Any]] = []
     for file in files:
@@ -213,7 +214,7 @@ def further_call_fields(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def message_parts(fields: dict[str, Any], *, has_calls: bool) -> Iterator[Block]:
-    """Yield the parts of a message's further fields. A text of thinking goes back only with calls, and only once."""
+    """Yield the parts of a message's further fields. A text of thinking is kept once, and only if there are calls."""
     rest = dict(fields)
     texts = {name: as_text(rest.pop(name)) for name in _THINKING_FIELDS if isinstance(rest.get(name), str)}
     details = as_objects(rest.get(_DETAILS))
@@ -256,7 +257,7 @@ class Container(NamedTuple):
 
     id: str = ""
     expires_at: str = ""
-    """The time until which it surely exists."""
+    """It exists at least until this time."""
 
 
 def latest_container(messages: Sequence[Message]) -> Container:
@@ -266,7 +267,7 @@ def latest_container(messages: Sequence[Message]) -> Container:
 
 
 def parts_with_fields(parts: Iterable[Part], api: Api) -> Iterator[tuple[Part, dict[str, Any]]]:
-    """Yield each part with the further fields that a text or a call came with."""
+    """Yield each part with its further fields, which only a text or a call has."""
     kinds: dict[type[Part], str] = {TextPart: f"{api}.text", ToolCall: f"{api}.call"}
     before: Part | None = None
     for part in parts:
@@ -286,7 +287,7 @@ def is_thinking(part: Part) -> bool:
 
 
 def kept_names(messages: Iterable[Message]) -> set[str]:
-    """Return the names by which a refusal may mean what goes back: names of fields, and types of blocks."""
+    """Return the names that a refusal may use for what was sent back: names of fields, and types of blocks."""
     names: set[str] = set()
     for part in (block for message in messages for block in message.blocks):
         api, _, kind = part.format.partition(".")

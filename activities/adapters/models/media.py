@@ -1,6 +1,6 @@
-"""Pictures and documents in requests and replies of models: bytes only exist between the store and the wire.
+"""Loads the pictures and documents of a request from the store, and stores those of a reply.
 
-A model that cannot read them gets words. So does every model about a blob that the store no longer has.
+A model that cannot read them gets words instead. If the store no longer has the bytes, every model gets words.
 """
 
 import re
@@ -18,16 +18,16 @@ MAX_REQUEST_ITEMS = 20
 """Pictures and documents of one request. Anthropic accepts 20 of any size."""
 
 MAX_REQUEST_MEDIA_BYTES = 22_000_000
-"""Bytes of all of them. As base64 they fit into 32 MB, the request of the strictest provider."""
+"""Bytes of all of them. As base64 they fit into 32 MB, which is the lowest limit of a request among providers."""
 
 _NO_ROOM = "is left out: this request has no room for more"
 
 
 async def with_loaded_media(request: ModelRequest, store: BlobStore | None) -> ModelRequest:
-    """Return the request with bytes in the newest pictures and documents, as far as they fit, and words for the others.
+    """Return the request with the bytes of the newest pictures and documents that fit, and words for the others.
 
-    Those that a model made itself are left out. No protocol accepts them in its own messages, and the text names them.
-    Raise ModelError if the store failed. It may work later.
+    A picture that a model made is left out, because no protocol accepts it in a reply. The reply's text names it.
+    Raise a retryable ModelError if the store failed.
     """
     if not any(message.media for message in request.messages):
         return request
@@ -39,7 +39,7 @@ async def with_loaded_media(request: ModelRequest, store: BlobStore | None) -> M
 
 
 class _Loader:
-    """Loads from the newest message to the oldest."""
+    """Loads from the newest message to the oldest, while there is room."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
@@ -69,7 +69,7 @@ class _Loader:
             media = loaded_media(Media(data, part.name))
         except UnusableMedia as error:
             return text_part(part.words(f"cannot be used: {error}"))
-        if media.size > self._bytes:  # whoever wrote the reference may have understated it
+        if media.size > self._bytes:  # the reference may have stated too little
             return text_part(media.words(_NO_ROOM))
         self._items -= 1
         self._bytes -= media.size
@@ -102,7 +102,7 @@ class TextOnlyProvider:
 
 
 def with_media_after_results(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages for a protocol whose tool results are text: a user message follows with their media."""
+    """Return the messages for a protocol whose tool results are text. Their media follow in a user message."""
     separated: list[Message] = []
     for message in messages:
         if message.role != "tool" or not message.media:
@@ -123,7 +123,7 @@ def data_url(part: LoadedMedia) -> str:
 
 
 def file_name(part: LoadedMedia) -> str:
-    """Return the name of a document. OpenAI demands one with this ending."""
+    """Return the name of a document, with the ending that OpenAI demands."""
     name = part.name or "document"
     return name if name.lower().endswith(".pdf") else f"{name}.pdf"
 
@@ -147,7 +147,7 @@ def made_image(text: str, number: int) -> LoadedMedia | None:
 
 
 async def with_stored_media(reply: Reply, store: BlobStore | None, *, is_data: bool) -> Reply:
-    """Return the reply with its pictures in the store, and a line of text for each, unless the text is data."""
+    """Put the pictures of a reply into the store, and name each in a line of text, unless the text is data."""
     if not any(isinstance(part, LoadedMedia) for part in reply.parts):
         return reply
     return reply.with_differences(parts=await with_stored_parts(reply.parts, store, None if is_data else media_line))

@@ -1,4 +1,4 @@
-"""Reads each provider's address and key from the usual environment variables."""
+"""Reads the default model, and each provider's address and key, from the usual environment variables."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ EMBEDDED_MODEL = "offline:extractive"
 _MODEL_SETTING = re.compile(
     r"ORGA_(MODELS__.+|GOALS__TIERS.*|KNOWLEDGE__EMBEDDER|AGENTS__(?!.*__).+|AGENTS__.+__(MODEL|CRITICS.*))", re.I
 )
-"""Variables that choose who gets a prompt or a text, including one that sets a whole agent."""
+"""Variables that decide which model gets a prompt or a text. A variable that sets a whole agent is one of them."""
 _OLLAMA_PORT = 11434
 _ANTHROPIC_VERSION = "2026-10-21"
 
@@ -34,7 +34,7 @@ def default_model(env: Mapping[str, str]) -> str:
 
 
 def named_models(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment's settings of models, by variable. A key's value is replaced by the model it chooses."""
+    """Return the variables that choose models, with their values. A key's value is replaced by its default model."""
     found = {
         provider.base_url: address
         for provider in PROVIDERS.values()
@@ -47,7 +47,7 @@ def named_models(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def idle_addresses(env: Mapping[str, str]) -> list[str]:
-    """Return a text for each variable with a model server that is not used: a key is missing, or a model's name."""
+    """Return a text for each address in a variable that is not used, because a key or a model's name is missing."""
     without_key = [
         f"{provider.base_url} is set and {provider.key} is not, so {provider.name} is not used by default. Set "
         "the key (to any text if the server needs none), or name the model: provider:model"
@@ -73,7 +73,7 @@ def provider_endpoint(
     base_urls: Mapping[str, str],
     settings: EndpointSettings = DEFAULT_ENDPOINT,
 ) -> ProviderEndpoint:
-    """Return the endpoint of a provider, or one of the configuration's own.
+    """Return the endpoint of a known provider, or one that the configuration defines.
 
     The configuration's base URL wins over the environment's. Raise ModelNotConfigured for a faulty setting or variable.
     """
@@ -87,7 +87,7 @@ def provider_endpoint(
     headers = extra | _headers_from(name, settings, env)
     headers |= {} if provider.is_extra else _key_headers(provider.api, settings, key)
     kind = provider_kind(name, settings)
-    if kind == "openrouter":  # these name the application
+    if kind == "openrouter":  # these headers name the application
         named = {"http-referer": _env_value(env, "OPENROUTER_REFERER"), "x-title": _env_value(env, "OPENROUTER_TITLE")}
         headers |= {header: value for header, value in named.items() if value.isascii() and value}
     url = _base_url(provider, env, base_urls)
@@ -95,7 +95,7 @@ def provider_endpoint(
 
 
 def provider_kind(name: str, settings: EndpointSettings = DEFAULT_ENDPOINT) -> str:
-    """Return the known provider that an endpoint leads to, by Ollama's port or by host, or else the endpoint's name."""
+    """Return the known provider at an endpoint's address, by Ollama's port or by host, or else the endpoint's name."""
     parts = urlsplit(settings.base_url or "")
     if parts.port == _OLLAMA_PORT:
         return "ollama"

@@ -1,7 +1,7 @@
-"""Ollama, which cuts a request silently if it is longer than the context that the model was loaded with.
+"""The provider for Ollama, which silently cuts a request that exceeds the context that its model was loaded with.
 
-The OpenAI-compatible API that requests use can neither state nor set that context. Ollama's native API at the same
-server states it: `/api/show` has the number of the Modelfile, and `/api/ps` that of a loaded model.
+Requests use the OpenAI-compatible API, which can neither state nor set that context. Ollama's native API at the same
+server states it: `/api/show` has the size in the Modelfile, and `/api/ps` has the size of a loaded model.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from orga.workflows.types.json_text import as_count, as_object, as_objects, as_t
 from orga.workflows.types.messages import Reply
 
 ENOUGH_TOKENS = 65_536
-"""A context that is enough for an agent, if the model has so much. Ollama's guide names 64,000."""
+"""Tokens of context that are enough for an agent. Ollama's guide recommends 64,000."""
 
 _CONTEXT_S = 60.0
-"""Seconds for which a stated context counts. A model can be loaded again with another one."""
+"""Seconds for which a stated context counts. The model may be loaded again with another context."""
 
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 _LEAST_SHARE, _MOST_SHARE = 0.7, 3.0
-"""Bounds of counted tokens, as a share of the estimate. Servers may leave tokens in their cache out of the count."""
+"""Bounds for counted tokens, as a share of the estimate. Servers may not count tokens that are in their cache."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class OllamaContext:
     whole: int | None = None
     """The context that the model was trained for. None if the server does not state it."""
     is_of_modelfile: bool = False
-    """True if the Modelfile sets the served one."""
+    """True if the Modelfile sets a context."""
 
     @property
     def shortage(self) -> str:
@@ -80,7 +80,7 @@ class OllamaProvider(StreamingProvider):
         self._tokens_per_byte: dict[str, float] = {}
 
     async def context(self, model: str, *, again: bool = False) -> OllamaContext:
-        """Return the context of a model, as it was at most a minute ago. Another server than Ollama states none."""
+        """Return the context of a model, at most a minute old. It is empty if the server does not state it in time."""
         context = None if again else self._contexts.get(model)
         if context is None:
             try:
@@ -99,7 +99,7 @@ class OllamaProvider(StreamingProvider):
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply to the whole request.
 
-        Raise ModelError also if Ollama would cut the request, or has cut it while it loaded the model.
+        Raise ModelError also if Ollama would cut the request, or has cut it because it loaded the model only then.
         """
         context = await self.context(request.model)
         reply = await super().complete(self._fitted(request, context), on_text)

@@ -1,7 +1,7 @@
 """Refusals of requests that do not fit a model's window: tables of their wordings and of the numbers in them.
 
-Servers count the output limit together with the input. So one wording has two causes: a too high output limit, or a
-too long conversation. The numbers show which one it is.
+Servers count the output limit together with the input. So the same wording has two possible causes: the output limit
+is too high, or the conversation is too long. The numbers show which one it is.
 """
 
 import re
@@ -55,7 +55,7 @@ and the tables of other clients."""
 
 OVERFLOW_CODES = frozenset(
     {
-        "context_length_exceeded",  # OpenAI and its like
+        "context_length_exceeded",  # OpenAI and compatible servers
         "model_context_window_exceeded",  # z.ai
         "context_window_exceeded",
         "exceed_context_size_error",  # llama.cpp
@@ -67,7 +67,7 @@ OVERFLOW_CODES = frozenset(
         "1261",  # Zhipu
     }
 )
-"""Codes and types with the same meaning."""
+"""Codes and types of refusals with the same meaning."""
 
 _NUMBERS = (
     ("Anthropic", rf"(?P<input>{_N}) \+ (?P<output>{_N}) > (?P<window>{_N})"),

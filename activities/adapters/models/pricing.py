@@ -1,6 +1,6 @@
-"""Calculates the cost of a model call: by the config, or else by the price list in genai-prices. Nothing is fetched.
+"""Calculates the cost of a model call by a price of the config, the provider's bill, or the list in genai-prices.
 
-The list also knows the context windows of models.
+The list is part of the installed package, and also states the context windows of models.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from orga.workflows.types.models.providers import PROVIDERS, Provider
 from orga.workflows.types.models.usage import ModelPrice, Usage
 
 _ASSUMED_PRICE = ModelPrice(input=15, output=75)
-"""The price of an unknown model without a bill: that of the most expensive one, so that a dollar limit works."""
+"""That of the most expensive model, so that a dollar limit works without a bill, a list price and token counts."""
 
 _MAX_BILLED_USD = 1e6
 """US dollars for one call. More is nonsense."""
@@ -73,12 +73,12 @@ def cost_usd(
     )
     try:
         return float(genai_prices.calc_price(tokens, model, provider_id=listed.price_list or provider).total_price)
-    except Exception:  # an unknown model raises LookupError, and no other error may cost us the reply
+    except Exception:  # an unknown model raises LookupError, and no other error may lose the reply
         return None
 
 
 def listed_window(provider: str, model: str) -> int | None:
-    """Return the tokens that a model's context holds, by the list of prices, or None if it does not state them."""
+    """Return a model's context window in tokens, or None if the list of prices does not state it."""
     listed = _provider(provider)
     if not listed.has_list_prices:
         return None

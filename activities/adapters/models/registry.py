@@ -1,4 +1,4 @@
-"""Finds the provider of a `provider:model` name."""
+"""Finds or creates the provider of a `provider:model` name, for all parts of a worker."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -101,7 +101,7 @@ class ModelRegistry:
         return is_priced(provider_kind(provider, self._settings(provider)), model)
 
     async def unreachable_reason(self, name: str) -> str:
-        """Return why the model's provider cannot be asked now, or "". It generates nothing and costs nothing."""
+        """Return why the model's provider cannot be asked now, or "". This generates nothing and costs nothing."""
         self.resolve(name)
         provider = self._remote.get(name.strip().partition(":")[0])
         if provider is None:
@@ -116,7 +116,7 @@ class ModelRegistry:
         return ""
 
     async def context_window(self, name: str) -> int | None:
-        """Return the tokens of a model's context, or None if nobody states them in time. It generates nothing."""
+        """Return a model's context window in tokens, or None if nobody states it in time. This generates nothing."""
         provider, _, model = name.strip().partition(":")
         settings = self._settings(provider)
         if settings.context_window is not None:
@@ -148,7 +148,7 @@ class ModelRegistry:
             endpoint = provider_endpoint(provider, self._env, self._base_urls, self._settings(provider))
             try:
                 self._remote[provider] = self._new_provider(endpoint)
-            except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
+            except (ValueError, ImportError) as error:  # a faulty proxy, whose address may hold a password
                 cause = redacted_text(str(error))
                 text = f"{provider} can't be reached through the proxy that is set: {cause}"
                 raise ModelNotConfigured(text) from error
@@ -174,7 +174,7 @@ class ModelRegistry:
         return TextOnlyProvider(CodeModel(model, self._in_code[model]))
 
     def _embedded_provider(self, provider: str, model: str) -> ModelProvider:
-        """Return a provider without an address. It is imported here, because the local libraries are an extra."""
+        """Return a provider without an address. Its module needs an extra, so it is imported here."""
         name = f"{provider}:{model}"
         if name not in self._embedded:
             if provider == "local":
@@ -192,9 +192,9 @@ class ModelRegistry:
 
 
 class CodeModel:
-    """A model of the application. Whatever it raises is a failure of the model, which is retried.
+    """A model that the application has written. Any exception of it is a failure of the model, and is retried.
 
-    A result of another type is not retried, because the same code would return it again.
+    A result that is not a `Reply` is not retried, because the same code would return it again.
     """
 
     def __init__(self, name: str, own: ModelProvider) -> None:

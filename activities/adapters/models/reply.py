@@ -1,4 +1,4 @@
-"""Assembles a reply from its pieces, within a limit for the whole."""
+"""Assembles a reply from the pieces that a stream reader passes, within a limit for the whole reply."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from orga.workflows.types.text import clean_json, clean_text
 
 
 class ObjectText:
-    """The text of an object so far. It need not be valid JSON."""
+    """Finds the end of an object in streamed text, which need not be valid JSON."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -74,7 +74,7 @@ class OpenCall:
     _pieces_read: int = 0
 
     def is_whole(self) -> bool:
-        """Return whether its arguments are complete, which means a closed object."""
+        """Return whether its arguments are a closed object."""
         self._text.add(self.arguments[self._pieces_read :])
         self._pieces_read = len(self.arguments)
         return self._text.is_whole
@@ -116,7 +116,7 @@ def _repeated_object(text: str) -> dict[str, Any] | None:
     Some servers begin a call with a placeholder before the real object, and others repeat the whole object. A text with
     different objects is refused, because nobody can know which of them the model meant.
     """
-    texts: dict[str, str] = {}  # of the different values, by their canonical JSON
+    texts: dict[str, str] = {}  # the text of each different value, by its canonical JSON
     rest = text.strip()
     for _ in range(_MAX_REPEATED):
         try:
@@ -134,7 +134,7 @@ def _repeated_object(text: str) -> dict[str, Any] | None:
 
 
 def _parsed_object(text: str) -> dict[str, Any] | None:
-    """Parse a JSON object that can be written again. A number such as 1e999 becomes infinity, which cannot be written.
+    """Return the object, or None if it cannot be written again: 1e999 becomes infinity, which JSON does not have.
 
     A repeated key is refused: the last value would be judged and used, but a person may have read the first.
     """
@@ -164,7 +164,7 @@ _OpenPart = OpenCall | list[str] | LoadedMedia | Callable[[], Iterable[Block]]
 
 
 class ReplyAssembly:
-    """Pieces of one reply. After it is `full` the rest is dropped, and the reply counts as cut by length."""
+    """Collects the pieces of one reply. If it is `full`, the rest is dropped, and the reply counts as cut by length."""
 
     def __init__(self, request: ModelRequest, on_text: Callable[[str], None]) -> None:
         self.calls: list[OpenCall] = []
@@ -173,7 +173,7 @@ class ReplyAssembly:
         self._on_text = on_text
         self._on_thinking = on_text.add_thinking if isinstance(on_text, ThinkingListener) else None
         self._thought: object = None
-        """The thought of the latest piece of thinking."""
+        """The thought that the latest piece of thinking belongs to."""
         self._text: list[str] | None = None
         self._parts: list[_OpenPart] = []
         self._images: set[str] = set()
@@ -201,9 +201,9 @@ class ReplyAssembly:
             self._on_text(text)
 
     def show_thinking(self, piece: str, thought: object) -> None:
-        """Show a piece of thinking to those who watch. It is no part of the reply: `add_blocks` adds the thought.
+        """Pass a piece of thinking to the listener. The reply gets the whole thought from `add_blocks`.
 
-        `thought` identifies the thought. A blank line separates two of them.
+        `thought` identifies the thought. A blank line separates two thoughts.
         """
         if piece and self._on_thinking is not None:
             if self._thought not in {None, thought}:
@@ -212,7 +212,7 @@ class ReplyAssembly:
             self._on_thinking(piece)
 
     def open_call(self, call: OpenCall) -> bool:
-        """Begin a call. Return False if there are too many, so that the rest is dropped."""
+        """Begin a call. Return False if there are too many calls. The rest is dropped then."""
         self.full = self.full or len(self.calls) >= MAX_OPEN_CALLS
         if not self.full:
             self.calls.append(call)
@@ -220,7 +220,7 @@ class ReplyAssembly:
         return not self.full
 
     def add_blocks(self, blocks: Callable[[], Iterable[Block]]) -> None:
-        """Add here the blocks that `blocks` returns when the reply is complete."""
+        """Keep a place for the blocks. `blocks` returns them when the reply is complete."""
         self._add(blocks)
 
     def add_image(self, text: str) -> None:
@@ -245,7 +245,7 @@ class ReplyAssembly:
         call.arguments.append(self.take_within_room(piece))
 
     def _fitting_blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield the blocks. One that does not fit is dropped completely."""
+        """Yield the blocks until one does not fit. That one and all later ones are dropped."""
         for block in blocks:
             size = len(to_json(block))
             self.full = self.full or size > self._room

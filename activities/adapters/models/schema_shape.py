@@ -1,6 +1,6 @@
-"""Reshapes a JSON Schema for providers: an object at its top, and a small vocabulary for strict enforcement.
+"""Reshapes JSON Schemas to what providers accept, and shows if a provider can enforce a schema as it is.
 
-Anybody can write the schema of a tool. It is reshaped to what every provider accepts. The arguments are always checked
+Anybody can write the schema of a tool, and providers refuse many keywords and names. The arguments are always checked
 against the tool's own schema.
 """
 
@@ -32,7 +32,7 @@ _SCHEMA_KEYWORDS = frozenset(
 
 _BRANCHES = ("allOf", "anyOf", "oneOf", "then", "else")
 _MAX_BRANCHES = 200
-"""Schemas that are read for one value, because references can form a circle."""
+"""The most schemas that are read for one value."""
 
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of properties that Anthropic accepts."""
@@ -43,7 +43,7 @@ _MAX_PLAIN_PARTS, _MAX_PLAIN_DEPTH = 500, 8
 _PLAIN_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean"})
 
 _MAX_PLAIN_VALUES = 200
-"""Values of one plain enum. A longer one is left out, because providers limit them, too."""
+"""Values of one plain enum. A longer enum is left out, because providers limit its length, too."""
 
 MAX_PLAIN_CHARS = 1_000
 """Characters of a description. OpenAI accepts 1,024."""
@@ -53,7 +53,7 @@ DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
 
 
 def fits_as_root(schema: dict[str, Any]) -> bool:
-    """Return whether a provider accepts the schema unchanged."""
+    """Return whether providers accept the top of the schema unchanged."""
     return schema.get("type") == "object" and not _REFUSED_AT_ROOT & schema.keys()
 
 
@@ -66,18 +66,19 @@ def as_root(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def with_moved_references(schema: Any, pointer: str) -> Any:
-    """Return a schema that is moved to `pointer` of another one, with its own references adapted."""
+    """Return a schema whose own references still fit after a move of the schema to `pointer` of another one."""
     if isinstance(schema, list):
         return [with_moved_references(item, pointer) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    found: dict[str, Any] = {}
+    moved: dict[str, Any] = {}
     for key, value in cast("dict[str, Any]", schema).items():
         if key == "$ref" and isinstance(value, str):
-            found[key] = pointer + value[1:] if value == "#" or value.startswith("#/") else value
+            is_internal = value == "#" or value.startswith("#/")
+            moved[key] = pointer + value[1:] if is_internal else value
         else:
-            found[key] = value if key in DATA_KEYWORDS else with_moved_references(value, pointer)
-    return found
+            moved[key] = value if key in DATA_KEYWORDS else with_moved_references(value, pointer)
+    return moved
 
 
 def is_strict(schema: object) -> bool:
@@ -118,7 +119,7 @@ def portable_names(schema: dict[str, Any]) -> dict[str, str]:
     _with_changed_schemas(schema, collect_names)
     new_names: dict[str, str] = {}
     for name in sorted(name for name in names if not _KEY.fullmatch(name)):
-        legal = re.sub(r"[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:60] or "value"  # of 64, to have room for a number
+        legal = re.sub(r"[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:60] or "value"  # of 64, so that a number fits
         candidates = chain([legal], (f"{legal}_{number}" for number in count(2)))
         new_names[name] = next(each for each in candidates if each not in names and each not in new_names.values())
     return new_names
@@ -157,7 +158,7 @@ def with_items(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, back: bool = False) -> Any:
-    """Return a value with renamed keys, wherever `schema` has a property of that name. `back` restores own names."""
+    """Return a value whose keys are renamed if they are properties in `schema`. `back` restores the own names."""
     changes = {new: own for own, new in names.items()} if back else names
     return _with_keys(value, [schema], schema, changes, back=back)
 
@@ -183,7 +184,7 @@ def _with_changed_schemas(schema: Any, change: Callable[[dict[str, Any]], dict[s
 
 
 def _parts(schemas: Iterable[object], root: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schemas and all schemas for the same value that they contain or refer to."""
+    """Return the schemas, and all that apply to the same value because these contain them or refer to them."""
     waiting, found = list(schemas), dict[int, dict[str, Any]]()
     for each in waiting:
         part = as_object(each)
@@ -196,7 +197,7 @@ def _parts(schemas: Iterable[object], root: dict[str, Any]) -> list[dict[str, An
 
 
 def _referred_schema(schema: dict[str, Any], root: dict[str, Any]) -> object:
-    """Return the schema that `$ref` means, or None if it is not within `root`."""
+    """Return the schema that `$ref` refers to, or None if that is not within `root`."""
     pointer = as_text(schema.get("$ref"))
     if not pointer.startswith("#"):
         return None
@@ -296,5 +297,5 @@ def _schema_types(schema: dict[str, Any]) -> list[str]:
 
 
 def _texts(value: object) -> list[str]:
-    """Return the texts of a list. A foreign schema may contain anything else."""
+    """Return the texts of a list. A schema from outside may have anything in their place."""
     return [each for each in cast("list[object]", value) if isinstance(each, str)] if isinstance(value, list) else []

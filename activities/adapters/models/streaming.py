@@ -1,4 +1,4 @@
-"""A model provider over HTTP: one streamed request per call. It retries only to learn what the model accepts."""
+"""A model provider over HTTP: one streamed request per call. A refused request may be sent again in another form."""
 
 import asyncio
 import logging
@@ -45,14 +45,14 @@ from orga.workflows.types.parts import ToolCall, with_text, without_calls
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _WRAPPER_KEY = "value"
-"""The property for an answer whose schema is no object at its top."""
+"""The property that holds an answer whose schema is not an object at its top."""
 
 
 def shaped_request(request: ModelRequest, dialect: Dialect) -> ModelRequest:
-    """Return the request to send. It keeps its `output_schema` only if the protocol has a place for it.
+    """Return the request to send. It keeps its `output_schema` only if the protocol's field for it can be used.
 
-    With tools, that place is used only if the server is known to allow calls then. Ollama and similar servers force
-    everything that the model writes into the schema, so it could never call a tool.
+    With tools, that field is used only if the server is known to allow calls next to it. Ollama and similar servers
+    force everything that the model writes into the schema, so the model could never call a tool.
     """
     schema = request.output_schema
     if schema is None:
@@ -66,20 +66,20 @@ def shaped_request(request: ModelRequest, dialect: Dialect) -> ModelRequest:
 
 
 def with_answer_text(reply: Reply, schema: dict[str, Any]) -> Reply:
-    """Return the reply with the arguments of the answer tool as its text. Next to other calls, that call is dropped."""
+    """Return the reply with the answer tool's arguments as its text. If there are other calls, that call is dropped."""
     answers = [call for call in reply.calls if call.name == FINAL_ANSWER]
     if not answers:
         return reply
     parts = without_calls(reply.parts, {FINAL_ANSWER})
     if len(answers) < len(reply.calls):
         return reply.with_differences(parts=parts)
-    stale = ("parts", *(["finish"] if reply.finish == "tool_calls" else []))
-    fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set.difference(stale)}
+    stale = {"parts", "finish"} if reply.finish == "tool_calls" else {"parts"}
+    fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set - stale}
     return Reply(parts=with_text(parts, _answer_json(answers[0], schema)), **fields)
 
 
 def _is_schema_supported(schema: dict[str, Any] | None, dialect: Dialect) -> bool:
-    """Return whether the protocol's own place accepts this schema."""
+    """Return whether the protocol's own field for a schema accepts this one."""
     if schema is None or not dialect.response_format:
         return False
     return fits_as_root(schema) and (is_strict(schema) or not dialect.strict_schema)
@@ -109,7 +109,7 @@ def _with_schema_instructions(request: ModelRequest, schema: dict[str, Any]) -> 
 
 
 MAX_REMEMBERED = 20_000
-"""Digests of blocks. The oldest are forgotten."""
+"""Digests of blocks of thinking. The oldest are forgotten."""
 
 
 class ThinkingMemory:
@@ -135,8 +135,8 @@ class ThinkingMemory:
     def is_hopeless(self, whole: ModelRequest, sent: ModelRequest) -> bool:
         """Return whether the endpoint accepts no thinking at all.
 
-        That is so if it refused thinking of `whole` before, refuses the newer thinking in `sent` too, and accepted none
-        of it. If it has accepted some, a change before that thinking is the reason for the refusal.
+        That is so if the endpoint refused some thinking of `whole` earlier, refuses the rest in `sent` now, and has
+        accepted none of this rest. If it has accepted some, the reason for the refusal is a change in the conversation.
         """
         before = len(list(_thinking_digests(whole.messages)))
         now = list(_thinking_digests(sent.messages))
@@ -162,7 +162,7 @@ def _remember_digests(remembered: OrderedDict[str, None], digests: Iterable[str]
 
 
 _MAX_MODELS = 256
-"""Models, or texts about them, that a provider remembers. A model's name is text from outside."""
+"""Models, or texts about them, that a provider remembers. The names come from outside, so they need a limit."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -186,15 +186,15 @@ class LastingValues(Generic[K, V]):
 
 
 WINDOW_S = 30.0
-"""Seconds for which a stated context window counts. A server may load a model with another one."""
+"""Seconds for which a stated context window counts. A server may load the model again with another window."""
 
 WINDOW_TIMEOUT_S = 3.0
-"""Seconds for a server to state a context window, which loads nothing. An attempt of a run's preparation has 10."""
+"""Seconds for a server to state a context window. A run's preparation waits for this, and its attempts have 10."""
 
 _log = logging.getLogger(__name__)
 
 _WINDOW_KEYS = ("max_model_len", "context_length", "context_window", "max_context_length")
-"""Names of a model's context in a server's list: of vLLM, OpenRouter, Groq, Mistral. llama.cpp has it in `meta`."""
+"""Keys of a model's window in a server's list (vLLM, OpenRouter, Groq, Mistral). llama.cpp has it in `meta`."""
 
 _NO_ROUTE = frozenset({404, 405, 501})
 _DOCUMENTATION_LINK = re.compile(r"https?://(?!\S*/v\d)\S+")
@@ -226,8 +226,8 @@ class StreamingProvider:
         self._endpoint = endpoint
         self._lessons, self._blobs = lessons, blobs
         self._usual = wire
-        # by the path of a protocol, the one to change to
         self._others = {} if other is None else {wire.path: other, other.path: wire}
+        """The protocol to change to, by the path of the current one."""
         self._http = ProviderHttp(endpoint, transport)
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
@@ -235,7 +235,7 @@ class StreamingProvider:
         self._dialects = LastingValues[tuple[str, str], Dialect]()
         """The learned dialects, by protocol and model."""
         self._windows = LastingValues[str, int]()
-        """The context windows that the server has listed. 0 for one that it does not state."""
+        """The context windows by model. 0: the server does not state it."""
         self._thinking = ThinkingMemory()
         self._reported: set[str] = set()
         """Texts that were logged already."""
@@ -243,8 +243,8 @@ class StreamingProvider:
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply. Pass each piece of its text to `on_text` as it streams in.
 
-        If a refusal points to the endpoint's other protocol, that one is tried and remembered for this model, and for
-        models that were not asked before.
+        If a refusal points to the endpoint's other protocol, that protocol is tried. It is remembered for this model
+        if it exists, and also for models that were not asked before if it replies.
         """
         wire = self._wires.get(request.model) or self._first_wire(request.model)
         request = await with_loaded_media(request, self._blobs)
@@ -293,12 +293,12 @@ class StreamingProvider:
         """Return the reply over one protocol.
 
         If a refusal names something that the model does not accept (temperature, the name of the output limit, a tool),
-        the request is repeated without it, and that is remembered. A refusal generates nothing, so nothing is paid
-        twice.
+        the request is repeated without it, and the lesson is remembered. A refusal generates nothing, so nothing is
+        paid twice.
         """
         known = dialect = self._known_dialect(wire, request.model)
         fitting = self._thinking.without_refused(request)
-        lessons, temporary = 0, set[str]()
+        refusals, temporary = 0, set[str]()
         while True:
             readable = in_words(fitting, images=not dialect.images, documents=not dialect.documents)
             asked = shaped_request(readable, dialect)
@@ -310,10 +310,11 @@ class StreamingProvider:
             except Refusal as error:
                 lesson = None
                 if self._other_wire(wire, error, is_named=True) is None:
-                    lesson = learned_dialect(dialect, sent, error) if lessons < MAX_LESSONS else None
-                    lessons += 1
+                    lesson = learned_dialect(dialect, sent, error) if refusals < MAX_LESSONS else None
+                    refusals += 1
                     lesson = lesson or tools.lesson(error)
-                if lesson is None or lessons > MAX_LESSONS + 2 * len(asked.tools):  # a tool has two: plain, left out
+                # each tool may be refused twice: before it is sent with a plain schema, and before it is left out
+                if lesson is None or refusals > MAX_LESSONS + 2 * len(asked.tools):
                     if error.kind in {"InvalidRequest", "ContextOverflow"}:  # the lessons of this call have not helped
                         self._keep_dialect(wire, request.model, known)
                     raise
@@ -352,7 +353,7 @@ class StreamingProvider:
     async def _reply_with_calls(
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
     ) -> Reply:
-        """Return the reply. Calls in its text become calls, and thinking in its text is removed and counted."""
+        """Return the reply. Calls in its text become its calls. Thinking in its text is removed and counted."""
         if dialect.native_tools:
             reply = await self._attempt(wire, request, dialect, on_text)
             return with_tagged_calls(without_tagged_thinking(reply), request) if wire.has_raw_text else reply
@@ -376,10 +377,11 @@ class StreamingProvider:
     def _other_wire(self, wire: Wire, error: Refusal, *, is_named: bool = False) -> Wire | None:
         """Return the other protocol if a refusal names it, or shows that the endpoint lacks this one.
 
-        With `is_named` only the name counts. The model may accept the request in another form.
+        With `is_named`, only a name counts, because the model may accept the request in another form.
         """
         other = self._others.get(wire.path)
-        if other is None or not (error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE):
+        may_mean_protocol = error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE
+        if other is None or not may_mean_protocol:
             return None
         text = _DOCUMENTATION_LINK.sub("", error.error.message)
         if re.search(other.name_pattern, text, re.IGNORECASE):
@@ -392,7 +394,7 @@ class StreamingProvider:
         return other if is_missing or re.search(wire.absence_pattern, text, re.IGNORECASE) else None
 
     def _report_settings(self, wire: Wire, request: ModelRequest, dialect: Dialect) -> None:
-        """Log once each setting that this model gets in another form, or not at all."""
+        """Log, once, each setting that this model gets in another form or does not get."""
         settings, absent = request.settings, wire.absent_settings(request.model)
         names = [name for name in sorted(absent | dialect.refused) if getattr(settings, name) is not None]
         lacking = [(name, "protocol" if name in absent else "model") for name in names]

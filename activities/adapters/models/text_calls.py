@@ -1,7 +1,7 @@
 """Tools for models that cannot call them by their protocol: calls are written in text, and read from it.
 
-Some servers refuse tools, because the model's template has no place for them or a switch is off. The tools are then
-described in the instructions. Others take tools, but do not parse what the model writes: the reply's text then contains
+Some servers refuse tools, because the model's template has no place for them or a switch is off. The instructions then
+describe the tools. Other servers accept tools, but do not parse what the model writes: the reply's text then contains
 `<tool_call>` and `<think>`.
 """
 
@@ -31,10 +31,10 @@ MAX_CANDIDATES = 100
 """Positions of a text that are tried as the beginning of an object."""
 
 _BEGINNING = re.compile(r"(?:\A\s*|\n[ \t]*)(?:```\w*[ \t]*\n?[ \t]*|<tool_call>\s*)?(?=\{)")
-"""The beginning of an object at the beginning of a line. No text makes the search take quadratic time."""
+"""The beginning of an object at the beginning of a line. The search takes linear time for any text."""
 
 _GAP = re.compile(r"(?:\s|```\w*|</?tool_call>)*")
-"""Text between two calls of a reply. After any other text nothing is read: weak models go on with invented results."""
+"""Text between two calls of a reply. Nothing is read after other text, because weak models invent results there."""
 
 _TAG = "<tool_call>"
 _NAME = re.compile(r'"(?:tool|name)"\s*:\s*"([^"\\]{1,200})"')
@@ -95,7 +95,7 @@ def with_calls_of_text(reply: Reply, request: ModelRequest) -> Reply:
 
 
 def with_tagged_calls(reply: Reply, request: ModelRequest) -> Reply:
-    """Return the reply with the calls that its server has left unread: the text begins with `<tool_call>`."""
+    """Return the reply with the calls of a text that begins with `<tool_call>`, which its server has not parsed."""
     is_unread = bool(request.tools) and not reply.calls and reply.text.lstrip().startswith(_TAG)
     return with_calls_of_text(reply, request) if is_unread else reply
 
@@ -156,7 +156,7 @@ def _read_action(text: str, begin: int, start: int, known: set[str]) -> _Action 
     is_tagged = _TAG in text[begin:start]
     if not name or not (kind == _CALL or is_tagged or (name in known and "arguments" in action)):
         return None
-    whole = text[start:end]  # as arguments it is malformed, because it repeats a key or is nested too deeply
+    whole = text[start:end]  # malformed as arguments: used if a key is repeated or the nesting is too deep
     arguments = action.get("arguments", action.get("parameters", {}))
     written = _as_written(arguments, whole) if has_unique_keys(whole) else whole
     return _Action(begin, end, OpenCall(name=name, arguments=[written]))
@@ -171,7 +171,7 @@ def _as_written(value: object, instead: str) -> str:
 
 
 def _broken_call(text: str, begin: int, start: int) -> _Action | None:
-    """Return a malformed call, which the model is asked to correct. None if the text there is no call."""
+    """Return a malformed call, which the model is asked to correct. None if the text does not look like a call."""
     head = text[start : start + 400]
     name = _NAME.search(head)
     if name is None or not (_TAG in text[begin:start] or f'"{_CALL}"' in head):

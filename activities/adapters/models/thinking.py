@@ -1,7 +1,7 @@
-"""The setting of how much a model thinks, in the form of each provider.
+"""Translates the setting for the amount of thinking into the form of each provider.
 
 Some providers accept a level of effort, some accept a number of tokens, and some accept both. The table at the end has
-a row for each. A level that a model lacks is replaced by the nearest one, and a form that it lacks by the other form.
+a row for each. A level that a model lacks is replaced by the nearest level, and a form that it lacks by the other form.
 """
 
 import re
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from orga.workflows.types.models.call_settings import Effort, ModelSettings
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""All levels of effort that providers know, in order. Runs use some of them."""
+"""All levels of effort that providers know, from least to most. The setting of a run has some of them."""
 
 ThinkingForm = Literal["effort", "tokens"]
 
@@ -48,8 +48,8 @@ def sent_thinking(
     """Return what to send to a model that accepts these forms and levels.
 
     Args:
-        limit: The output limit, which thinking counts against. If the setting leaves no room for an answer, half of the
-            limit is for thinking.
+        limit: The output limit, which includes thinking. A setting that leaves no room for an answer is lowered to half
+            of the limit.
     """
     if settings.effort is None and settings.thinking_tokens is None:
         return SentThinking()
@@ -73,7 +73,7 @@ def replaced_setting_text(settings: ModelSettings, sent: SentThinking) -> str:
     if sent.form is None:
         is_set = settings.effort is not None or settings.thinking_tokens is not None
         return f"{wanted} is left out, because the model does not accept it" if is_set else ""
-    if (sent.effort, sent.tokens) in {(settings.effort, None), (None, settings.thinking_tokens)}:
+    if (sent.effort, sent.tokens) == (settings.effort, settings.thinking_tokens):
         return ""
     instead = f"effort {sent.effort!r}" if sent.effort is not None else f"{sent.tokens} tokens"
     return f"{wanted} is sent as {instead}"
@@ -87,7 +87,7 @@ _ABOUT_THINKING = re.compile(
 """Words of a refusal that is about thinking."""
 
 _OTHER_CAUSES = re.compile(r"tool_choice|temperature|top_p|signature|encrypted|\bitem\b", re.IGNORECASE)
-"""Fields that some models refuse only while they think. `dialect.py` has another lesson, which leaves the field out."""
+"""Words of a refusal that mentions thinking but is about something else, for which `dialect.py` has other lessons."""
 
 
 def accepted_thinking(
@@ -113,7 +113,7 @@ def accepted_thinking(
 
 @dataclass(frozen=True)
 class ThinkingWire:
-    """The fields by which one provider takes the amount of thinking."""
+    """The form in which one provider takes the amount of thinking."""
 
     fields: Callable[[SentThinking], dict[str, Any]]
     """Returns the fields of the body. It is not called if nothing is sent."""
@@ -152,6 +152,6 @@ _BY_HOST = {
 def chat_thinking(provider: str, base_url: str) -> ThinkingWire:
     """Return the wire of a server with OpenAI's chat protocol, by its host, else by its provider."""
     host = urlsplit(base_url).hostname or ""
-    if host.endswith("-aiplatform.googleapis.com"):  # a region comes first
+    if host.endswith("-aiplatform.googleapis.com"):  # the host begins with a region
         host = "aiplatform.googleapis.com"
     return _BY_HOST.get(host) or _BY_PROVIDER.get(provider, CHAT_THINKING)

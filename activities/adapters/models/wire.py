@@ -1,4 +1,4 @@
-"""The base of a wire protocol, and the message order, names and ids that all providers accept."""
+"""The base classes of the wire protocols, and the order, names and ids of messages that all providers accept."""
 
 import hashlib
 import re
@@ -54,7 +54,7 @@ class StreamReader(ABC):
 
 @dataclass(frozen=True)
 class Wire(ABC):
-    """One protocol: its path, its request bodies and its reader. The provider determines additions and prices."""
+    """One protocol: its path, its request bodies and its reader. `provider` decides its additions and prices."""
 
     provider: str
     path: ClassVar[str]
@@ -72,7 +72,7 @@ class Wire(ABC):
 
     @property
     def has_raw_text(self) -> bool:
-        """True if the server may be one that leaves thinking and calls of the model in its text."""
+        """True if the server may leave the model's thinking and calls in the text of a reply."""
         return False
 
     def absent_settings(self, model: str) -> Set[str]:
@@ -89,10 +89,10 @@ class Wire(ABC):
 
 
 OMITTED_BEGINNING = "[The beginning of this conversation was left out.]"
-"""The user's first text if compaction made a conversation begin with the assistant, which many servers refuse."""
+"""The user's first text if a compacted conversation begins with the assistant. Many servers refuse such a beginning."""
 
 CONTINUE_TEXT = "[Go on.]"
-"""Ends a conversation whose last message is the assistant's. Most models treat that as a prefill and refuse it."""
+"""The user's last text if a conversation ends with the assistant. Most models refuse such an end as a prefill."""
 
 _ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -112,14 +112,14 @@ class WireTurn(NamedTuple, Generic[T]):
     """Consecutive messages of one side, in the protocol's form."""
 
     is_reply: bool
-    """True if it is the assistant's."""
+    """True if the assistant wrote them."""
     content: list[T]
 
 
 def alternating_turns(
     messages: Iterable[Message], content_of: Callable[[Message], Iterable[T]], text: Callable[[str], T]
 ) -> list[WireTurn[T]]:
-    """Return the turns of user and assistant, which alternate, and begin and end with the user.
+    """Return turns that alternate between user and assistant. The first and the last one are the user's.
 
     `content_of` and `text` return content in the protocol's form. A message without content is left out.
     """
@@ -138,13 +138,13 @@ def alternating_turns(
 
 
 def system_texts(request: ModelRequest) -> list[str]:
-    """Return all instructions, also those within the conversation. Blank ones are refused by some providers."""
+    """Return all instructions, also those within the conversation. Some providers refuse blank ones."""
     later = (message.text for message in request.messages if message.role == "system")
     return [text for text in (*request.system, *later) if text.strip()]
 
 
 def called_names(request: ModelRequest) -> list[str]:
-    """Return the names of the calls in a conversation. Claude refuses calls if the request lists no tools."""
+    """Return the names of all called tools. Claude refuses a conversation with calls if the request lists no tools."""
     return list(dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls))
 
 
@@ -154,7 +154,7 @@ def cache_control(ttl: str | None) -> dict[str, Any]:
 
 
 def wire_name(name: str) -> str:
-    """Return a tool name that providers accept. A model may have called an impossible one."""
+    """Return a tool name that providers accept. A model may have called a tool by an impossible name."""
     return _ILLEGAL_CHARACTER.sub("_", name)[:64] or "unknown"
 
 

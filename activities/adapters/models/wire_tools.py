@@ -35,13 +35,13 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _DIGEST_CHARS = 8
 
 MAX_QUOTED_BYTES = 2_000
-"""Bytes of a schema that the description also shows, because its top could not be sent."""
+"""Bytes of a schema. If its top cannot be sent, the description shows a schema up to this size as text."""
 
 _FEW_TOOLS = 2
 """Refused tools after which all others become plain at once, because each refusal costs a request."""
 
 _MAX_MARKS = 1_000
-"""Digests of tools in a dialect. If there are more, all are forgotten."""
+"""Digests of tools in a dialect. If there are more, all earlier ones are forgotten."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,9 +59,9 @@ class _ToolShape:
     own: ToolSpec
     sent: ToolSpec
     names: dict[str, str]
-    """The sent names of its properties, by their own names."""
+    """The names that are sent for its properties, by their own names."""
     mark: str
-    """The digest of its definition, because another tool may have the same name."""
+    """The digest of its definition. Its name is not enough, because another tool may have the same one."""
 
 
 class WireTools:
@@ -73,15 +73,15 @@ class WireTools:
         self._shapes = [shape for shape in shapes if shape.mark not in dialect.left_out][: dialect.max_tools]
         self._by_name = {shape.own.name: shape for shape in shapes}
         self._by_sent_name = {shape.sent.name: shape for shape in shapes}
-        self._is_as_it_was = len(shapes) == len(self._shapes) and all(shape.sent is shape.own for shape in shapes)
+        self._is_unchanged = len(shapes) == len(self._shapes) and all(shape.sent is shape.own for shape in shapes)
 
     def to_wire(self, request: ModelRequest) -> ModelRequest:
         """Return the request with its tools, and the calls in its messages, in the shape to send."""
-        if self._is_as_it_was:
+        if self._is_unchanged:
             return request
         tools = tuple(shape.sent for shape in self._shapes)
-        called = ((message, _with_calls(message.parts, self._call_to_wire)) for message in request.messages)
-        messages = tuple(each if parts is each.parts else each.with_parts(parts) for each, parts in called)
+        reshaped = ((message, _with_calls(message.parts, self._call_to_wire)) for message in request.messages)
+        messages = tuple(each if parts is each.parts else each.with_parts(parts) for each, parts in reshaped)
         return replace(request, tools=tools, messages=messages)
 
     def from_wire(self, reply: Reply) -> Reply:
@@ -158,7 +158,7 @@ def _legal_name(name: str) -> str:
     """Return a name that providers accept. It ends in a digest, so that no two tools get the same name."""
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
     legal = re.sub(r"^[^a-zA-Z]|[^a-zA-Z0-9_-]", "_", name)
-    return f"{legal[: 63 - _DIGEST_CHARS]}_{digest}"  # 64 characters, with the underscore
+    return f"{legal[: 63 - _DIGEST_CHARS]}_{digest}"  # 64 characters at most
 
 
 def _is_named(name: str, refusal: str) -> bool:

@@ -1,4 +1,7 @@
-"""Anthropic's Messages protocol: replies, streamed or whole, and requests."""
+"""Anthropic's Messages protocol: writes its requests, and reads its replies, streamed or whole.
+
+`registry.py` chooses it for Anthropic, and for each endpoint whose `api` is `messages`.
+"""
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
@@ -37,7 +40,7 @@ from orga.workflows.types.parts import Block, OpaquePart, Part, TextPart, Thinki
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""Types of blocks with thinking, and formats of their parts."""
+"""Types of blocks with thinking. Their parts have the same names as formats."""
 
 BLOCK = "messages.block"
 """The format of a part with a block of any other type."""
@@ -56,7 +59,7 @@ class _MessageReader(StreamReader):
     """Blocks that are sent back unchanged, and the further fields of texts, by the block's index in the stream."""
     _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
     _container: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The container in which code ran. While that code waits for a call, a request without its id is refused."""
+    """The container in which code ran. While its code waits for a call's result, a request has to name it."""
     _finish: str = ""
     _usage: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -79,7 +82,7 @@ class _MessageReader(StreamReader):
         elif kind == "message_delta":
             self._read_envelope(as_object(frame.get("delta")) | {"usage": frame.get("usage")})
         self._ended = self._ended or kind == "message_stop"
-        return self._assembly.full or frame is END_FRAME  # no frame comes after `message_stop`
+        return self._assembly.full or frame is END_FRAME  # after `message_stop` the frames end by themselves
 
     def reply(self) -> Reply:
         if not (self._finish or self._ended or self._assembly.full):
@@ -140,7 +143,7 @@ class _MessageReader(StreamReader):
             self._assembly.show_thinking(as_text(block.get("thinking")), index)
 
     def _keep(self, index: int, fields: dict[str, Any], format: str) -> None:
-        """Keep fields that later deltas complete. Without a format, they are a whole block with its own type."""
+        """Keep fields that later deltas complete. An empty format means that they are a block with its own type."""
         kept = self._kept[index] = StreamedFields(fields)
         self._assembly.add_blocks(lambda: _kept_blocks(format, kept.value()))
 
@@ -151,9 +154,8 @@ class _MessageReader(StreamReader):
         elif kind == "input_json_delta" and index in self._calls:
             self._assembly.add_arguments(self._calls[index], as_text(delta.get("partial_json")))
         elif index in self._kept:
-            piece = {
-                key: value for key, value in delta.items() if key in _DELTA_FIELDS.get(kind, delta.keys() - {"type"})
-            }
+            content_names = _DELTA_FIELDS.get(kind, delta.keys() - {"type"})
+            piece = {name: value for name, value in delta.items() if name in content_names}
             self._kept[index].add({"citations": [piece["citation"]]} if "citation" in piece else piece)
             self._assembly.show_thinking(as_text(piece.get("thinking")), index)
 
@@ -169,16 +171,16 @@ _DELTA_FIELDS = {
 
 
 def _kept_blocks(format: str, data: dict[str, Any]) -> Iterator[Block]:
-    """Yield the finished block. The stream sends its input as pieces of JSON, which are parsed here."""
+    """Yield the finished block. Its input arrived as pieces of JSON text, which are parsed here."""
     if text := as_text(data.pop("partial_json", "")):
         data["input"] = tool_call("", "", text).arguments
     yield from kept_parts(format, data)
 
 
 def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-    """Return the fields for an effort, or for a number of tokens if the model is too old for an effort.
+    """Return the fields for the effort or the number of tokens that the dialect chooses.
 
-    A number below 1,024 is refused. Any number is refused after calls that were made without thinking.
+    Anthropic refuses a number below 1,024, and any number after calls that were made without thinking.
     """
     sent = dialect.sent_thinking(request)
     if sent.form is None:
@@ -197,15 +199,15 @@ def _thinking_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
 def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """Return `tools` and `tool_choice`.
 
-    A conversation with calls is refused without tools. If the request has none, the names of the called ones are sent.
+    Anthropic refuses calls in a request without tools, so the names of the called tools are sent in that case.
     """
     if tools:
         choice: dict[str, Any] = {"type": dialect.tool_choice(request)}
         if dialect.settings(request).parallel_tool_calls is False and request.tool_choice != "none":
             choice["disable_parallel_tool_use"] = True
         return {"tools": tools} if choice == {"type": "auto"} else {"tools": tools, "tool_choice": choice}
-    gone = [{"name": name, "input_schema": {"type": "object"}} for name in called_names(request)]
-    return {"tools": gone, "tool_choice": {"type": "none"}} if gone else {}
+    called = [{"name": name, "input_schema": {"type": "object"}} for name in called_names(request)]
+    return {"tools": called, "tool_choice": {"type": "none"}} if called else {}
 
 
 def _tool_definition(spec: ToolSpec) -> dict[str, Any]:
@@ -222,7 +224,7 @@ def _message_content(message: Message, dialect: Dialect) -> list[dict[str, Any]]
 
 
 def _part_blocks(part: Part, fields: dict[str, Any], dialect: Dialect) -> list[dict[str, Any]]:
-    """Return the blocks of a part that are sent back. A part for another model has none."""
+    """Return the blocks that are sent for a part. There are none if only another model can read the part."""
     more = fields if dialect.kept_fields else {}
     match part:
         case TextPart():
@@ -278,16 +280,16 @@ class AnthropicMessages(Wire):
         return frozenset({"seed"})
 
     def dialect(self, model: str) -> Dialect:
-        """Return one dialect for all models. A model may refuse it, as those before Claude 4.5 refuse a schema."""
+        """Return the same dialect for all models. Older models refuse parts of it: before Claude 4.5, any schema."""
         levels = ("none", "low", "medium", "high", "xhigh", "max")
         return Dialect(
             sure_schema=True, strict_schema=True, thinking_forms=("effort", "tokens"), thinking_levels=levels
         )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        """Return the body, with its two prompt-cache breakpoints.
+        """Return the body with two prompt-cache breakpoints.
 
-        One is after the part that is equal in every call (tools and system), and one after the conversation so far.
+        The first one is after the tools and instructions, which are equal in every call. The second one is at the end.
         """
         system = [_text_block(text) for text in system_texts(request)]
         tools = [_tool_definition(spec) for spec in request.tools]

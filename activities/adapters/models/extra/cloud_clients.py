@@ -1,7 +1,7 @@
-"""The clients of AWS and Google that pydantic-ai asks. Import it in a thread.
+"""The clients for AWS and Google that pydantic-ai uses. Importing them takes long, so a thread does it.
 
-Their requests follow the rules of our own clients: nothing is repeated, silence is cut off, and cancellation closes the
-connection.
+Their requests follow the rules of our own clients: nothing is repeated, a silent server is given up, and cancellation
+closes the connection.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from orga.workflows.types.models.providers import PROVIDERS
 T = TypeVar("T")
 
 _MIN_THREADS = 1_000
-"""The worker has a lower limit of calls at a time. The 40 that are usual would make all others wait."""
+"""The worker's limit of simultaneous calls is lower. With the usual 40 threads, all further calls would wait."""
 
 _AWS_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
@@ -71,7 +71,7 @@ def google_provider(
 
 
 def google_client(base_url: str) -> httpx2.AsyncClient:
-    """Return a client like that of `http.http_client`, but of httpx2. The library sets all timeouts to one number."""
+    """Return a client like that of `http.http_client`, but of httpx2. The library gives all timeouts one number."""
 
     async def connect_fast(sent: httpx2.Request) -> None:
         sent.extensions["timeout"]["connect"] = http.CONNECT_S
@@ -85,10 +85,10 @@ def google_client(base_url: str) -> httpx2.AsyncClient:
 
 
 class _Exchange:
-    """A request of boto3, sent over our own client, so that it is cancelled and cut off as those of other providers.
+    """Sends a request of boto3 over our own client, so that it can be cancelled and fails if the server is silent.
 
-    boto3 blocks a thread, and a thread cannot be cancelled. The thread of the loop keeps the task and the response, so
-    that `aclose` misses neither.
+    boto3 blocks a thread, which cannot be cancelled. So the event loop runs each step as a task and keeps the response,
+    and `aclose` ends both.
     """
 
     def __init__(self, client: http.AsyncClient, silence_s: float) -> None:
@@ -115,7 +115,7 @@ class _Exchange:
             yield chunk
 
     def close(self) -> None:
-        """Do nothing, because `aclose` closes it. boto3 calls this."""
+        """Do nothing, because `aclose` closes the response. boto3 calls this."""
 
     async def aclose(self) -> None:
         self._is_closed = True
@@ -149,7 +149,7 @@ _EXCHANGE: ContextVar[_Exchange | None] = ContextVar("_EXCHANGE", default=None)
 
 @asynccontextmanager
 async def exchange(client: http.AsyncClient | httpx2.AsyncClient, silence_s: float) -> AsyncGenerator[None]:
-    """Make boto3 send its next request over `client`. A client of Google needs nothing."""
+    """Make boto3 send its next request over `client`. Google's client needs no such help."""
     threads = current_default_thread_limiter()  # boto3 needs a thread for each call that waits
     threads.total_tokens = max(threads.total_tokens, _MIN_THREADS)
     if not isinstance(client, http.AsyncClient):
@@ -174,7 +174,7 @@ def _number_blocks(parsed: dict[str, Any], **event: Any) -> None:
 
 
 class _NumberedBlocks:
-    """The events of a reply, with a number of its own for each block. The library merges blocks with one number."""
+    """The events of a reply, with a different number for each block. The library merges blocks with equal numbers."""
 
     def __init__(self, events: Any) -> None:
         self._events = events

@@ -1,8 +1,8 @@
 """Bedrock, Vertex and native Gemini, asked through the model classes of pydantic-ai: the optional extra `providers`.
 
-The library knows the formats of these services. All else is as for other providers: what a model refuses is learned,
-tools are reshaped, failures have the same kinds. Two faults of the library are guarded: a reply without its end mark
-is a failure, and two calls with one index stay two.
+The library knows the formats of these services. The rest is as for other providers: refusals teach what a model
+accepts, tools are reshaped, failures have the same kinds. Two faults of the library are corrected: a reply without its
+end mark is a failure, and two calls with one index stay two.
 
 The library takes seconds and 100 MB to import, so that happens in a thread when the first of its models is asked.
 """
@@ -48,7 +48,7 @@ class LibraryWire(Wire):
     """The requests of one provider, in the library's own form."""
 
     profile: Callable[[str], Mapping[str, Any]] = field(default=lambda model: {})
-    """Returns the library's knowledge of a model. It has none before it is imported."""
+    """Returns what the library knows about a model. It is empty until the library is imported."""
     path = "/pydantic-ai"
     name_pattern = r"(?!)"
 
@@ -56,7 +56,9 @@ class LibraryWire(Wire):
         profile = self.profile(model)
         names = {"parallel_tool_calls", "seed"} if self.provider == BEDROCK else {"parallel_tool_calls", "cache_ttl"}
         no_sampling = ("anthropic_disallows_sampling_settings", "bedrock_disallows_sampling_settings")
-        return names | ({"temperature", "top_p"} if any(profile.get(each) for each in no_sampling) else set[str]())
+        if any(profile.get(each) for each in no_sampling):
+            names |= {"temperature", "top_p"}
+        return names
 
     def dialect(self, model: str) -> Dialect:
         profile, is_bedrock = self.profile(model), self.provider == BEDROCK
@@ -76,7 +78,7 @@ class LibraryWire(Wire):
         )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        """Return the library's settings of the call. Messages and tools are given to it apart from these."""
+        """Return the call's settings in the library's form. Messages and tools are passed to the library separately."""
         settings = dialect.settings(request).without(self.absent_settings(request.model))
         body = settings.given("temperature", "top_p", "seed", "service_tier")
         body |= {"max_tokens": dialect.output_tokens(request)} | self._thinking_fields(request, dialect)
@@ -125,7 +127,7 @@ class LibraryProvider(StreamingProvider):
         return await super().complete(request, on_text)
 
     async def check_reachable(self) -> None:
-        """Check that the server answers. It costs nothing, and does not show if the credentials are accepted."""
+        """Check that the server answers. This costs nothing, and does not show if the credentials are accepted."""
         try:
             await self._http.check_reachable("/")
         except Refusal as error:
@@ -143,12 +145,12 @@ class LibraryProvider(StreamingProvider):
                 return self._library
             try:
                 module = await asyncio.to_thread(import_module, _LIBRARY)
-            except ImportError as error:  # the application has only some of the libraries, or other versions
+            except ImportError as error:  # only some of the libraries are installed, or other versions
                 cause = f"orga[providers] is not installed completely, {error}: {extra_remedy('providers')}"
                 raise self._http.failures.unusable(cause) from error
             try:
                 self._library = library = await asyncio.to_thread(module.Library, self._endpoint, self._env)
-            except Exception as error:  # faulty credentials, for which each library has errors of its own
+            except Exception as error:  # faulty credentials: each library has other errors for them
                 cause = f"{type(error).__name__} {error}"
                 raise self._http.failures.unusable(cause, "AuthenticationFailed") from error
             return library

@@ -1,4 +1,7 @@
-"""The models of pydantic-ai: requests in its form, replies and failures in ours. Import it in a thread."""
+"""Asks models through pydantic-ai: writes requests in its form, and returns replies and failures in ours.
+
+Importing this takes seconds, so `providers.py` does it in a thread.
+"""
 
 import json
 import re
@@ -105,7 +108,7 @@ class Library:
         except errors.UserError:
             if settings.get("tool_choice") != "required":
                 raise
-            # nothing was sent, because this model's calls cannot be forced; the loop notices a reply without one
+            # nothing was sent, because this model's calls cannot be forced; the loop notices a reply without calls
             return await self.read(request, settings | {"tool_choice": "auto"}, assembly, silence_s, thinking)
         reader.keep_blocks(response.parts)
         return response
@@ -118,7 +121,7 @@ class _Reader:
     _provider: str
     _assembly: ReplyAssembly
     _blocks: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-    """A block before each part, for its thought or signature. It stays empty, and so is left out, if there is none."""
+    """A block before each part, by index, for its thought or signature. It is left out if it stays empty."""
     _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
     _room: int = _MAX_THINKING_CHARS
 
@@ -136,7 +139,8 @@ class _Reader:
 
     def keep_blocks(self, parts: Iterable[theirs.ModelResponsePart]) -> None:
         """Fill the blocks, whose thoughts and signatures are complete now."""
-        for block, part in zip((self._blocks[index] for index in sorted(self._blocks)), parts, strict=False):
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        for block, part in zip(blocks, parts, strict=False):
             if isinstance(part, theirs.ThinkingPart):
                 named = {"signature": part.signature, "id": part.id, "details": part.provider_details}
                 fields = {name: value for name, value in named.items() if value}
@@ -175,10 +179,10 @@ class _Reader:
 
 
 def _parameters(request: ModelRequest) -> tuple[ModelRequestParameters, dict[str, Any]]:
-    """Return tools and form of the reply, and a tool choice if the tools are only named."""
-    gone = [] if request.tools else called_names(request)
-    choice: dict[str, Any] = {"tool_choice": "none"} if gone else {}
-    tools = [ToolDefinition(name=name, parameters_json_schema={"type": "object"}) for name in gone]
+    """Return tools and form of the reply, and settings. Without tools, the called ones are named and forbidden."""
+    called = [] if request.tools else called_names(request)
+    choice: dict[str, Any] = {"tool_choice": "none"} if called else {}
+    tools = [ToolDefinition(name=name, parameters_json_schema={"type": "object"}) for name in called]
     for tool in request.tools:
         schema = {"type": "object"} | tool.parameters
         tools.append(ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=schema))
@@ -196,7 +200,7 @@ class _Conversation:
     _keeps_thinking: bool
 
     def messages(self, request: ModelRequest) -> list[theirs.ModelMessage]:
-        """Return alternating turns after all system texts."""
+        """Return all system texts, and then alternating turns."""
         names = {call.call_id: call.name for message in request.messages for call in message.calls}
 
         def parts(message: Message) -> Iterator[Any]:
@@ -204,13 +208,13 @@ class _Conversation:
 
         system = [theirs.SystemPromptPart(text) for text in system_texts(request)]
         turns = alternating_turns(with_media_after_results(request.messages), parts, theirs.UserPromptPart)
-        return [
-            *([theirs.ModelRequest(system)] if system else []),
-            *(
-                theirs.ModelResponse(content, provider_name=self._system) if is_reply else theirs.ModelRequest(content)
-                for is_reply, content in turns
-            ),
-        ]
+        messages: list[theirs.ModelMessage] = [theirs.ModelRequest(system)] if system else []
+        for is_reply, content in turns:
+            if is_reply:
+                messages.append(theirs.ModelResponse(content, provider_name=self._system))
+            else:
+                messages.append(theirs.ModelRequest(content))
+        return messages
 
     def _reply_parts(self, message: Message) -> Iterator[theirs.ModelResponsePart]:
         details: dict[str, Any] | None = None
@@ -272,7 +276,7 @@ _STATUSES = (
     (errors.ModelServerError, 500),
     (errors.ModelNotFoundError, 404),
 )
-"""The usual statuses of the library's kinds of failure, because both services also use others."""
+"""The usual status of each kind of failure in the library, because both services also use other statuses."""
 
 _KEY_CODES = frozenset({"unrecognizedclientexception", "invalidsignatureexception", "expiredtokenexception"})
 """Codes of AWS for refused credentials, which have status 403."""
@@ -283,12 +287,12 @@ def model_error(error: Exception, failures: ProviderFailures) -> ModelError:
         return failures.from_transport(transport, reading=not isinstance(transport, http.ConnectError))
     if isinstance(error, errors.ModelHTTPError):
         return _refusal(error, failures)
-    if isinstance(error.__cause__, APIError) and 300 <= error.__cause__.code < 400:  # nothing follows a redirect
+    if isinstance(error.__cause__, APIError) and 300 <= error.__cause__.code < 400:  # redirects are not followed
         return failures.from_response(error.__cause__.code, {}, "")
-    if isinstance(error, GoogleAuthError) and cast("Any", error).retryable:  # the server of tokens does not answer
+    if isinstance(error, GoogleAuthError) and cast("Any", error).retryable:  # the server that issues tokens is silent
         return failures.from_transport(http.ConnectError(str(error)), reading=False)
     if isinstance(error, (GoogleAuthError, BotoCoreError, errors.UserError)) or type(error) is ValueError:
-        # google-genai has a plain ValueError for a model's name that cannot be in an address
+        # google-genai raises a plain ValueError for a model's name that cannot be in an address
         is_key = isinstance(error, GoogleAuthError) or re.search("Credential|Token", type(error).__name__)
         return failures.unusable(str(error), "AuthenticationFailed" if is_key else "InvalidRequest")
     return failures.bad_stream(f"{type(error).__name__} {error}")

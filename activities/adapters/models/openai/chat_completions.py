@@ -117,7 +117,7 @@ def _continued_call(calls: list[OpenCall], delta: _CallDelta) -> OpenCall | None
 
 
 def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
-    """Return whether a delta with the number of `call` begins another call: some servers number every call 0.
+    """Return whether a delta that matches `call` begins another call, because some servers number every call 0.
 
     Names may come in pieces, or again with every piece of the arguments. Arguments may begin with the placeholder `{}`.
     """
@@ -125,9 +125,9 @@ def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
         return False
     if call.call_id and delta.call_id and call.call_id != delta.call_id:
         return True
-    if delta.name != call.name:  # a further piece of the name, or another name
+    if delta.name != call.name:  # the delta has a further piece of the name, or another name
         return any(call.arguments) or (delta.has_arguments and not call.call_id)
-    # the name again: without two ids to compare, another call begins only after a complete one
+    # the same name again: without two ids to compare, another call begins only after a complete one
     is_complete = "".join(call.arguments).strip() != "{}" and call.is_whole()
     return delta.has_arguments and not (call.call_id and delta.call_id) and is_complete
 
@@ -145,7 +145,7 @@ class _ChatReader(StreamReader):
     def feed(self, frame: dict[str, Any]) -> bool:
         if frame is END_FRAME:
             self._ended = True
-            return False  # the frames end here by themselves
+            return False  # the frames end by themselves after this one
         if frame.get("error"):
             raise self._failures.from_stream_error(frame)
         self._model = as_text(frame.get("model")) or self._model
@@ -224,7 +224,7 @@ class _ChatReader(StreamReader):
 
 
 def _thinking_piece(delta: dict[str, Any]) -> str:
-    """Return the thinking of a delta. OpenRouter has it in `reasoning`, its details or both, and Mistral in chunks."""
+    """Return the thinking of a delta. OpenRouter has it in `reasoning`, its details or both, Mistral in chunks."""
     if named := next(filter(None, (as_text(delta.get(name)) for name in _SHOWN_THINKING)), ""):
         return named
     chunks = thinking_chunks(delta.get("content"))  # `thinking` of a chunk is a text or a list
@@ -273,11 +273,11 @@ def _chat_usage(counts: dict[str, Any]) -> Usage:
 
 _TOOL_CHOICE = {"any": "required", "none": "none"}
 _ACKNOWLEDGEMENT = "[Noted.]"
-"""Text of the assistant, if its turn has to come between results and guidance."""
+"""The assistant's text if a turn of the assistant has to separate results from the user's next message."""
 
 
 def tool_choice_fields(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-    """Return the fields about calls for both protocols of OpenAI. A free choice is the default, and some refuse it."""
+    """Return the fields about calls for both protocols of OpenAI. `auto` is the default, and some servers refuse it."""
     choice, parallel = dialect.tool_choice(request), dialect.settings(request).parallel_tool_calls
     fields: dict[str, Any] = {} if choice == "auto" else {"tool_choice": _TOOL_CHOICE[choice]}
     return fields if parallel is None else fields | {"parallel_tool_calls": parallel}
@@ -379,7 +379,7 @@ def _assistant_message(message: Message) -> dict[str, Any]:
 
 
 def _call_entry(call: ToolCall) -> dict[str, Any]:
-    """Return the call. Instead of malformed arguments, which some servers refuse, a `ToolCall` has none: `{}`."""
+    """Return the entry of a call. Malformed arguments, which some servers refuse, are replaced by `{}`."""
     function = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
     return {"id": wire_id(call.call_id), "type": "function", "function": function}
 

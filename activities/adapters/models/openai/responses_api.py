@@ -1,7 +1,7 @@
 """OpenAI's Responses protocol. The provider stores nothing, so each request sends everything again.
 
-Reasoning arrives encrypted, as a separate item before the calls that it led to. It is sent back unchanged, in its
-place. Only `response.output_item.done` contains such an item completely.
+Reasoning arrives encrypted, as a separate item before the calls that it led to. It is sent back unchanged and
+in the same place. Only `response.output_item.done` contains such an item completely.
 """
 
 from collections.abc import Iterator, Set
@@ -41,7 +41,7 @@ _MIN_OUTPUT_TOKENS = 16
 
 
 def _input_items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
-    """Return the items of one message. Reasoning that led to nothing is left out, because it is refused."""
+    """Return the items of one message. OpenAI refuses reasoning that nothing follows, so it is left out."""
     if message.role == "system":
         return []
     if message.role == "tool":
@@ -165,9 +165,9 @@ class ResponseReader(StreamReader):
         return "stop"
 
     def _read_whole_response(self, response: dict[str, Any]) -> bool:
-        """Read the whole response. Texts and calls count only if no event contained one.
+        """Read the whole response. Its texts and calls count only if no event contained a text or a call.
 
-        Other items are completed from it if no event did so.
+        An item of another type is completed from it, unless an event has done so.
         """
         self._response = response
         self._status = as_text(response.get("status")) or "completed"
@@ -181,9 +181,9 @@ class ResponseReader(StreamReader):
         return True
 
     def _find_or_begin_item(self, frame: dict[str, Any], item: dict[str, Any], *, is_new: bool = False) -> _OutputItem:
-        """Return the item of an event. An item begins with its first event. `is_added`: the event announces a new item.
+        """Return the item of an event. The first event of an item begins it. `is_new`: the event announces a new item.
 
-        Servers number items, name them, or both. Some number all of them 0, and some change the name in between.
+        Servers number items, name them, or both. Some number all items 0, and some change an item's name in between.
         """
         names = [frame.get("output_index"), frame.get("item_id"), item.get("id")]
         keys = [name for name in names if isinstance(name, (int, str))] or [as_text(item.get("type"))]
@@ -231,7 +231,7 @@ class ResponseReader(StreamReader):
             thoughts = () if begun.has_thinking else as_objects(item.get("summary") or item.get("content"))
             for index, part in enumerate(thoughts):
                 self._show_thinking(begun, part.get("text"), index)
-            if item.get("encrypted_content") or item.get("content"):  # without either nobody could read it again
+            if item.get("encrypted_content") or item.get("content"):  # the server cannot read it without either
                 begun.whole = item
         elif begun.kind != "function_call":  # a call that had no room is dropped
             begun.whole = item
@@ -250,11 +250,11 @@ _THINKING_INDEXES = {
     "response.reasoning_summary_text.delta": "summary_index",
     "response.reasoning_text.delta": "content_index",
 }
-"""Events with a piece of thinking, and the key of the index of the part that the piece belongs to."""
+"""Events with a piece of thinking, and the key for the index of the part that the piece belongs to."""
 
 
 def _kept_blocks(item: _OutputItem) -> Iterator[Block]:
-    # without a format, reasoning becomes a block of its own type, which is REASONING
+    # an empty format makes reasoning a block with its own type, which is REASONING
     format = {REASONING: "", "message": "responses.text"}.get(item.kind, _ITEM)
     yield from kept_parts(format, StreamedFields(item.whole).value())
 
