@@ -32,18 +32,18 @@ from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOptions, 
 MAX_CAUSE_CHARS = 200
 
 MAX_CIRCUITS = 1_000
-"""Circuits that are kept: those that failed or were tried last. A circuit without failures is not kept."""
+"""Circuits with failures that a worker keeps. The one that has changed least recently is dropped first."""
 
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def monotonic_time() -> datetime:
-    """Return a time that never jumps. Only differences between two of them mean something."""
+    """Return a time that never jumps. Only the difference between two of them has a meaning."""
     return _ZERO + timedelta(seconds=time.monotonic())
 
 
 class CircuitOpenError(Exception):
-    """An open circuit turned a call away. `wait_s` is the time until a call may try, 0 while others are trying."""
+    """An open circuit turned a call away. `wait_s` is the time until the next trial call, 0 while one is running."""
 
     def __init__(self, message: str, wait_s: float) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class CircuitOpenError(Exception):
 
 @dataclass(frozen=True)
 class _AdmittedCall:
-    """A pending call. `opened_at` is the opening after which it tries, None if it found the circuit closed."""
+    """A pending call. A trial call has the time at which its circuit opened. For other calls `opened_at` is None."""
 
     name: str
     options: CircuitOptions
@@ -60,7 +60,7 @@ class _AdmittedCall:
 
 
 def _cause_text(error: BaseException) -> str:
-    """Return a text that all runs of the worker may read: a provider's error, but only the kind of a tool's."""
+    """Return a text that all runs of the worker may read. It has a provider's error, but only the kind of a tool's."""
     if isinstance(error, ModelError):
         return " ".join(f"{error.kind}: {error}".split())[:MAX_CAUSE_CHARS]
     return failure_cause(error.type if isinstance(error, ApplicationError) else type(error).__name__)
@@ -107,7 +107,7 @@ class WorkerBreakers:
         return _AdmittedCall(name, options, after.opened_at)
 
     def _without_stale_trial(self, name: str, breaker: Breaker, options: CircuitOptions, now: datetime) -> Breaker:
-        """Return the circuit without a trial call that takes longer than `recovery_s`. Other calls wait for it."""
+        """Return the circuit without its trial call if that takes longer than `recovery_s`: other calls wait for it."""
         tried_at = self._tried_at.get(name)
         is_stale = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
         return breaker.after_release() if is_stale else breaker
@@ -146,7 +146,7 @@ class WorkerBreakers:
 
 
 class ToolCircuits(Interceptor):
-    """Guards the tools whose options ask for a circuit of scope `worker`. Each attempt counts, not each call."""
+    """Guards the tools whose options ask for a circuit of scope `worker`. It counts attempts, not calls."""
 
     def __init__(self, breakers: WorkerBreakers, specs: Iterable[ToolSpec], source: ToolSource | None = None) -> None:
         self._breakers = breakers
@@ -202,7 +202,7 @@ def _is_infrastructure_failure(error: BaseException, options: ToolOptions) -> bo
 
 
 COUNTED_ERROR_KINDS = frozenset({"ServerError", "Overloaded", "ConnectionFailed", "Timeout", "BadStream"})
-"""Kinds of failure that the provider causes. We cause a rate limit and a bad request."""
+"""Kinds of failure that the provider causes. Rate limits and bad requests do not count, because we cause them."""
 
 
 class GuardedModels:
@@ -235,7 +235,7 @@ class _GuardedProvider:
                 return await self.provider.complete(request, on_text)
         except CircuitOpenError as error:
             text = f"{error}; wait, or choose another model"
-            wait_s = error.wait_s or None  # if others are trying it, the usual delay holds
+            wait_s = error.wait_s or None  # while a trial call is running, the usual delay holds
             raise ModelError(CIRCUIT_OPEN, text, retryable=True, retry_after_s=wait_s) from None
 
 

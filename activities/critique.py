@@ -1,4 +1,4 @@
-"""The `critique` activity: a critic's model reviews an answer or a call, which it gets as data."""
+"""The `critique` activity: a critic reviews an answer or a call. If the critic is a model, it reads them as data."""
 
 import time
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited_text
 
 MAX_TASK_BYTES = 16_000
-"""Bytes of everything that the agent was given."""
+"""Bytes of the task as a critic reads it, with the messages that hold for the whole run."""
 
 MAX_PART_BYTES = 4_000
-"""Bytes of each message of it."""
+"""Bytes of each of these messages."""
 
 MAX_VERDICT_BYTES = 20_000
 
@@ -43,7 +43,7 @@ in a few sentences, and `approved` with your own opinion."""
 
 
 class CritiqueActivities:
-    """Asks critics for verdicts. A critic is an object of the application, or uses its own model, or else the run's."""
+    """Asks critics for verdicts. A critic is an object of the application, a model of its own, or the run's model."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class CritiqueActivities:
     async def _code_critic_reply(
         self, critic: CodeCritic, name: str, context: ModelContext, request: CritiqueRequest
     ) -> Reply:
-        """Return the verdict in the form of a model's, which the run checks in the same way."""
+        """Return the verdict in the form that models use, so the run checks it in the same way."""
         work = ReviewedWork(_task_text(context), request.subject, request.tool, context.messages)
         async with own_part(f"critic {name}", self._secrets.redact):
             review = await critic.review(work)
@@ -85,7 +85,7 @@ class CritiqueActivities:
 
 
 def _own_model(setup: Setup, critic: Critic) -> str | None:
-    """Return the critic's model, unless it is that of a tier or of the run."""
+    """Return the model that only this critic names. None if it uses the models of a tier or of the run."""
     return critic.model if critic.tier_key not in setup.tiers else None
 
 
@@ -125,10 +125,9 @@ def _review_prompt(context: ModelContext, critic: Critic, request: CritiqueReque
 
 
 def _task_text(context: ModelContext) -> str:
-    """Return the task and the messages pinned with it. A fork's own task comes later in the conversation, and is added.
+    """Return the task and all pinned messages, such as added context and a fork's own task.
 
-    In a session, the message that the current turn answers comes first. Earlier turns contribute only what holds for
-    all turns.
+    In a session, the task is the message that began the current turn, and it comes first.
     """
     messages, turn = context.messages, latest_turn(context.messages)
     lasting = [index for index in range(len(messages)) if is_dropped_last(messages, index, turn)]

@@ -27,7 +27,7 @@ OTHER_WORKER_DELAY_S = 2.0
 """Delay before the next attempt, which another worker may take."""
 
 RETRY_DELAYS_S = (5.0, 15.0, 30.0, 60.0)
-"""Delays after the first failed attempt, the second, and so on, if the receiver names none. It may be restarting."""
+"""Delays after the first failed attempt, the second, and so on, if the receiver names no delay."""
 
 NOT_SENT_AGAIN = "it may have arrived, and is not sent twice"
 
@@ -37,16 +37,16 @@ class DeliveryChannel(Protocol):
 
     @property
     def is_repeatable(self) -> bool:
-        """True if the receiver recognises a repetition. Otherwise nothing is sent that may have arrived before."""
+        """True if the receiver recognises a repetition. Otherwise an answer that may have arrived is not sent again."""
         ...
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Make one attempt. Raise NotifyError if it was not taken."""
+        """Make one attempt. Raise NotifyError if the receiver did not accept the answer."""
         ...
 
 
 class DeliverActivities:
-    """Delivers through the worker's channels. Secrets that the worker knows are hidden first."""
+    """Delivers answers through the worker's channels, without the secrets that the worker knows."""
 
     def __init__(self, channels: Mapping[str, DeliveryChannel], secrets: KnownSecrets = NO_SECRETS) -> None:
         self._channels = channels
@@ -98,7 +98,7 @@ MAX_NOTIFICATION_RETRY_AFTER_S = 300.0
 
 
 class NotifyActivities:
-    """Notifies through an injected notifier. Secrets that the worker knows are hidden first."""
+    """Sends notifications to people, without the secrets that the worker knows."""
 
     def __init__(self, notifier: Notifier, secrets: KnownSecrets = NO_SECRETS) -> None:
         self._notifier = notifier

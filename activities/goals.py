@@ -1,4 +1,4 @@
-"""The goal prompts: plan, prepare calls, evaluate, decide, compress, summarise. All belong to one conversation."""
+"""The activities that answer goal prompts. The prompts of a goal are iterations of one conversation."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -35,17 +35,18 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip
 
 MAX_JSON_REPLY_BYTES = 60_000
-"""Bytes of a reply that has to be JSON. A longer one is cut and can then not be parsed."""
+"""Bytes of a reply that has to be JSON. A longer reply is cut, so it cannot be parsed."""
 
 JsonRepair = Callable[[str], Awaitable[str]]
 """Returns the JSON object that a text was meant to be, or "" if that is unclear."""
 
 MAX_CHECKED_STEPS = 30
+"""Steps of one plan whose arguments are checked."""
 MAX_PROBLEM_CHARS = 300
 
 
 class GoalActivities:
-    """Answers goal prompts, each by the models of its tier, or else by the goal's own."""
+    """Asks the models of a prompt's tier, or else the goal's own model."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class GoalActivities:
 
     @activity.defn(name="goal_summary")
     async def summarise(self, request: GoalRequest) -> GoalReply:
-        """Return the final answer: a pipeline's unchanged, or else the model's."""
+        """Return the final answer. A pipeline gives it in the request. Otherwise a model writes it."""
         if not request.answer:
             return await self._goal_reply("goal_summary", request)
         run, context = await model_context(self._conversations, request)
@@ -91,15 +92,15 @@ class GoalActivities:
 
     @activity.defn(name="goal_input")
     async def prepare_calls(self, request: GoalRequest) -> GoalReply:
-        """Return the calls of a round: the plan's unchanged, and those that the model adds."""
+        """Return the calls of a round: the plan's calls unchanged, and the calls that the model adds."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         reply = Reply.of(calls=request.calls, finish="tool_calls", model=PLANNED_MODEL)
         if request.needs_model:
             asked = model_request("goal_input", context, request)
             reply = await self._calls.complete(context.setup, asked, began, _prompt_models(context.setup))
-            unplanned_bytes = MAX_CALLS_BYTES - len(to_json(request.calls))
-            room = min(calls_byte_limit(context.setup.config.max_output_tokens), unplanned_bytes)
+            bytes_left = MAX_CALLS_BYTES - len(to_json(request.calls))
+            room = min(calls_byte_limit(context.setup.config.max_output_tokens), bytes_left)
             reply = normalised_reply(_without_planned_model(reply), context.messages, room)
             reply = with_planned_calls(with_fitted_arguments(reply, context.setup.tools), request)
         reply = normalised_reply(reply, context.messages)
@@ -159,7 +160,7 @@ class GoalActivities:
         arguments, skill = step_arguments(fields), step_skill(fields)
         spec = setup.tool(skill)
         if spec is None or not isinstance(arguments, dict) or any(referred_steps(cast("object", arguments))):
-            return []  # the gate checks arguments with the values of other steps
+            return []  # results of other steps complete these arguments later, and the gate checks them then
         try:
             errors = await self._argument_errors(spec.parameters, cast("dict[str, Any]", arguments))
         except ValueError as error:
@@ -171,8 +172,8 @@ class GoalActivities:
 def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
     """Return the reply with the plan's calls in their places.
 
-    The model should make only the calls of `open_places`. Many models make all calls of the round. Then the plan's
-    calls replace theirs. Any other number of calls stays unchanged, and the run refuses it.
+    The model should make only the calls of `open_places`. Many models make all calls of the round instead. Then the
+    plan's calls replace theirs. A reply with any other number of calls stays unchanged, and the run refuses it.
     """
     if len(reply.calls) == request.round_size:
         positions = iter(range(request.round_size))
@@ -185,13 +186,13 @@ def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
         if not isinstance(part, ToolCall):
             parts.append(part)
         elif (position := next(positions)) not in planned:
-            parts += [planned.pop(earlier) for earlier in [*planned] if earlier < position]
-            parts.append(part)
+            planned_before = [planned.pop(earlier) for earlier in [*planned] if earlier < position]
+            parts += [*planned_before, part]
     return reply.with_differences(parts=(*parts, *planned.values()))
 
 
 def _without_planned_model(reply: Reply) -> Reply:
-    """Return the reply without the name that marks a plan's calls. Those are not counted, and a model's are."""
+    """Return the reply without the name that marks a plan's calls, because only a model's replies are counted."""
     return reply.with_differences(model=None) if reply.model == PLANNED_MODEL else reply
 
 
@@ -200,5 +201,5 @@ def _as_goal_reply(reply: Reply) -> GoalReply:
 
 
 def _prompt_models(setup: Setup) -> tuple[str, ...]:
-    """Return the models of this goal prompt, in fallback order. The activity has the prompt's name."""
+    """Return the models of this goal prompt, in fallback order. The activity's type is the prompt's name."""
     return setup.models_for(activity.info().activity_type)

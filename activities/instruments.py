@@ -1,6 +1,6 @@
-"""The metrics of workers and runs, as a table, and spans of what activities do outside.
+"""The metrics of workers and runs, as tables, and the spans of model calls and tool calls.
 
-They never record the content of a conversation. Without telemetry the API's instruments do nothing.
+They never record the content of a conversation. Unless a process has started telemetry, they do nothing.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ COUNTERS: dict[str, tuple[str, str]] = {
     names.ITERATION_COUNT: ("{iteration}", "Replies of models"),
     names.DENIAL_COUNT: ("{proposal}", "Proposals that the gate denied"),
     names.INVALID_COUNT: ("{proposal}", "Proposals that fit no tool, no arguments or no schema"),
-    names.COST: ("USD", "What model calls cost, where a price is known"),
+    names.COST: ("USD", "Cost of model calls, if a price is known"),
     names.CACHE_MISSES: ("{miss}", "Conversations that had to be rebuilt from their history"),
-    names.RECOVERIES: ("{call}", "Failed calls, by what was done then"),
+    names.RECOVERIES: ("{call}", "Failed calls, by the recovery strategy that was used"),
     names.CIRCUITS_OPENED: ("{circuit}", "Circuits that opened"),
     names.RUNS_STARTED: ("{run}", "Runs that began"),
     names.RUN_COUNT: ("{run}", "Runs that ended, by ending"),
@@ -40,23 +40,23 @@ HISTOGRAMS: dict[str, tuple[str, tuple[float, ...], str]] = {
     names.TOKEN_USAGE: ("{token}", names.TOKEN_BUCKETS, "Tokens of one model call, by type"),
     names.MODEL_DURATION: ("s", names.SECONDS_BUCKETS, "One attempt of a model call"),
     names.TOOL_DURATION: ("s", names.SECONDS_BUCKETS, "One attempt of a tool call, by tool and outcome"),
-    names.WAIT_DURATION: ("s", names.WAIT_BUCKETS, "From a question to a person until it is closed, by its kind"),
+    names.WAIT_DURATION: ("s", names.WAIT_BUCKETS, "From asking a person until the question is closed, by kind"),
     names.RUN_DURATION: (
         "s",
         names.RUN_BUCKETS,
-        "The clock of a run that ended: pauses and waits for people are left out",
+        "Duration of a run that ended, without pauses and waits for people",
     ),
     names.HISTORY_SIZE: ("By", names.SIZE_BUCKETS, "History of a run that ended or continued as new"),
     names.HISTORY_EVENTS: ("{event}", names.EVENT_BUCKETS, "Events of a run that ended or continued as new"),
     names.LOOP_LAG: (
         "s",
         names.SECONDS_BUCKETS,
-        "How late the event loop of a worker was: all its runs wait as long",
+        "Delay of a worker's event loop. All runs of the worker wait that long",
     ),
     names.LOOP_HELD: (
         "s",
         names.SECONDS_BUCKETS,
-        "Times that one task held the event loop of a worker for more than a second, by activity",
+        "Blocks of more than a second, in which one task held a worker's event loop, by activity",
     ),
 }
 """Unit, buckets and description."""

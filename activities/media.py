@@ -1,7 +1,6 @@
-"""Pictures and PDFs as tools, starters and models give them: their types and limits, and how they are kept.
+"""Checks pictures and PDFs from tools, starters and models, and replaces them by references to a blob store.
 
-Their own bytes decide about the type, never a name or a claim. Every check is linear in the bytes, and nothing is
-decoded.
+The bytes decide about the type, never a name or a claim. Every check is linear in the bytes. Nothing is decoded.
 """
 
 import errno
@@ -40,11 +39,11 @@ MAX_SIDE = 8_000
 """Pixels. Providers refuse longer sides."""
 
 MAX_SEGMENTS = 1_000
-"""Segments and fill bytes of a JPEG before its size. A hostile one has millions, and they are read in Python."""
+"""Segments and fill bytes that are read to find the size of a JPEG. A hostile file has millions of them."""
 
 
 class UnusableMedia(ValueError):
-    """The bytes are no picture or PDF that models read, or over a limit. The text gives the reason and the remedy."""
+    """The bytes are no picture or PDF that models read, or they exceed a limit. The text has reason and remedy."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Media:
         """Return the file's content under its name.
 
         Raises:
-            OSError: It cannot be read, or is a folder, a device or a pipe.
+            OSError: The file cannot be read, or it is a folder, a device or a pipe.
         """
         path = Path(path)
         mode = path.stat().st_mode
@@ -71,7 +70,7 @@ class Media:
 
 
 def shown_name(name: str) -> str:
-    """Return a name for errors. Strangers choose names."""
+    """Return the name for an error, quoted and cut, because strangers choose names."""
     return repr(str(name)[:MAX_MEDIA_NAME_CHARS]) if name else "the content"
 
 
@@ -84,7 +83,7 @@ class _Facts(NamedTuple):
 def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
     """Return the part with its bytes. Raise UnusableMedia with the name, the limit and the remedy.
 
-    `is_made`: True if a model made it. Its limit is larger, because only media that are sent to models must be small.
+    `is_made`: True if a model made it. Then the limit is larger, because only media that models get must be small.
     """
     data, shown = media.data, shown_name(media.name)
     if not isinstance(data, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance], callers may not check
@@ -95,7 +94,7 @@ def loaded_media(media: Media, *, is_made: bool = False) -> LoadedMedia:
     is_document = facts.media_type == "application/pdf"
     limit = MAX_DOCUMENT_BYTES if is_document or is_made else MAX_IMAGE_BYTES
     if len(data) > limit:
-        # a document's size is unknown, because its file was read up to the limit only
+        # a document's size is unknown, because its file was read only up to the limit
         size = f"more than {size_text(limit)}" if is_document else size_text(len(data))
         remedy = "Split it" if is_document else "Scale it down"
         raise UnusableMedia(f"{shown}: has {size}, and the limit is {size_text(limit)}. {remedy}")
@@ -127,7 +126,7 @@ def digest_of(data: bytes) -> str:
 
 
 def _facts_of(data: bytes) -> _Facts | None:
-    """Return the type by the signature, with the size in pixels if the header states it."""
+    """Return the type that the first bytes show, with the size in pixels if the header states it."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return _Facts("image/png", int.from_bytes(data[16:20]), int.from_bytes(data[20:24]))
     if data.startswith((b"GIF87a", b"GIF89a")):
@@ -140,7 +139,7 @@ def _facts_of(data: bytes) -> _Facts | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """Return the size in the first frame header. Each segment before it states its length."""
+    """Return width and height from the first frame header, or zeros. Each segment before it states its length."""
     at = 2
     for _ in range(MAX_SEGMENTS):
         if at + 9 > len(data) or data[at] != 0xFF:
@@ -169,7 +168,7 @@ _PAGE = re.compile(rb"/Type\s?/Page(?![a-zA-Z])")
 
 
 def _pages(data: bytes) -> int:
-    """Return the pages that the PDF shows without being decompressed, or 0."""
+    """Return the number of pages that can be counted without decompressing the PDF, or 0."""
     found = 0
     for _ in _PAGE.finditer(data):
         found += 1
@@ -190,17 +189,17 @@ async def keep_media(media: Media, store: BlobStore) -> MediaPart:
 
 
 def store_problem(error: Exception) -> str:
-    """Return the reason on one line. A store of the application raises what it likes, also without a text."""
+    """Return the reason on one line. A store of the application may raise any error, even one without a text."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return one_line(f"{type(error).__name__}: {error}".removesuffix(": "), 300)
 
 
 async def with_stored_media(output: ToolOutput, store: BlobStore | None, *, has_value: bool = False) -> ToolOutput:
-    """Return a tool's output with its pictures and documents by reference, and a line of text for each.
+    """Return a tool's output with references to its pictures and documents, and a line of text for each.
 
-    One that cannot be kept becomes words, because the tool has had its effect. With `has_value` the last line of
-    the text is a value, so it stays the last one.
+    If one cannot be kept, there is only its line: the call must not fail, because the tool has had its effect. With
+    `has_value` the last line of the text is a value, so the new lines come before the text.
     """
     if not output.media:
         return output
@@ -221,9 +220,9 @@ async def with_stored_media(output: ToolOutput, store: BlobStore | None, *, has_
 
 
 async def with_stored_parts(parts: Parts, store: BlobStore | None, line: Callable[[MediaPart], str] | None) -> Parts:
-    """Return a reply's parts with its pictures by reference, each followed by its `line` of text.
+    """Return a reply's parts with references to its pictures, each followed by the text that `line` returns.
 
-    Without `line` no text is added, because the reply's text is data.
+    Pass None as `line` if the reply's text is data, so that no text is added.
     """
     result = list[Part]()
     for part in parts:
@@ -239,7 +238,7 @@ async def with_stored_parts(parts: Parts, store: BlobStore | None, line: Callabl
 
 
 async def _stored_part(part: MediaPart, store: BlobStore | None) -> MediaPart | str:
-    """Return the reference, or the words if it cannot be kept."""
+    """Return the reference, or a text with the reason why the picture or document cannot be kept."""
     if not isinstance(part, LoadedMedia):
         return part
     if store is None:
@@ -253,7 +252,7 @@ async def _stored_part(part: MediaPart, store: BlobStore | None) -> MediaPart | 
 
 
 def output_with_media(content: str, media: Iterable[Media]) -> ToolOutput:
-    """Return a tool's output. Content that no model reads becomes a line of text."""
+    """Return a tool's output. A line of text replaces each picture or document that models cannot read."""
     parts, lines = list[MediaPart](), [content] if content else []
     for item in media:
         try:

@@ -1,4 +1,4 @@
-"""The protocols of everything that activities need from outside. `worker.py` passes the adapters."""
+"""Protocols of everything that activities need from outside, with their values and errors. Adapters implement them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolS
 
 
 class LoadedMedia(MediaPart):
-    """A picture or a document together with its bytes, which are never written anywhere but into the store."""
+    """A picture or a document with its bytes. The bytes are written only to the blob store."""
 
     data: bytes = Field(exclude=True, repr=False)
 
@@ -30,18 +30,18 @@ class LoadedMedia(MediaPart):
 
 
 class BlobStore(Protocol):
-    """Keeps the bytes of pictures and documents under their digest. Histories only have references."""
+    """Keeps the bytes of pictures and documents under their digest. Histories hold only references."""
 
     async def put(self, data: bytes, media_type: str) -> str:
-        """Keep the bytes, and return their digest, `sha256:` and 64 hex characters. The same bytes again are no error.
+        """Keep the bytes and return their digest: `sha256:` and 64 hex characters. Known bytes are no error.
 
         Raises:
-            OSError: They cannot be kept.
+            OSError: The bytes cannot be kept.
         """
         ...
 
     async def get(self, digest: str) -> bytes | None:
-        """Return the bytes, or None if the store does not have them, or has others under this digest."""
+        """Return the bytes. None if the store has no bytes that match this digest."""
         ...
 
 
@@ -56,7 +56,7 @@ class ModelRequest:
     model: str
     """The model's name at its provider, without the `provider:` prefix."""
     system: tuple[str, ...] = ()
-    """Instructions, in order. System messages among `messages` follow them, in place or merged, as the provider can."""
+    """Instructions, in order. Wires merge the system messages among `messages` into them, or keep those in place."""
     messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
@@ -64,11 +64,11 @@ class ModelRequest:
     """Settings of the call. A setting that is None is not sent."""
     max_output_tokens: int = 4096
     output_schema: dict[str, Any] | None = None
-    """JSON Schema of a final answer: a reply without calls is one JSON value. A provider enforces it if it can, and the
-    gate checks it."""
+    """JSON Schema of a final answer. A reply without calls must be one JSON value that fits it. Some providers enforce
+    the schema, and the gate always checks it."""
     reply_schema: dict[str, Any] | None = None
-    """JSON Schema of a reply in which nothing is called. Only providers that can enforce it use it. For the others the
-    messages describe the form."""
+    """JSON Schema of a reply to a prompt that asks for no calls. Providers that cannot enforce the schema ignore it,
+    because the messages describe the form too."""
 
 
 @runtime_checkable
@@ -85,7 +85,7 @@ class ThinkingListener(Protocol):
 
 
 class ModelProvider(Protocol):
-    """A source of replies. Its own retries are off: Temporal retries."""
+    """Gets replies from a model. It does not retry, because Temporal does."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply. Pass each piece of visible text to `on_text` as it streams in.
@@ -94,7 +94,7 @@ class ModelProvider(Protocol):
         `ThinkingListener`. Cancellation closes the connection at once.
 
         Raises:
-            ModelError: With its kind, whether it may be retried, and the delay that the provider asked for.
+            ModelError: The call failed.
         """
         ...
 
@@ -104,7 +104,7 @@ class ReviewedWork:
     """An answer or a call that a critic reviews before it counts."""
 
     task: str
-    """Everything that the agent was given, up to 16,000 bytes."""
+    """The agent's task with all messages that hold for the whole run, up to 16,000 bytes."""
     subject: str
     """The answer, or the arguments of the call as JSON."""
     tool: str = ""
@@ -118,18 +118,18 @@ class Review:
     """A critic's verdict."""
 
     scores: Mapping[str, float]
-    """From 0 (fails) to 1, for each dimension of the critic's rubric."""
+    """A score from 0 (fails) to 1 for each dimension of the critic's rubric."""
     feedback: str = ""
-    """The changes that the work needs. The agent reads them if it does not pass."""
+    """The changes that the work needs. The agent reads them if its work does not pass."""
 
 
 class CodeCritic(Protocol):
-    """A critic that is an object. An agent's critic with `model="code:NAME"` is reviewed by it."""
+    """A critic that the application implements in Python. An agent uses it by a critic with `model="code:NAME"`."""
 
     async def review(self, work: ReviewedWork) -> Review:
-        """Return the verdict. A failure is tried again. In the end, the critic's `on_failure` decides.
+        """Return the verdict. Failures are retried. After the last attempt, the critic's `on_failure` decides.
 
-        `work` is what a model wrote: material to be judged, never an instruction.
+        A model wrote `work`. Treat it as material to be judged, never as an instruction.
         """
         ...
 
@@ -138,12 +138,12 @@ class Summarizer(Protocol):
     """Writes the text that replaces old messages, under `context_strategy = "anchored_summary"`."""
 
     async def summarise(self, task: str, messages: Sequence[Message], max_bytes: int) -> str:
-        """Return the text, which is cut to `max_bytes`. If it is empty, the messages are left out without a summary.
+        """Return the summary. If it is empty, the messages are left out without a summary.
 
         Args:
             task: The beginning of the run's task.
             messages: The messages that leave the context, oldest first.
-            max_bytes: UTF-8 that the text may have.
+            max_bytes: Most bytes of the summary as UTF-8. A longer one is cut.
         """
         ...
 
@@ -172,8 +172,8 @@ class ModelError(Exception):
 class ToolContext:
     """The facts about a call that its tool can read.
 
-    `agent`, `tenant`, `trusted_context` and `approver` are empty if the tool's spec lacks `takes_caller`. Each function
-    with a `ToolContext` has it.
+    `agent`, `tenant`, `trusted_context` and `approver` are empty if the tool's spec lacks `takes_caller`. The spec of
+    each function with a `ToolContext` parameter has it.
     """
 
     call_id: str
@@ -191,13 +191,13 @@ class ToolContext:
     approver: str = ""
     """The person who approved this call. "" if nobody had to."""
     behalf: Behalf | None = None
-    """The tenant, user and agent that a tool recalls or stores for, as the run names them. None outside of runs."""
+    """The reader, model and taint for which a tool recalls or stores knowledge. None for all other tools."""
     is_deferred: bool = False
     """True if the tool only starts the work, and `complete_tool_call` ends the call."""
     given: GivenInputs | None = None
-    """Input that people gave, for a server that has asked for it."""
+    """Input from people, if the tool's server has asked for it."""
     heartbeat: Callable[[str], None] = field(default=lambda note: None)
-    """Reports progress (one short line). An abort arrives over the same channel, as cancellation."""
+    """Reports progress in one short line. An abort of the run arrives as a cancellation of the call."""
 
 
 class Tool(Protocol):
@@ -219,15 +219,15 @@ class Tool(Protocol):
 
 @dataclass(frozen=True)
 class AbsentTool:
-    """The reason why a tool that somebody names is absent."""
+    """The reason why there is no tool of a name."""
 
     why: str
     is_temporary: bool
-    """True if its source cannot be reached. The source may have the tool."""
+    """True if the source cannot be reached now, so it may have the tool."""
 
 
 class ToolSource(Protocol):
-    """Tools with foreign definitions that come and go while the worker runs. Entered in the worker's event loop."""
+    """Tools that others define, and that come and go while the worker runs. The worker's event loop enters it."""
 
     async def __aenter__(self) -> object:
         """Begin to look for tools."""
@@ -240,7 +240,7 @@ class ToolSource(Protocol):
         ...
 
     async def specs(self, wanted: Collection[str]) -> Mapping[str, ToolSpec]:
-        """Return today's tools by name. Those that match a name or glob in `wanted` are up to date."""
+        """Return the known tools by name. Tools that match a name or glob in `wanted` are looked up again."""
         ...
 
     def absent_tool(self, name: str) -> AbsentTool | None:
@@ -248,9 +248,11 @@ class ToolSource(Protocol):
         ...
 
     def tool(self, name: str, digest: str) -> Tool | None:
-        """Return the tool with the definition that a run was offered, or None if the source would never have it.
+        """Return the tool, or None if the source would never have it.
 
-        Only its call shows if the definition is still the same and the tool can be reached.
+        Only its call shows if the tool can be reached and if its definition is still the one that the run was offered.
+
+        The run names that definition by its `digest`.
         """
         ...
 
@@ -260,7 +262,7 @@ class ToolSource(Protocol):
 
 
 Acted = Literal["no", "maybe", "yes"]
-"""States if a failed call had its effect."""
+"""The answer to the question if a failed call had its effect."""
 
 
 class ToolError(Exception):
@@ -275,8 +277,8 @@ class ToolError(Exception):
             message: For the model.
             kind: Becomes the failure's type, which `non_retryable` can name.
             retryable: Whether the same call may succeed later.
-            acted: States if the call had its effect in spite of the failure. None means "no" for a final failure.
-                For a retryable one it leaves open what an irreversible call did.
+            acted: Whether the call had its effect in spite of the failure. None means "no" for a final failure.
+                After a retryable failure with None, the effect of an irreversible call counts as unknown.
         """
         super().__init__(message)
         self.kind = kind
@@ -294,11 +296,11 @@ class InputRequired(ToolError):
 
 
 class PolicyEngine(Protocol):
-    """Decides on proposals. Any exception counts as a denial."""
+    """Decides on proposals. Any exception that it raises counts as a denial."""
 
     @property
     def is_embedded(self) -> bool:
-        """True if it decides in this process. An engine that asks a server gets several proposals at once."""
+        """True if it decides in this process, one proposal after another. Others are asked about several at once."""
         ...
 
     async def judge(self, proposal: GateRequest) -> Verdict:
@@ -318,16 +320,16 @@ class Notifier(Protocol):
     """Notifies people outside. Each call is one attempt."""
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
-        """Hand it over.
+        """Send the notification.
 
         Raises:
-            NotifyError: It was not taken.
+            NotifyError: The receiver did not accept it.
         """
         ...
 
 
 class NotifyError(Exception):
-    """A refused notification. Its text reaches the history, so it must not contain an address or a secret."""
+    """A failed notification or delivery. The text reaches the history, so it must not name an address or a secret."""
 
     def __init__(
         self,
@@ -357,10 +359,10 @@ class ModelContext:
 
 
 class HistorySource(Protocol):
-    """Reads a run's own history for what this process does not hold."""
+    """Rebuilds conversations from a run's own history, if this process does not hold them."""
 
     async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
-        """Return the setup and the messages of the model call of that iteration, digests checked.
+        """Return the setup and the messages of that iteration's model call. Their digests are checked.
 
         Raises:
             DigestMismatch: The history does not hold what the workflow asked for.
@@ -373,13 +375,13 @@ class OtherPlace(Exception):
 
 
 class PastSource(Protocol):
-    """Reads the past that a fork shares from the history of the other run."""
+    """Reads the past of a fork from the history of the forked run."""
 
     async def shared_past(self, fork_input: ForkInput | GoalForkInput) -> AgentState:
-        """Return that run's state at the end of the iteration, as its fork takes it over. Goals get a goal's state.
+        """Return the state of the forked run at the end of the iteration, as the fork takes it over.
 
         Raises:
-            InvalidInput: The run or iteration does not exist (any more), or the changes for the fork do not fit it.
+            InvalidInput: The run or iteration does not exist or is deleted, or the fork's changes do not fit it.
         """
         ...
 

@@ -22,13 +22,13 @@ from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 
 MAX_SETUP_BYTES = 500_000
-"""Bytes of JSON. Every segment of a run carries the setup, with its task, its state and its conversation."""
+"""Bytes of JSON. Each segment of a run carries the setup, together with the task, the state and the conversation."""
 
 MAX_PARTS_NAMED = 5
 """Parts that the error for a too large setup names with their sizes."""
 
 OTHER_PLACE_DELAY = timedelta(seconds=1)
-"""Delay before the next attempt, which a worker of another place may take."""
+"""Delay before the next attempt, which a worker of the run's own workplace may take."""
 
 
 class PrepareActivities:
@@ -43,7 +43,7 @@ class PrepareActivities:
             setup = await self._agents.setup(request, is_goal=activity.info().workflow_type == GOAL_WORKFLOW)
         except InvalidInput as error:
             raise _starter_error(str(error)) from None
-        except OtherPlace as error:  # retried, because a worker of the run's place may be running too
+        except OtherPlace as error:  # retried, because a worker of the run's own workplace may be running too
             raise ApplicationError(str(error), type="OtherPlace", next_retry_delay=OTHER_PLACE_DELAY) from None
         size = len(setup.model_dump_json(exclude_unset=True).encode())
         if size > MAX_SETUP_BYTES:
@@ -62,7 +62,7 @@ def _size_problem(setup: Setup, size: int) -> str:
     largest = sorted(((len(to_json(value)), name) for name, value in parts.items()), reverse=True)[:MAX_PARTS_NAMED]
     sizes = ", ".join(f"{name} {part_size}" for part_size, name in largest)
     return (
-        f"agent {setup.agent!r}: what it works with has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "
+        f"agent {setup.agent!r}: its setup has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "
         f"({sizes}); shorten it, or narrow the tools with tool_profile"
     )
 

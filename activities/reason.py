@@ -19,13 +19,13 @@ from orga.workflows.types.parts import ResultPart, TextPart, ToolCall, media_in_
 from orga.workflows.types.text import clip, delimited_text, printable_text
 
 MAX_PART_BYTES = 4_000
-"""Bytes of one message or one call. The beginning of a longer one holds what is worth keeping."""
+"""Bytes of one message or one call in a transcript. Only the beginning of a longer one is kept."""
 
 
 def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
     """Return all messages, calls and results in order. Each part is between two lines that it cannot forge.
 
-    The authors of the texts cannot know `salt`.
+    The lines depend on `salt`, which the authors of the texts do not know.
     """
     return "\n\n".join(part for message in messages for part in _message_parts(message, salt))
 
@@ -54,7 +54,7 @@ def _speaker_name(message: Message) -> str:
 
 
 MAX_TASK_BYTES = 4_000
-"""Bytes of the task. It only shows the summary's author what matters."""
+"""Bytes of the task in a request for a summary. The task only shows the author what matters."""
 
 DEFAULT_SUMMARY_TOKENS = 1_000
 
@@ -68,7 +68,7 @@ Answer with the summary alone, in at most {words} words."""
 
 
 class SummariseActivities:
-    """Summarises with the run's own model, or by the application's own summarizer."""
+    """Summarises with the application's own summarizer, or else with the run's model."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class SummariseActivities:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         limit = request.max_output_tokens or DEFAULT_SUMMARY_TOKENS
-        max_bytes = limit * BYTES_PER_TOKEN  # as the context reserves it
+        max_bytes = limit * BYTES_PER_TOKEN  # compaction reserves this room in the context
         setup = context.setup
         if self._own is None:
             asked = _model_request(context, request, limit)
@@ -98,7 +98,7 @@ class SummariseActivities:
             reply = self._secrets.redact_record(Reply.of(text, cost_usd=0.0))
         reply = normalised_reply(reply, ())
         text = "" if reply.finish in {"refusal", "content_filter"} else sanitized_text(reply.text.strip())
-        reply = text_only_reply(reply, clip(text, max_bytes, "a summary has no more room"))
+        reply = text_only_reply(reply, clip(text, max_bytes, "there is no more room for a summary"))
         self._conversations.keep_result(run, activity.info().activity_id, reply.text)
         return reply
 

@@ -1,4 +1,4 @@
-"""A provider's reply made safe for the history: unique call ids, valid text, bounded size, and arguments that fit."""
+"""Makes a provider's reply safe for the history: unique call ids, valid text, bounded size, and fitting arguments."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,36 +37,36 @@ MAX_OMITTED_NAME_CHARS = 64
 _CONTENT_FIELDS = frozenset({"parts", "left_out", "left_out_tools"})
 
 MAX_TEXT_BYTES = 300_000
-"""Bytes of JSON."""
+"""Bytes of all texts of a reply together, as JSON."""
 
 TEXT_OVERHEAD = 40
 """Bytes of JSON around each text, if there are several."""
 
 MAX_CALLS_BYTES = 150_000
-"""Bytes of JSON of all blocks and arguments together. Each later request sends them back, so they cannot be cut."""
+"""Bytes of all blocks and arguments together, as JSON. Each later request sends them back, so they cannot be cut."""
 
 MIN_CALLS_BYTES = 64_000
-"""The least limit of a reply's blocks and arguments together, however few tokens it may have."""
+"""Bytes of blocks and arguments that every reply may have, however small its token limit is."""
 
 MIN_CALL_BYTES = 500
-"""Bytes that the arguments of each call can use, however large the others are."""
+"""Bytes that the arguments of each call may have, however large those of the other calls are."""
 
-SHARED_LIMIT_HINT = ", which is what the calls of this reply leave; make fewer or shorter calls at once"
+SHARED_LIMIT_HINT = ", the room that the rest of this reply leaves; make fewer or shorter calls at once"
 
 MAX_BYTES_PER_TOKEN = 6
-"""The average token of every provider is shorter."""
+"""With every provider, a token has fewer bytes on average."""
 
 MAX_NAME_CHARS = 200
 
 MAX_PARTS = 1_000
-"""Parts of a reply that keep their order. Of a longer reply, only texts and calls are kept."""
+"""Parts of a reply that keep their order. A reply with more parts keeps only its calls, and its texts as one."""
 
 MAX_COUNT = 10**15
 """Tokens of one call. No real call reaches it."""
 
 
 def calls_byte_limit(max_output_tokens: int) -> int:
-    """Return the bytes that blocks and arguments of one reply may take: as much as so many tokens can hold."""
+    """Return the bytes that blocks and arguments of one reply may have. The token limit allows about as many."""
     return min(max(max_output_tokens * MAX_BYTES_PER_TOKEN, MIN_CALLS_BYTES), MAX_CALLS_BYTES)
 
 
@@ -86,7 +86,8 @@ def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_C
         if isinstance(part, TextPart):
             normalised.append(part)
         else:
-            normalised += islice(calls if isinstance(part, ToolCall) else blocks_left, 1)  # none, if it is left out
+            replacements = calls if isinstance(part, ToolCall) else blocks_left
+            normalised += islice(replacements, 1)  # the next one, or nothing if this part is left out
     left_out = max(len(reply.calls) - MAX_CALLS, 0) or reply.left_out
     counts = Counter(call.name[:MAX_OMITTED_NAME_CHARS] for call in reply.calls[MAX_CALLS:])
     tools = {_bounded_name(name, "unnamed"): count for name, count in counts.most_common(MAX_OMITTED_TOOLS)}
@@ -125,7 +126,7 @@ def _normalised_calls(calls: Iterable[ToolCall], earlier: Iterable[Message], roo
 
 
 def _with_sane_metadata(reply: Reply) -> Reply:
-    """Return the reply with sane counts and costs, whatever an adapter reports. The use of a budget must only grow."""
+    """Return the reply with sane counts and costs, whatever an adapter reports. A budget's use must never shrink."""
     used, cost = reply.usage, reply.cost_usd
     return reply.with_differences(
         finish=reply.finish if reply.finish in get_args(FinishReason) else "stop",
@@ -155,9 +156,9 @@ def _unique_call_id(call_id: str, taken: set[str]) -> str:
 
 
 def _bounded_name(text: str, otherwise: str) -> str:
-    """Return a name of bounded length. In a history, escapes of control characters may at most double its bytes.
+    """Return a name of bounded length, or `otherwise`. As JSON, with escapes, it has at most twice the bytes.
 
-    It is never the name that means "final answer", by which the run recognises its own proposals.
+    It is never `ANSWER`, because the run uses that name to propose a final answer.
     """
     name = clean_text(text).strip()[:MAX_NAME_CHARS].strip()
     name = name.encode()[:MAX_NAME_CHARS].decode(errors="ignore")
@@ -166,7 +167,7 @@ def _bounded_name(text: str, otherwise: str) -> str:
 
 
 def _fitting_blocks(blocks: Parts, max_bytes: int) -> Parts:
-    """Return the blocks as they can be written, or none of them if all together do not fit."""
+    """Return the blocks in a form that can be written to history, or none of them if they do not fit together."""
     if any(isinstance(block, (ThinkingPart, OpaquePart)) and is_deeper(block.data, MAX_DEPTH) for block in blocks):
         return ()
     cleaned = tuple(map(_clean_block, blocks))
@@ -199,7 +200,7 @@ def _bounded_call(call: ToolCall, max_bytes: int) -> ToolCall:
 
 
 def _is_readable_json(text: bytes) -> bool:
-    """Return whether our own JSON can be read. Integers of more than 4,300 digits can only be written."""
+    """Return whether our own JSON can be read. An integer of more than 4,300 digits can be written but not read."""
     try:
         from_json(text)
     except ValueError:
@@ -214,11 +215,12 @@ Json = dict[str, Any]
 
 
 def with_fitted_arguments(reply: Reply, tools: Sequence[ToolSpec]) -> Reply:
-    """Return the reply with arguments that fit the tools' schemas, if they can mean one thing only.
+    """Return the reply with arguments that fit the tools' schemas. They change only if their meaning is clear.
 
     - `null` for an optional parameter that does not accept `null`: the parameter is left out.
     - A list, an object, a number or a truth value as JSON text, for a parameter that accepts no text: it is parsed.
-    - `null`, `[]` or an object as JSON text instead of all arguments: no arguments, or those of the object.
+    - `null` or `[]` instead of an object with all arguments: the call has no arguments.
+    - A JSON text instead of an object with all arguments: it is parsed.
 
     The reply is changed before it is recorded, so the gate, people, the journal and the tool see the same arguments.
     """
@@ -228,7 +230,7 @@ def with_fitted_arguments(reply: Reply, tools: Sequence[ToolSpec]) -> Reply:
 
 
 class _ArgumentFitter:
-    """Fits one reply within a bounded number of visits."""
+    """Fits the arguments of one reply, and visits a bounded number of values and schemas."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         self._schemas = schemas
@@ -280,21 +282,24 @@ class _ArgumentFitter:
         if len(forms) != 1 or "patternProperties" in forms[0]:
             return value
         (form,) = forms
-        properties, required, other = form.get("properties"), form.get("required", ()), form.get("additionalProperties")
+        properties, additional = form.get("properties"), form.get("additionalProperties")
+        required = form.get("required", ())
         declared: Json = properties if is_object(properties) else {}
-        items = {
-            key: item
-            for key, item in value.items()
-            if item is not None or key not in declared or key in required or self._may_be_null(declared[key])
-        }
-        return {key: self._fitted_value(item, declared.get(key, other)) for key, item in items.items()}
+
+        def is_surplus_null(key: str, item: Any) -> bool:
+            if item is not None or key not in declared or key in required:
+                return False
+            return not self._may_be_null(declared[key])
+
+        items = {key: item for key, item in value.items() if not is_surplus_null(key, item)}
+        return {key: self._fitted_value(item, declared.get(key, additional)) for key, item in items.items()}
 
     def _may_be_null(self, schema: Any) -> bool:
         forms = self._alternatives(schema)
         return not forms or any(_accepts_type(form, {"null"}) for form in forms)
 
     def _alternatives(self, schema: Any) -> list[Json]:
-        """Return the alternatives of a schema. The list is empty if they are unknown, so nothing is fitted."""
+        """Return the alternatives of a schema. If they are unknown, the list is empty, so nothing is fitted."""
         forms: list[Json] = []
         waiting, resolved = [schema], set[str]()
         while waiting:
@@ -322,7 +327,7 @@ class _ArgumentFitter:
 
 
 def _parsed_arguments(malformed: str) -> Any:
-    """Return the arguments that a text means although it is no object, or None."""
+    """Return the arguments that a malformed text means, or None if that is unclear."""
     try:
         value = parsed_answer_json(malformed)
         value = parsed_answer_json(value) if isinstance(value, str) else value
@@ -332,27 +337,27 @@ def _parsed_arguments(malformed: str) -> Any:
 
 
 def _parsed_value(text: str, forms: list[Json]) -> Any:
-    """Return the value of a JSON text if these forms accept that value and no text. Otherwise return the text."""
+    """Return the value of a JSON text if these forms accept it but accept no text. Otherwise return the text."""
     if not forms or any(_accepts_type(form, {"string"}) for form in forms):
         return text
     try:
         value = parsed_answer_json(text)
     except ValueError:
         return text
-    kinds = _json_types(value) - {"string", "null"}
-    return value if any(_accepts_type(form, kinds) for form in forms) else text
+    types = _json_types(value) - {"string", "null"}
+    return value if any(_accepts_type(form, types) for form in forms) else text
 
 
-def _accepts_type(form: Json, kinds: set[str]) -> bool:
+def _accepts_type(form: Json, types: set[str]) -> bool:
     """Return whether a form accepts a value of one of these types, by its `type` or by the values that it lists."""
     if "type" in form:
-        types = form["type"]
+        accepted = form["type"]
     else:
         values = form["enum"] if "enum" in form else [form["const"]]
-        types = [kind for value in values for kind in _json_types(value)] if is_list(values) else None
-    if isinstance(types, str):
-        return types in kinds
-    return not kinds.isdisjoint(types) if is_list(types) else bool(kinds)
+        accepted = [name for value in values for name in _json_types(value)] if is_list(values) else None
+    if isinstance(accepted, str):
+        return accepted in types
+    return not types.isdisjoint(accepted) if is_list(accepted) else bool(types)
 
 
 def _json_types(value: Any) -> set[str]:

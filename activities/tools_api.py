@@ -49,10 +49,10 @@ def tool(
     blocking: bool = False,
     output_schema: Any = None,
 ) -> _F | Callable[[_F], _F]:
-    """Mark a function as a tool: `@tool(effect="read_only")`, or bare. It can still be called as before.
+    """Mark a function as a tool: `@tool(effect="read_only")`, or just `@tool`. Code can still call it as before.
 
-    `output_schema` is the type of the value that it returns, such as a pydantic model, or a JSON Schema as a dict.
-    Without it, the annotation of the result counts if it names a model, a dataclass or a TypedDict.
+    `output_schema` is the type of the returned value, such as a pydantic model, or a JSON Schema as a dict. Without it,
+    the function's return annotation counts if it names a model, a dataclass or a TypedDict.
 
     Raises:
         ValueError: There is no such effect.

@@ -1,4 +1,4 @@
-"""Measures how long a worker's event loop was held, and by which task. Meanwhile no other run of the worker moves."""
+"""Finds tasks that hold a worker's event loop for long, because no run of the worker makes progress meanwhile."""
 
 import asyncio
 import logging
@@ -18,6 +18,7 @@ from orga.activities.instruments import record
 from orga.workflows.types import telemetry_names as names
 
 TICK_S = 0.1
+"""Seconds between two looks at the loop."""
 
 BLOCKED_S = 1.0
 """A longer block is logged, with the task and its line of code."""
@@ -33,30 +34,27 @@ class LoopBlock:
 
     seconds: float = 0.0
     task: str = ""
-    """Its name, for an activity: type, id and run. Empty if the task had ended before the thread looked."""
+    """The task's name. For an activity: its type, id and run. Empty if the task ended before the thread looked."""
     location: str = ""
     """The function, its file and its line."""
 
     def __str__(self) -> str:
         """Return a text that continues "the worker's event loop was"."""
-        task = self.task or ("a task" if self.location else "what ended since")
+        task = self.task or ("a task" if self.location else "a task that has ended")
         location = f", in {self.location}" if self.location else ""
         return f"held for {self.seconds:.1f} s by {task}{location}"
 
 
 class Watchdog:
     def __init__(self, held_s: float = BLOCKED_S, report: Callable[[LoopBlock], None] = lambda block: None) -> None:
-        """Prepare. A block that is longer than `held_s` is a warning.
-
-        `report` is called with each warning that is longer than all blocks before it.
-        """
+        """Log a warning for each block of more than `held_s`. Call `report` with those longer than all before."""
         self.longest = LoopBlock()
         """The longest block so far."""
         self._held_s = held_s
         self._report = report
         self._ticked_at = time.monotonic()
         self._seen = LoopBlock()
-        """The task that held the loop when the thread last looked, since the last tick."""
+        """The task that held the loop when the thread last looked. Each tick clears it."""
         self._stopping = threading.Event()
 
     @asynccontextmanager

@@ -62,7 +62,7 @@ CHANGED_HEARTBEAT_S = 0.2
 
 @asynccontextmanager
 async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
-    """Heartbeat with `details()` until the block ends, sooner if they changed.
+    """Send heartbeats with `details()` until the block ends. Changed details are sent sooner.
 
     In a local activity or outside of activities there are no heartbeats, and this does nothing.
     """
@@ -78,7 +78,7 @@ async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def own_part(what: str, redact: Callable[[str], str]) -> AsyncGenerator[None]:
-    """Heartbeat while a critic or summarizer of the application works. Its errors are retried, without secrets."""
+    """Send heartbeats while the application's critic or summarizer works. Its errors are retryable, without secrets."""
     try:
         async with heartbeats(lambda: None):
             yield
@@ -99,11 +99,11 @@ async def _send_heartbeats(details: Callable[[], Any]) -> None:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the error's text. Its `__str__` is code too, and may raise."""
+    """Return the error's text. `__str__` may be code of the application, and may raise."""
     try:
         return str(error)
     except Exception as failure:
-        return f"(its text cannot be had: {type(failure).__name__})"
+        return f"(its text cannot be read: {type(failure).__name__})"
 
 
 _FAILED_KEY = "failed"
@@ -122,12 +122,12 @@ def attempt_failure(
 ) -> ApplicationError:
     """Return the failure of this attempt. Its details also show if an earlier attempt may have had its effect.
 
-    If no attempt had an effect, a heartbeat records that. The server passes nothing else on to the next attempt.
+    If no attempt seems to have had one, a heartbeat records that: the server passes only it on to the next attempt.
 
     Args:
-        acted: Whether this attempt had its effect. None: its tool does not know.
-        is_last: True if no time is left for another attempt. The failure is final then, so the run can still continue.
-        goes_on: True if the call was cut off, but could not be stopped.
+        acted: Whether this attempt had its effect. None: the tool does not report it.
+        is_last: True if no time is left for another attempt. Then the failure is final, so the run can still continue.
+        goes_on: True if the call was cut off but could not be stopped.
         more: Other details.
     """
     is_unsure = attempt_may_have_acted()
@@ -149,7 +149,7 @@ def record_attempt_without_effect() -> None:
 
 
 def attempt_may_have_acted() -> bool:
-    """Return whether an earlier attempt may have had its effect. It may unless the last one recorded that none had."""
+    """Return whether an earlier attempt may have had its effect. False if the last one recorded that none had."""
     info = activity.info()
     last = as_object(info.heartbeat_details[-1]) if info.heartbeat_details else {}
     return info.attempt > 1 and last.get(_FAILED_KEY) != info.attempt - 1
@@ -169,10 +169,10 @@ def retry_backoff_s() -> float:
 def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
     """Return whether the next attempt would begin after the run's clock has stopped.
 
-    Only times of the server are compared, because this machine's clock may differ.
+    Apart from `running_s`, only times of the server count, because this machine's clock may differ.
 
     Args:
-        left_s: Seconds that the run had when it scheduled this activity. None: it has no deadline.
+        left_s: Seconds that the run had left when it scheduled this activity. None: the run has no deadline.
         running_s: Seconds that this attempt has taken.
     """
     if left_s is None:

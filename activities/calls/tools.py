@@ -1,4 +1,4 @@
-"""Tool activities: one activity type for each tool, named after the tool, within the time limit of the call."""
+"""The activities that run tools. Each tool has an activity type of its name, and each call has a time limit."""
 
 import asyncio
 import time
@@ -63,7 +63,8 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
     """Return what `work` returns. Cancel it and raise ToolError (TimeLimit) if it takes too long.
 
     Args:
-        is_awaited: A cancelled call gets the rest of its time to end, because the run's next work must come after it.
+        is_awaited: True if the run's next work must come after the call. If it is cancelled, it keeps the rest of its
+            time to end.
     """
     server_limit = activity.info().start_to_close_timeout
     # the server waits longer than the call's own limit, so that the call can report
@@ -92,7 +93,7 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
 
 
 async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
-    """Await the work. Its attempt to exit the process becomes a failure, because it would end the worker."""
+    """Await the work. If it tries to exit the process, raise a failure instead, so the worker stays alive."""
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:
@@ -100,9 +101,9 @@ async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _cancel_and_wait(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> None:
-    """Cancel the call and wait for its end until its time is up, or until the worker stops.
+    """Cancel the call and wait until it ends, its time is up, or the worker stops.
 
-    A thread is not cancelled: that would end the wait for it, and nothing else.
+    A call in a thread is not cancelled, because that would only end the wait for the thread.
     """
     if spec.options.isolation != "thread":
         call.cancel()
@@ -135,7 +136,7 @@ MAX_ERROR_CHARS = 20_000
 """Characters of an error's text that are read before it is cut."""
 
 MAX_INLINE_SANITIZE_CHARS = 10_000
-"""Characters. A longer text would keep the worker's other calls waiting."""
+"""Characters of a result that are sanitized in the event loop. Longer texts use a thread, so other calls can go on."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class CallServices:
     secrets: KnownSecrets = NO_SECRETS
     permits: PermitKeys | None = None
     schema_errors: ArgumentErrors | None = None
-    """Checks the results of tools with an `output_schema`. None: they are refused."""
+    """Checks the results of tools with an `output_schema`. Without it, all results of these tools are refused."""
     blobs: BlobStore | None = None
     """Keeps pictures and documents of results. Without it, a line of text replaces each."""
 
@@ -168,7 +169,7 @@ def _tool_activity(tool: Tool, services: CallServices) -> Callable[..., Any]:
 
 
 def source_activity(source: ToolSource, services: CallServices) -> Callable[..., Any]:
-    """Return the activity that Temporal calls for each type without an activity of its own: a tool of the source."""
+    """Return the activity for the source's tools. Temporal calls it for each type that no other activity has."""
 
     @activity.defn(dynamic=True)
     async def run(given: Sequence[RawValue]) -> ToolOutput:
@@ -223,7 +224,7 @@ async def _execute_call(tool: Tool, request: ToolRequest, services: CallServices
 
 
 def _without_secrets(content: str, secrets: KnownSecrets) -> str:
-    """Return the text sanitized, then without secrets: an invisible character may split a secret in two."""
+    """Return the text sanitized and then without secrets, because an invisible character may split a secret."""
     text = sanitized_text(clean_text(content))
     return secrets.redact_at_cuts(secrets.redact(text, is_cut=len(content) > MAX_CHARS))
 
@@ -231,9 +232,9 @@ def _without_secrets(content: str, secrets: KnownSecrets) -> str:
 async def _output_of_call(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, schema_errors: ArgumentErrors | None
 ) -> ToolOutput:
-    """Return what the tool returns. With an `output_schema`, its text or the last line of it is the value as JSON."""
+    """Return the tool's output. With an `output_schema`, the whole text or its last line is the value as JSON."""
     output = await tool.call(arguments, context)
-    schema = tool.spec.output_schema  # after the call, because the definition of a server's tool is known by then
+    schema = tool.spec.output_schema  # the definition of a server's tool may be unknown before the call
     if schema is None or len(output.content) > MAX_CHARS:  # a text that will be cut has no value
         return output
     try:
@@ -260,7 +261,7 @@ async def _check_value(
 
 
 async def _completed_output(spec: ToolSpec, completion: Completion, schema_errors: ArgumentErrors | None) -> ToolOutput:
-    """Return the result of a call of a deferred tool."""
+    """Return the result that arrived for a call of a deferred tool. Raise ToolError if it failed or did not arrive."""
     acted: Acted = "no" if completion.nothing_done else "maybe"
     if completion.error:
         raise ToolError(completion.error, kind=JOB_FAILED, acted=acted)
@@ -270,7 +271,7 @@ async def _completed_output(spec: ToolSpec, completion: Completion, schema_error
     value = from_json(completion.result)
     if spec.value_schema is not None:
         await _check_value(spec.value_schema, value, schema_errors)
-        return ToolOutput(content=to_json(value).decode())  # JSON on one line, because the last line is the value
+        return ToolOutput(content=to_json(value).decode())  # on one line, because the last line of a text is its value
     return ToolOutput(content=value if isinstance(value, str) else completion.result)
 
 

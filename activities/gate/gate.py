@@ -24,29 +24,28 @@ from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, loop_tool
 from orga.workflows.types.tool_calls.tools import Caller, ToolSpec
 
 MAX_BYTES = 400_000
-"""Bytes of all verdicts on one reply. The history holds them, and once more the changed arguments of held calls."""
+"""Bytes of all verdicts on one reply. The history holds the changed arguments of held calls a second time."""
 
 MAX_WAIT_S = 10 * 365 * 86_400.0
-"""Seconds. The longest that a call can be held, because `datetime` ends with the year 9999."""
+"""The longest time that a call can be held: ten years. A larger time could exceed the year 9999 of `datetime`."""
 
-UNRECORDABLE = "what the policy answered cannot be recorded"
-
+UNRECORDABLE = "the policy's answer cannot be recorded"
 
 MAX_REASON_CHARS = 1_000
 
 MAX_MODIFICATIONS = 2
-"""Times that a policy may change the arguments of one call. If it keeps changing its changes, the call is denied."""
+"""Times that policies may change the arguments of one call. If they change them once more, the call is denied."""
 
 MAX_CONCURRENT_QUERIES = 4
-"""Concurrent questions to a server: few enough that a server which handles one at a time answers each in time."""
+"""Concurrent questions to a policy server. Even a server that handles one at a time answers so few in time."""
 
 VERDICT_TIME_SHARE = 0.8
-"""Share of an attempt's time. The rest is for returning the verdicts."""
+"""Share of an attempt's time that policy engines have. The rest is for returning the verdicts."""
 
 ArgumentErrors = Callable[[dict[str, Any], Any], Awaitable[list[str]]]
 """Takes a JSON Schema and a value, and returns the errors. Raises ValueError for an invalid schema.
 
-It must not wait for other work, because a proposal without a verdict in time is denied."""
+The function must not wait for other work, because a proposal without a verdict in time is denied."""
 
 _ALLOWING = frozenset({"allow", "approval"})
 """Decisions of an engine that let a proposal through, at once or after a person's approval."""
@@ -57,7 +56,7 @@ NamedJudge = tuple[str, JudgeFunction]
 
 
 def recordable_verdicts(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Return the verdicts in order. Denials replace those that do not fit."""
+    """Return the verdicts in order. A denial replaces each that is too large or cannot be recorded unchanged."""
     recordable: list[Verdict] = []
     room = MAX_BYTES
     for verdict in map(_with_bounded_expiry, verdicts):
@@ -75,7 +74,7 @@ def _with_bounded_expiry(verdict: Verdict) -> Verdict:
 
 
 def _recorded_size(verdict: Verdict) -> int | None:
-    """Return its bytes in a history, or None if it cannot be read back unchanged, as with NaN or half a character."""
+    """Return the verdict's bytes in a history. None: JSON would change it, for example NaN or a lone surrogate."""
     if is_deeper(verdict.arguments, MAX_DEPTH):
         return None
     try:
@@ -86,7 +85,7 @@ def _recorded_size(verdict: Verdict) -> int | None:
 
 
 def narrowed_tools(delegate: DelegateSpec, verdict: Verdict) -> tuple[str, ...] | None:
-    """Return the only tools of its own that the delegate may use. None: it may use all."""
+    """Return which of its own tools the delegate may use. None means all of them."""
     if verdict.tools is None:
         return delegate.tools
     if delegate.tools is None:
@@ -96,7 +95,7 @@ def narrowed_tools(delegate: DelegateSpec, verdict: Verdict) -> tuple[str, ...] 
 
 @dataclass(frozen=True)
 class GateActivities:
-    """Verdicts from an injected policy engine. Whatever it raises is a denial."""
+    """Gets verdicts from an injected policy engine. Any exception that the engine raises is a denial."""
 
     engine: PolicyEngine
     argument_errors: ArgumentErrors
@@ -149,7 +148,7 @@ class GateActivities:
         return await self._judge_concurrently(judged)
 
     async def _judge_concurrently(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
-        """Judge several at once. A late one is denied, and does not affect the others."""
+        """Judge several proposals at once. A proposal without a verdict in time is denied, and the others are not."""
         room, allowed_s = asyncio.Semaphore(MAX_CONCURRENT_QUERIES), verdict_time_s()
         until = None if allowed_s is None else asyncio.get_running_loop().time() + allowed_s
 
@@ -194,7 +193,7 @@ class GateActivities:
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **decided_by)
             proposal = request.with_calls((call,))
             judged = await self._engine_verdict(proposal)
-            # policies that changed the call before it decided too
+            # the policies that changed the arguments earlier have decided too
             judged = judged.with_policies(tuple(dict.fromkeys([*decided_by.get("policies", ()), *judged.policies])))
             changed = judged.arguments if judged.decision in _ALLOWING else None
             if changed is None or _is_same_json(changed, call.arguments):
@@ -242,9 +241,9 @@ def verdict_time_s() -> float | None:
 
 
 def _final_verdict(proposal: GateRequest, judged: Verdict) -> Verdict:
-    """Return what the gate records of an engine's verdict: only the fields that matter, because the history holds them.
+    """Return the verdict that the gate records. It has only the fields that the run needs, to save history.
 
-    An approval that a person has given becomes an allow. The tools of a delegate are narrowed.
+    If a person has given the approval, the verdict is "allow". The tools of a delegate are narrowed.
     """
     decided_by = _deciding_fields(judged)
     if judged.decision not in _ALLOWING:
@@ -258,14 +257,14 @@ def _final_verdict(proposal: GateRequest, judged: Verdict) -> Verdict:
         return allowed
     agent = proposal.call.arguments.get("agent")
     delegate = next((delegate for delegate in proposal.delegates if delegate.agent == agent), None)
-    if delegate is None:  # the tools that its config allows are unknown
+    if delegate is None:  # it is unknown which tools its configuration allows
         return _denial(f"{agent!r} is no agent to delegate to", **decided_by)
     tools = narrowed_tools(delegate, judged)
     return allowed if tools is None else Verdict(decision="allow", tools=tools, **decided_by)
 
 
 def _deciding_fields(judged: Verdict) -> dict[str, Any]:
-    """Return the fields that name the policies which decided, without empty ones."""
+    """Return the fields that name the deciding policies and their version, without empty fields."""
     return {name: value for name in ("policies", "version") if (value := getattr(judged, name))}
 
 

@@ -21,7 +21,7 @@ MIN_KEY_CHARS = 32
 
 @dataclass(frozen=True)
 class ActivityIdentity:
-    """The identity of a call: an activity id within one execution of one run."""
+    """The identity of a call: an activity id within one segment of a run."""
 
     namespace: str
     workflow_id: str
@@ -35,11 +35,11 @@ class SignedCall(NamedTuple):
     tool: str
     arguments: Mapping[str, Any]
     caller: Caller | None = None
-    """Set if the tool takes it."""
+    """None if the tool does not take it."""
 
 
 class PermitKeys:
-    """The keys. The first one signs. Signatures of all are valid, so a key can be replaced while runs go on."""
+    """The keys of a worker. The first key signs. Signatures of all keys are valid, so runs survive a change of keys."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         """Raise ValueError if there is no key, or one is short enough to be guessed."""
@@ -51,7 +51,7 @@ class PermitKeys:
 
     def permit(self, identity: ActivityIdentity, call: SignedCall, terms: tuple[str, str, str]) -> str:
         """Return the signature of a call under these terms: version of the policies, purpose, approver."""
-        signed_terms = permit_text("-", *terms).removeprefix("-")
+        signed_terms = permit_text("-", *terms).removeprefix("-")  # "-" takes the place of the missing signature
         return _signature(self._keys[0], identity, call, signed_terms)
 
     def is_valid(self, permit: str, identity: ActivityIdentity, call: SignedCall) -> bool:
@@ -96,7 +96,7 @@ def _signature(key: bytes, identity: ActivityIdentity, call: SignedCall, terms: 
     signed = ["orga permit 1", *ids, call.tool, _json_digest(call.arguments), terms]
     if call.caller is not None:
         signed.append(_json_digest(call.caller.model_dump(mode="json")))
-    mac = hmac.new(key, json.dumps(signed).encode(), sha256).digest()[:16]
+    mac = hmac.new(key, json.dumps(signed).encode(), sha256).digest()[:16]  # 128 bits: `MAC_CHARS` characters
     return urlsafe_b64encode(mac).decode().rstrip("=")
 
 

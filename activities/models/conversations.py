@@ -1,4 +1,4 @@
-"""Finds the messages of a reference in this process's cache, or else in the run's own history."""
+"""Finds the messages that a model call refers to: in this process's cache, or else in the run's own history."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -59,6 +59,7 @@ class ByteCache(Generic[V]):
 
 CACHE_BYTES = 128 * 1024 * 1024
 ENTRY_OVERHEAD = 500
+"""Bytes that each entry, message and part counts in addition to its content."""
 
 
 class MissingPart(LookupError):
@@ -77,15 +78,14 @@ class _CachedConversation:
     """Bytes of the setup and the messages."""
 
     def with_chain(self, chain: HashedMessages) -> "_CachedConversation":
-        """Return the conversation with a chain. If the chain has grown, only the new messages are prepared."""
+        """Return the conversation with another chain. If the chain only grew, only its new messages are prepared."""
         seen = len(self.chain.messages)
         known = self if chain.messages[:seen] == self.chain.messages else _CachedConversation(self.setup)
         ready = len(known.sent)
         new, sent = chain.messages[ready:], messages_as_sent(chain.messages, self.setup.tools, ready)
-        twice = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
-        return _CachedConversation(
-            self.setup, chain, (*known.sent, *sent), known.size + _messages_size(new) + _messages_size(twice)
-        )
+        copies = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
+        size = known.size + _messages_size(new) + _messages_size(copies)
+        return _CachedConversation(self.setup, chain, (*known.sent, *sent), size)
 
 
 class Conversations:
@@ -110,7 +110,7 @@ class Conversations:
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
         summary = request.context.summary
         for news in (*request.context.news, *([summary] if summary else [])):
-            self._parts.drop((run, _part_key(news)))  # these parts are messages now
+            self._parts.drop((run, _part_key(news)))  # the cached conversation has these parts as messages now
         return ModelContext(known.setup, known.chain.messages, known.sent)
 
     def keep_setup(self, setup: Setup) -> None:
@@ -120,7 +120,7 @@ class Conversations:
         self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_result(self, run: RunKey, activity_id: str, output: ToolOutput | str) -> None:
-        """Remember a tool's result, a summary or recalled knowledge. The next model call refers to it."""
+        """Remember a tool's result, a summary or recalled knowledge, because the next model call refers to it."""
         text = output if isinstance(output, str) else output.model_dump_json()
         self._parts.put((run, activity_id), output, len(text.encode()) + ENTRY_OVERHEAD)
 

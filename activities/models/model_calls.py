@@ -1,4 +1,4 @@
-"""One model call: its request, its provider and the fallbacks of its tier, heartbeats, a span, and the failure."""
+"""Makes a model call for the activities that need one: request, provider, fallbacks, heartbeats, span and failure."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ _STEP = {
     },
     "required": ["id", "goal", "skill", "depends_on"],
 }
-"""A step of a plan. Its arguments depend on the skill, so no strict mode accepts it."""
+"""A step of a plan. The arguments depend on the skill, so a provider's strict mode does not accept this schema."""
 
 _EVALUATION = object_schema(
     {
@@ -84,7 +84,7 @@ REPLY_SCHEMAS: Mapping[str, dict[str, Any]] = {
 async def model_context(conversations: Conversations, request: ReasonRequest) -> tuple[RunKey, ModelContext]:
     """Return the current run's key and the context of the request.
 
-    Raise ApplicationError (`DigestMismatch`, not retryable) if the history does not hold what the workflow asked for.
+    Raise ApplicationError (`DigestMismatch`, not retryable) if the history does not hold the requested messages.
     """
     log_iteration(request.iteration)
     run = current_run_key()
@@ -103,25 +103,25 @@ _PROMPTS_WITH_TOOLS = frozenset({"reason", "goal_input"})
 
 
 def call_settings(settings: ModelSettings, request: ReasonRequest) -> ModelSettings:
-    """Return the settings of a call. The request may ask for less thinking, after a reply that was only thinking."""
+    """Return the settings of a call. After a reply that was only thinking, the request asks for less thinking."""
     return settings if request.effort is None or settings.effort == "none" else settings.with_effort(request.effort)
 
 
-def model_request(turn: str, context: ModelContext, request: ReasonRequest) -> ModelRequest:
-    """Return the request. Its instructions explain the lines around untrusted data if there can be any."""
-    setup, is_goals = context.setup, turn in GOAL_PROMPTS
-    own = _GOAL_INSTRUCTIONS if is_goals else ""
+def model_request(prompt: str, context: ModelContext, request: ReasonRequest) -> ModelRequest:
+    """Return the request. If there can be untrusted data, its instructions explain the lines around such data."""
+    setup, is_goal_prompt = context.setup, prompt in GOAL_PROMPTS
+    goal_instructions = _GOAL_INSTRUCTIONS if is_goal_prompt else ""
     has_data = setup.tools or setup.config.uses_knowledge or any(m.untrusted or m.result for m in context.messages)
     return ModelRequest(
         model=setup.model,
-        system=tuple(filter(None, (setup.instructions, own, DELIMITER_MEANING if has_data else ""))),
+        system=tuple(filter(None, (setup.instructions, goal_instructions, DELIMITER_MEANING if has_data else ""))),
         messages=context.sent or messages_as_sent(context.messages, setup.tools),
         tools=setup.tools,
-        tool_choice="auto" if turn in _PROMPTS_WITH_TOOLS else "none",
-        settings=call_settings(setup.settings_for(turn), request),
+        tool_choice="auto" if prompt in _PROMPTS_WITH_TOOLS else "none",
+        settings=call_settings(setup.settings_for(prompt), request),
         max_output_tokens=request.max_output_tokens or setup.config.max_output_tokens,
-        output_schema=None if is_goals else setup.output_schema,
-        reply_schema=REPLY_SCHEMAS.get(turn),
+        output_schema=None if is_goal_prompt else setup.output_schema,
+        reply_schema=REPLY_SCHEMAS.get(prompt),
     )
 
 
@@ -131,11 +131,11 @@ NOT_CONFIGURED = "ModelNotConfigured"
 CONTEXT_OVERFLOW = "ContextOverflow"
 
 FAILOVER_KINDS = frozenset({CIRCUIT_OPEN, OUT_OF_QUOTA, NOT_CONFIGURED, "ModelNotFound", CONTEXT_OVERFLOW})
-"""Kinds of failure after which another model is asked: no attempt changes them, but another model may do better."""
+"""Kinds of failure after which another model is asked, because more attempts with the same model do not help."""
 
 BUSY_KINDS = frozenset({"Overloaded", "RateLimited"})
 PATIENT_ATTEMPTS = 2
-"""Attempts for which a model may be overloaded. From the next one, another model is asked."""
+"""Attempts that fail if the model is overloaded. In later attempts, another model is asked instead."""
 
 MAX_FAILOVER_CHARS = 300
 MAX_LAST_FAILURE_CHARS = 800
@@ -147,16 +147,16 @@ ModelFailures = list[tuple[str, ModelError]]
 async def first_reply(
     models: Sequence[str],
     ask: Callable[[str], Awaitable[Reply]],
-    hidden: Callable[[str], str],
-    gives_way: Callable[[ModelError], bool],
+    redact: Callable[[str], str],
+    asks_next: Callable[[ModelError], bool],
 ) -> Reply:
     """Return the first reply. It names the model that answered and those that failed before it.
 
-    Raise the last model's ModelError, whose text names each model that was asked.
+    If all models fail, raise one ModelError that names them all.
 
     Args:
-        hidden: Hides the secrets in a text.
-        gives_way: Returns whether the next model is asked after this failure.
+        redact: Hides the secrets in a text.
+        asks_next: Returns whether to ask the next model after this failure.
     """
     failures: ModelFailures = []
     for name in models:
@@ -164,57 +164,58 @@ async def first_reply(
             reply = await ask(name)
         except ModelError as error:
             failures.append((name, error))
-            if not gives_way(error):
+            if not asks_next(error):
                 break
-            failure = _failure_text(error, hidden, MAX_FAILOVER_CHARS)
+            failure = _failure_text(error, redact, MAX_FAILOVER_CHARS)
             activity.logger.warning("%s could not answer: %s", name, failure)
         else:
-            return _with_failover(reply, name, failures, hidden) if failures else reply
-    raise _combined_failure(failures, hidden)
+            return _with_failover(reply, name, failures, redact) if failures else reply
+    raise _combined_failure(failures, redact)
 
 
-def _with_failover(reply: Reply, name: str, failures: ModelFailures, hidden: Callable[[str], str]) -> Reply:
-    after = [*(each for each, _ in failures[1:]), name]
+def _with_failover(reply: Reply, name: str, failures: ModelFailures, redact: Callable[[str], str]) -> Reply:
+    next_models = [*(failed for failed, _ in failures[1:]), name]
     failed_over = tuple(
-        FailedOver(before=before, after=then, why=_failure_text(error, hidden, MAX_FAILOVER_CHARS))
-        for (before, error), then in zip(failures, after, strict=True)
+        FailedOver(before=before, after=after, why=_failure_text(error, redact, MAX_FAILOVER_CHARS))
+        for (before, error), after in zip(failures, next_models, strict=True)
     )
     provider, _, model = name.partition(":")
     return reply.with_differences(model=f"{provider}:{reply.model or model}", failed_over=failed_over)
 
 
-def _combined_failure(failures: ModelFailures, hidden: Callable[[str], str]) -> ModelError:
-    """Return the last failure. It is retryable if any may pass, so that a fallback makes no run fail sooner.
+def _combined_failure(failures: ModelFailures, redact: Callable[[str], str]) -> ModelError:
+    """Return one failure for all. It is retryable if any of them is, so a fallback never makes a run fail sooner.
 
-    If none may pass, a context that was too long for any counts, because the run then tries a shorter one.
+    If none is retryable, or the last one is a context overflow, an overflow decides: then the run tries a shorter
+    context.
     """
     last = failures[-1][1]
     if len(failures) == 1:
         return last
-    tried = ", ".join(f"{name} ({_failure_text(error, hidden, MAX_EARLIER_FAILURE_CHARS)})" for name, error in failures)
-    text = f"{one_line(clean_text(hidden(str(last))), MAX_LAST_FAILURE_CHARS)}; models tried, in order: {tried}"
-    waits = [error.retry_after_s for _, error in failures if error.retryable]
-    is_retryable = last.retryable if last.kind == CONTEXT_OVERFLOW else bool(waits)
+    tried = ", ".join(f"{name} ({_failure_text(error, redact, MAX_EARLIER_FAILURE_CHARS)})" for name, error in failures)
+    text = f"{one_line(clean_text(redact(str(last))), MAX_LAST_FAILURE_CHARS)}; models tried, in order: {tried}"
+    delays = [error.retry_after_s for _, error in failures if error.retryable]
+    is_retryable = last.retryable if last.kind == CONTEXT_OVERFLOW else bool(delays)
     is_too_long = not is_retryable and any(error.kind == CONTEXT_OVERFLOW for _, error in failures)
-    known = [wait for wait in waits if wait is not None]
-    wait = min(known) if is_retryable and known and len(known) == len(waits) else None
+    known = [delay for delay in delays if delay is not None]
+    delay = min(known) if is_retryable and known and len(known) == len(delays) else None
     kind = CONTEXT_OVERFLOW if is_too_long else last.kind
-    return ModelError(kind, text, retryable=is_retryable, retry_after_s=wait)
+    return ModelError(kind, text, retryable=is_retryable, retry_after_s=delay)
 
 
-def _failure_text(error: ModelError, hidden: Callable[[str], str], most: int) -> str:
-    return one_line(clean_text(f"{error.kind}: {hidden(str(error))}"), most)
+def _failure_text(error: ModelError, redact: Callable[[str], str], max_chars: int) -> str:
+    return one_line(clean_text(f"{error.kind}: {redact(str(error))}"), max_chars)
 
 
 TAIL_BYTES = 8_192
-"""Bytes of partial text in a heartbeat, and of partial thinking."""
+"""Bytes of partial text in a heartbeat, and as many bytes of partial thinking."""
 
 
 class Models(Protocol):
     """Providers by model name."""
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
-        """Return the provider of `provider:model` and the model's name there. Raise ValueError if that fails."""
+        """Return the provider of `provider:model` and the model's name there. Raise ValueError if there is none."""
         ...
 
 
@@ -225,16 +226,16 @@ class ModelCalls:
         self._models, self._secrets = models, secrets
 
     async def complete(self, setup: Setup, request: ModelRequest, began: float, models: Sequence[str]) -> Reply:
-        """Return the reply of the first model that can be asked. Heartbeats carry partial text and thinking.
+        """Return the reply of the first model that answers. Heartbeats carry partial text and thinking.
 
-        Raise ApplicationError with the failure's kind. It is final, or it has the delay that the provider asked for.
-        `began` is the start of the activity, by `time.monotonic()`.
+        Raise ApplicationError with the failure's kind. It is final, or it has the delay before the next attempt.
+        `began` is the time at which the activity started, by `time.monotonic()`.
         """
 
         def left_s() -> float | None:
             return _seconds_left(time.monotonic() - began)
 
-        def gives_way(error: ModelError) -> bool:  # to another model, in the same attempt
+        def asks_next(error: ModelError) -> bool:
             is_busy = error.kind in BUSY_KINDS and activity.info().attempt > PATIENT_ATTEMPTS
             if is_busy or error.kind in FAILOVER_KINDS:
                 return True
@@ -242,7 +243,7 @@ class ModelCalls:
             return error.retryable and left is not None and (error.retry_after_s or 0) > left
 
         try:
-            return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact, gives_way)
+            return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact, asks_next)
         except ModelError as error:
             raise _activity_failure(error, self._secrets.redact(str(error)), left_s()) from None
 
@@ -253,23 +254,23 @@ class ModelCalls:
             raise ModelError(NOT_CONFIGURED, str(error), retryable=False) from None
         messages = tuple(message.readable_by(name) for message in request.messages)
         asked, tails = replace(request, model=model, messages=messages), _ReplyTails(self._secrets)
-        with model_span(setup.with_model(name), asked) as noted:
+        with model_span(setup.with_model(name), asked) as record_reply:
             async with heartbeats(tails.details):
-                reply = noted(self._secrets.redact_record(await provider.complete(asked, tails)))
+                reply = record_reply(self._secrets.redact_record(await provider.complete(asked, tails)))
         return reply.with_author(name) if setup.tiers else reply
 
 
 class _StreamTail:
-    """The tail of a streamed text. It can end within a secret, but never begins within one."""
+    """The last part of a streamed text. It can end within a secret, but it never begins within one."""
 
     def __init__(self, secrets: KnownSecrets) -> None:
         self._secrets = secrets
         self._kept_chars = TAIL_BYTES + secrets.longest
         self._text = ""
         self._shown: str | None = ""
-        """The tail as it is shown. None if it has to be made again."""
+        """The tail as heartbeats show it. None after a new piece."""
         self.length = 0
-        """Characters in all."""
+        """Characters of the whole text so far."""
 
     def add(self, piece: str) -> None:
         self._text += piece
@@ -286,7 +287,7 @@ class _StreamTail:
 
 
 class _ReplyTails:
-    """The `on_text` of a model call: what is streamed, for the heartbeats."""
+    """The `on_text` of a model call. It keeps the tails of the streamed text and thinking for the heartbeats."""
 
     def __init__(self, secrets: KnownSecrets) -> None:
         self._text, self._thinking = _StreamTail(secrets), _StreamTail(secrets)
@@ -307,15 +308,15 @@ class _ReplyTails:
 
 
 def _with_joined_surrogates(text: str) -> str:
-    """Return the text with surrogate pairs joined. A half that still waits for its other half stays."""
+    """Return the text with surrogate pairs joined. A lone half stays, because the next piece may complete it."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _activity_failure(error: ModelError, message: str, left: float | None) -> ApplicationError:
-    """Turn a provider's failure into Temporal's error. The provider's delay is kept within the time that is left.
+    """Turn a provider's failure into Temporal's error, with the provider's delay.
 
-    If the next attempt would begin after the run's clock has stopped, by that delay or by Temporal's own backoff, it is
-    moved forward. If no time is left, the failure is final, so the run's result shows this error and not a timeout.
+    If that delay or Temporal's own backoff exceeds the time that is left, the next attempt begins earlier, just before
+    the run's clock stops. If no time is left, the failure is final, so the run's result shows it and not a timeout.
     """
     if not error.retryable:
         return ApplicationError(message, type=error.kind, non_retryable=True)
@@ -329,12 +330,12 @@ def _activity_failure(error: ModelError, message: str, left: float | None) -> Ap
 
 
 def _seconds_left(running_s: float) -> float | None:
-    """Return the seconds left on the run's clock. It stops before the server gives up on this call.
+    """Return the seconds left on the run's clock, which stops before the server gives up on this call.
 
-    Calculated from the server's own times, because this machine's clock may differ.
+    They are calculated from the server's own times, because this machine's clock may differ.
     """
     info = activity.info()
     if info.schedule_to_close_timeout is None:
         return None
     gives_up = info.scheduled_time + info.schedule_to_close_timeout
-    return (gives_up - info.started_time).total_seconds() - running_s - SLACK_S - 1
+    return (gives_up - info.started_time).total_seconds() - running_s - SLACK_S - 1  # 1 for rounding, see `SLACK_S`
