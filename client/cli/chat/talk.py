@@ -171,7 +171,7 @@ CLOSING_S = 15.0
 """Seconds to wait for a closed session to end."""
 
 MAX_RESENDS = 5
-"""How often a message is sent again if no worker took it. Each attempt takes ten seconds."""
+"""How often a message is sent again if no worker took it. Each attempt waits 5 to 15 seconds for a worker."""
 
 
 class Chat:

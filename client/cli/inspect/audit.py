@@ -49,7 +49,7 @@ def audit_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any
 
 
 def audit_summary(audits: Sequence[RunAudit]) -> list[str]:
-    """Return one line with counts, and one for each part that could not be judged again or broke a law."""
+    """Return a line with counts, and a line for each part of a run that was not judged again or breaks a law."""
     counts = change_counts(audits)
     counts_text = ", ".join(f"{number} {change}" for change, number in counts.items()) or "nothing was proposed"
     problems = [
@@ -151,7 +151,7 @@ async def audit(
 async def _selected_runs(
     run: str | None, query: str | None, limit: int, config: Path | None
 ) -> AsyncGenerator[tuple[Client, list[str]]]:
-    """Connect, and yield the client and the ids of the runs, each once. A note reports that the limit cut them."""
+    """Connect, and yield the client and the ids of the runs, each once. A note appears if `limit` leaves some out."""
     if run is not None:
         async with run_context(run, config) as (context, run_id):
             yield context.client, [run_id]
@@ -167,7 +167,7 @@ def _audit_settings(
     folder: Path | None, surface: str | None, engine: EngineName | None, config: Path | None
 ) -> PolicySettings:
     if folder is not None and engine not in {None, "cedar"}:
-        raise UsageError(f"--policy: names Cedar files, which --engine {engine} does not read. Give one of them")
+        raise UsageError(f"--policy: names Cedar files, which --engine {engine} does not read. Give only one option")
     if folder is not None or (engine is None and surface is not None):
         return chosen_policy_settings(folder, surface, config, dict(os.environ))
     with usage_errors():

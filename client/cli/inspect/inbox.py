@@ -35,8 +35,8 @@ async def inbox(
     json: Json = False,
     config: ConfigFile = None,
 ) -> None:
-    """If a run's worker does not answer, only the kind of its question is shown. Answers of goals that could not be
-    delivered are shown for a week, or until orga requeue delivers them.
+    """If a run's worker does not answer, only the kind of its question is shown. If a goal's answer could not be
+    delivered, it is shown for a week, or until orga requeue delivers it.
 
     Example: orga inbox --kind escalation --queue storage
     """

@@ -1,4 +1,4 @@
-"""`orga journal`: show the journal of a run, export it, check it, or make a report of it. Its keys sign exports."""
+"""`orga journal` shows, exports or checks a run's journal. `orga audit keygen` makes the key that signs exports."""
 
 import os
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def keygen(
 
 
 def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
-    """Return the private key that signs exports. Raise UsageError without one, or KeyProblem if it cannot be used."""
+    """Return the private key that signs exports. Raise UsageError if there is none, KeyProblem if it is unusable."""
     path = signing_key_file(config)
     if path is None:
         raise UsageError(
@@ -78,9 +78,9 @@ def signing_key_file(config: AuditConfig) -> Path | None:
 
 
 def trusted_keys(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]:
-    """Return the keys that check signatures: those of the command line, or if it names none those of the configuration.
+    """Return the keys that check signatures: the keys that a person named, else those of the configuration.
 
-    The two are not combined: a configuration that came with an export must not vouch for it if a person names the key.
+    They are not combined. A configuration may come with the export, and must not vouch for it if a person named a key.
 
     Raises:
         KeyProblem: One of them is not a public key.
@@ -96,13 +96,13 @@ def _key_text(key: str) -> str:
 
 
 _ELAPSED_CHARS = 12
-"""`+12345.678s` and a space."""
+"""Room for `+12345.678s` and a space."""
 _EVENT_CHARS = 21
-"""Most names of events are shorter."""
+"""Room for the name of an event. A few names are longer."""
 
 
 class Timeline:
-    """Renders the entries of a journal and of its delegates' journals. It takes them in order."""
+    """Renders the entries of a journal and of its delegates' journals, which `lines` takes in order."""
 
     def __init__(self) -> None:
         self._run = RunView()
@@ -162,7 +162,7 @@ async def journal(
         Path | None, typer.Option(metavar="FILE", help="Check this export against the run, line by line.")
     ] = None,
     export: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the entries and their head to FILE.")
+        Path | None, typer.Option(metavar="FILE", help="Write the entries to FILE, and their number and last hash.")
     ] = None,
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Write a report to read or send, in Markdown.")
@@ -171,7 +171,7 @@ async def journal(
         bool, typer.Option("--html", help="Write the report as one HTML page, which loads nothing and runs nothing.")
     ] = False,
     sign: Annotated[
-        bool, typer.Option("--sign", help="With --export: sign the head. orga audit keygen makes the key.")
+        bool, typer.Option("--sign", help="With --export: sign the last hash. orga audit keygen makes the key.")
     ] = False,
     json: Json = False,
     config: ConfigFile = None,

@@ -39,7 +39,7 @@ class ReportStep:
     lines: tuple[StyledLine, ...]
     details: tuple[ReportDetail, ...] = ()
     depth: int = 0
-    """The number of delegations from the run of the report to that of the step."""
+    """0 for a step of the report's run, 1 for a step of its delegate, 2 for a step of that one's delegate."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RunReport:
 def build_report(
     run_id: str, entries: Iterable[JournalEntry], result: AgentResult | None, ended: str = ""
 ) -> RunReport:
-    """Return the report of a run. `ended` is a text on how it ended without a result."""
+    """Return the report of a run. If the run ended without a result, `ended` describes its end."""
     run, iterations = RunView(), [ReportIteration(0, [])]
     for viewed in map(run.take, entries):
         if not viewed.entry.run and viewed.entry.iteration > iterations[-1].number:
@@ -116,7 +116,7 @@ def _step(run: RunView, viewed: ViewedEntry) -> ReportStep:
 
 
 def _details(event: JournalEvent) -> Iterable[ReportDetail]:
-    """Yield the texts that the lines of an entry had to cut."""
+    """Yield in full the texts that the lines of an entry may cut."""
     if not isinstance(event, on.ReasoningComplete):
         return
     for action in event.actions:
@@ -178,7 +178,7 @@ def _markdown_line(text: str) -> str:
 
 
 def _markdown_block(text: str, indent: str) -> list[str]:
-    """Return a text unchanged, between fences that are longer than any in it."""
+    """Return a text between two fences. They are longer than any fence in the text, so nothing in it ends the block."""
     clean = harmless_text(text).replace("\r", "\n")
     longest = max(map(len, _FENCE.findall(clean)), default=2)
     fence = "`" * (longest + 1)

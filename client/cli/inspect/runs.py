@@ -42,31 +42,31 @@ async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -
         lacking = await missing_names(client)
     if not lacking:
         return
-    remedy = f"the server lacks the search attributes {', '.join(lacking)}; register them with: orga setup"
+    text = f"the server lacks the search attributes {', '.join(lacking)}; register them with: orga setup"
     if any(key.name in lacking for key in needed):
-        raise OrgaError(remedy)
-    write_note(remedy)
+        raise OrgaError(text)
+    write_note(text)
 
 
 GAP = "  "
 """Between two columns."""
 
 TASK_CHARS = 80
-"""The length of a task in a table that no terminal limits."""
+"""Characters of a task in the table. A narrow terminal shows fewer."""
 
 SHORTEST_ID = 13
-"""Characters of a UUIDv7 that hold the millisecond of its creation."""
+"""Minimum characters of an id without its prefix. That many hold the millisecond at which a UUIDv7 was made."""
 
 _COLUMNS = ("ID", "TASK", "AGENT", "STATE", "AGE", "ITER", "CALLS", "USD", "FOLDER")
 
 _MIN_CELLS = {"ID": SHORTEST_ID, "TASK": 10, "AGENT": 7, "STATE": 15, "FOLDER": 6}
-"""Minimum cells of each column that may be cut on a narrow terminal."""
+"""The columns that a narrow terminal cuts, and the cells that each keeps at least."""
 
 _DROPPABLE_COLUMNS = ("FOLDER", "CALLS", "AGENT", "USD", "ITER", "AGE")
-"""Columns that a narrow terminal omits, the first to go first."""
+"""Columns that a narrow terminal omits, in this order."""
 
 _READABLE_TASK_CELLS = 24
-"""Cells of a task that are kept until the other columns have their minimum."""
+"""Cells that a task keeps at first. Only after the other columns have their minimum, it is cut further."""
 
 
 def terminal_width() -> int | None:
@@ -75,30 +75,29 @@ def terminal_width() -> int | None:
 
 
 def run_table(shown: Sequence[ListedRun], now: datetime | None = None, width: int | None = None) -> list[str]:
-    """Return the rows in columns.
+    """Return the lines of the table.
 
     Args:
-        width: Cells of a line. None cuts nothing and shows whole ids.
+        width: Cells of a line. With None, all columns and whole ids are shown.
     """
     ids = [row.id for row in shown]
     id_texts = {run_id: full_field_text(run_id) for run_id in ids} if width is None else short_ids(ids)
     rows = [_cells(row, id_texts[row.id], now or datetime.now(UTC)) for row in shown]
     if width is not None:
-        live_state = re.compile(rf"{LIVE_STATE} \((.*)\)")  # only what a live run waits for is shown
+        live_state = re.compile(rf"{LIVE_STATE} \((.*)\)")  # of a live run's state, show only what it waits for
         rows = [{**row, "STATE": live_state.sub(r"\1", row["STATE"])} for row in rows]
     columns = {name: [name, *(row[name] for row in rows)] for name in _COLUMNS}
     widths = {name: max(map(cell_len, cells)) for name, cells in columns.items()}
     if width is not None:
         widths = _fitted_widths(widths, width)
-    sized = ([_sized_cell(name, cell, width) for cell in columns[name]] for name, width in widths.items())
-    lines = zip(*sized, strict=True)
-    return [GAP.join(line).rstrip() for line in lines]
+    sized_columns = ([_sized_cell(name, cell, cells) for cell in columns[name]] for name, cells in widths.items())
+    return [GAP.join(line).rstrip() for line in zip(*sized_columns, strict=True)]
 
 
 def short_ids(ids: Sequence[str]) -> dict[str, str]:
-    """Return for each id the shortest beginning that is unique among these runs.
+    """Map each id to its shortest beginning that is unique among these runs, without a prefix such as `agent-`.
 
-    A delegate's id begins with its parent's, so it is shown in full.
+    A delegate's id is kept whole, because it begins with the id of its parent.
     """
     bare_ids = {run_id: _without_prefix(run_id) for run_id in sorted(set(ids))}
     return {run_id: _shortest_id(run_id, bare_ids) for run_id in bare_ids}
@@ -114,8 +113,9 @@ def _shortest_id(run_id: str, bare_ids: Mapping[str, str]) -> str:
         return full_field_text(run_id)
     others = [bare for other, bare in bare_ids.items() if other != run_id and not other.startswith(f"{run_id}.")]
     for length in range(max(SHORTEST_ID, MIN_CHARS), len(own)):
-        if not any(other.startswith(own[:length]) for other in others) and own[:length] == own[:length].strip():
-            return full_field_text(own[:length])
+        beginning = own[:length]
+        if beginning == beginning.strip() and not any(other.startswith(beginning) for other in others):
+            return full_field_text(beginning)
     return full_field_text(own if own not in others and len(own) >= MIN_CHARS else run_id)
 
 
@@ -147,7 +147,7 @@ def _fitted_widths(natural: Mapping[str, int], width: int) -> dict[str, int]:
 
 
 def _shrunk_widths(natural: Mapping[str, int], width: int, least: Mapping[str, int]) -> dict[str, int]:
-    """Return widths that fit the line, or are as small as allowed. The column with the most to spare shrinks first."""
+    """Return widths that fit the line, or the smallest allowed. The column with the most spare cells shrinks first."""
     widths = dict(natural)
     while (over := _line_cells(widths) - width) > 0:
         spare = {name: widths[name] - least[name] for name in least if name in widths}
@@ -163,7 +163,7 @@ def _line_cells(widths: Mapping[str, int]) -> int:
 
 
 def _sized_cell(name: str, cell: str, width: int) -> str:
-    """Return a cell of exactly that width. A folder keeps its end, all else its beginning."""
+    """Pad or cut a cell to exactly that width. A folder that is cut keeps its end, other cells their beginning."""
     if cell_len(cell) <= width:
         return set_cell_size(cell, width)
     if name != "FOLDER":
@@ -188,8 +188,9 @@ async def list_runs(
     json: Json = False,
     config: ConfigFile = None,
 ) -> None:
-    """A terminal shows the beginning of each id, which every command accepts, and cuts what does not fit. Elsewhere ids
-    and texts are complete. Scripts should read --json.
+    """On a terminal, ids are shortened and texts are cut to fit the line. Every command accepts a shortened id.
+
+    Scripts should read --json.
 
     Example: orga list --running --agent reviewer
 
@@ -213,8 +214,9 @@ async def list_runs(
         write_result(*run_table(rows, width=terminal_width()))
         for failing in (row.task_fails for row in rows if row.task_fails):
             write_note(f"{full_field_text(failing.workflow_id)} is stuck: {failing.problem_line}; {failing.remedy}")
-        for row in rows if dead_letters else ():
-            write_result("", full_field_text(row.id), *_letter_lines(row, statuses[row.id]))
+        if dead_letters:
+            for row in rows:
+                write_result("", full_field_text(row.id), *_letter_lines(row, statuses[row.id]))
     else:
         write_note('no runs found; start one with: orga run "…"')
 
@@ -234,6 +236,8 @@ def _letter_lines(row: ListedRun, status: AgentStatus | None) -> list[str]:
         return [f"  {row.dead_letters} dead letters; no worker answers, start one with: {row.worker_command}"]
     from orga.client.cli.shown.status_text import letter_lines  # most lists do not need this module
 
-    others = row.dead_letters - len(status.dead_letters)
-    lacking = [f"  {others} deliveries of its answer failed, see: orga inbox --kind delivery"] if others > 0 else []
-    return [*letter_lines(row.id, status, "  "), *lacking]
+    lines = letter_lines(row.id, status, "  ")
+    deliveries = row.dead_letters - len(status.dead_letters)
+    if deliveries > 0:
+        lines.append(f"  {deliveries} deliveries of its answer failed, see: orga inbox --kind delivery")
+    return lines

@@ -41,7 +41,7 @@ class HistoryStatus:
 
     run: RunView
     failing: FailingTask | None = None
-    """The failing workflow task, if workers are there but cannot continue the run."""
+    """The workflow task that fails, if a worker has the run but cannot continue it."""
 
     @property
     def plan(self) -> dict[str, Any] | None:
@@ -113,9 +113,8 @@ async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
 async def status(run: RunId, json: Json = False, config: ConfigFile = None) -> None:
     """If the run has ended, its whole answer is shown too.
 
-    Only a worker can query a run. Without one, the command reads the history, and --json has "from": "history". It
-    does the same if the run's workflow task fails, so that no worker can continue it, and shows the cause and the
-    remedy.
+    The state comes from a worker. If no worker answers, the command reads the history, and --json has "from":
+    "history". It also reads the history if the run's workflow task fails, and then shows the cause and the remedy.
 
     Example: orga status ID --json
     """
@@ -162,7 +161,7 @@ async def _query_status(context: CliContext, run_id: str, task_queue: str) -> Ag
 
 
 async def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> None:
-    """If a worker polls, the command asks it. If none does, it replays the run's history itself.
+    """The command asks a worker. If none answers, it replays the run's history itself.
 
     Example: orga conversation ID --json
     """
@@ -189,7 +188,7 @@ async def _read_messages(context: CliContext, run_id: str) -> list[ShownMessage]
 
 
 def message_lines(message: ShownMessage) -> list[str]:
-    """Return a head and, indented below it, the message. A message's text can look like a head itself."""
+    """Return a head, the text and the calls. The text is indented, because it could look like a head."""
     source = f" {full_field_text(message.tool)} {full_field_text(message.call_id or '')}" if message.tool else ""
     head = f"── {message.role}{source}{' (error)' if message.is_error else ''}"
     calls = [f"→ {terminal_line(call_summary(call, None))}  {full_field_text(call.call_id)}" for call in message.calls]

@@ -30,7 +30,7 @@ from orga.workflows.types.status import ShownMessage
 from orga.workflows.types.text import full_field_text
 
 COLUMNS = 80
-"""The width of the table in any terminal."""
+"""Characters of a line of the table, whatever the terminal's width."""
 
 _HEADS = ("TURN", "PHASE", "TIME", "SCORE", "WHAT")
 
@@ -135,8 +135,9 @@ async def steps(
     json: Json = False,
     config: ConfigFile = None,
 ) -> None:
-    """--prompt rebuilds a prompt from the history and checks every digest; it also works for an agent's run. --output
-    prints the result of one step. No worker is needed.
+    """--prompt rebuilds a prompt from the history and checks every digest. It also works for agents' runs.
+
+    --output prints the result of one step. No worker is needed.
 
     Example: orga steps ID
 

@@ -43,11 +43,12 @@ def verify(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int | Command:
-    """The gate must have allowed exactly each call that was carried out, before it was. If ORGA_PERMIT_KEY is set, each
-    call must also have its signature. Delegates are verified too. Exit code 6 means that something is wrong.
+    """Verification fails if a call was carried out that the gate had not allowed before, exactly as it was made. If
+    ORGA_PERMIT_KEY is set, each call must also have the gate's signature. Delegates are verified too. Exit code 6 means
+    that something is wrong.
 
     Without an ID only the file is checked, with no run and no server. Exit code 8 means that no trusted key vouches for
-    it.
+    the file.
 
     Example: orga verify ID --journal run.jsonl --key audit.key.pub
 
@@ -111,7 +112,7 @@ def _verify_export(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_js
         write_result(f"journal of run {full_field_text(verification.workflow_id) or 'unknown'}, from the file alone")
         write_result(*(_check_line(check, of_child=False) for check in verification.checks))
         write_result(*(f"– {each.name:<9} not checked: {terminal_line(each.why, DETAIL_CHARS)}" for each in unchecked))
-    write_note(f"{_checks_text(verification)}; {len(unchecked)} could not be made")
+    write_note(f"{_checks_text(verification)}; {len(unchecked)} other checks were not possible")
     if not verification.ok:
         return ExitCode.FAILED
     return ExitCode.COMPLETED if verified.is_vouched_for else ExitCode.UNPROVEN
@@ -126,5 +127,6 @@ def _check_line(check: Check, *, of_child: bool) -> str:
 
 
 def _checks_text(verification: Verification) -> str:
-    wrong = sum(not check.ok for check in verification.checks)
-    return f"{len(verification.checks)} checks, {f'{wrong} failed' if wrong else 'nothing is wrong'}"
+    failed = sum(not check.ok for check in verification.checks)
+    outcome = f"{failed} failed" if failed else "nothing is wrong"
+    return f"{len(verification.checks)} checks, {outcome}"

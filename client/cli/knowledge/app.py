@@ -1,4 +1,4 @@
-"""The `orga knowledge` commands: what agents recall from run to run, its counts, its indexes, erasing and export."""
+"""The `orga knowledge` commands: search, show, export, erase, count and index what agents recall from run to run."""
 
 import os
 import sys
@@ -70,7 +70,9 @@ async def search(
     ] = None,
     language: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="With --directory: only this language. Default: the language of the file."),
+        typer.Option(
+            metavar="NAME", help="With --directory: only this language. Default: that of DIR, if it is a file."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of items.")] = DEFAULT_RECALLED,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Minimum score.")] = DEFAULT_THRESHOLD,
@@ -187,17 +189,17 @@ async def export(
 
 
 def _partial_path(path: Path) -> Path:
-    """Return the file for the items of a damaged store. An existing export is kept: it may be the last complete one."""
+    """Return the file for a damaged store's items. An existing file is kept, as it may be the last complete export."""
     return path.with_stem(f"{path.stem}.partial") if os.path.lexists(path) else path
 
 
 async def _write_items(
     store: KnowledgeStore, kinds: tuple[KnowledgeKind, ...], file: BinaryIO, report: Report
 ) -> tuple[int, KnowledgeError | None]:
-    """Write all items, or the readable ones of a damaged store. Return their number and the error of the damage.
+    """Write all items, or the readable items of a damaged store. Return their number and the error about the damage.
 
     Raises:
-        KnowledgeError: The store could not be read at all. The written part then means nothing.
+        KnowledgeError: The store failed for another reason than damage. The file is then no export, not even in part.
     """
     count = -1  # the first line is a header
     try:
@@ -244,7 +246,7 @@ async def forget(
     user: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Items of this user of --tenant, or without --tenant of no tenant.", show_default=False
+            metavar="NAME", help="Items of this user, who belongs to --tenant or else to none.", show_default=False
         ),
     ] = None,
     tenant: Annotated[
@@ -252,7 +254,7 @@ async def forget(
         typer.Option(metavar="NAME", help="Items of this tenant, its users and its agents; '' for no tenant."),
     ] = None,
     all_tenants: Annotated[
-        bool, typer.Option("--all-tenants", help="With --user: users of that name in every tenant and in none.")
+        bool, typer.Option("--all-tenants", help="With --user: all users of that name, with any tenant or none.")
     ] = False,
     source: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Items from this source.", show_default=False)
@@ -262,7 +264,7 @@ async def forget(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Erase the items that match all given options. It shows them first and asks for confirmation.
+    """Erase the items that match all given options. The command first shows them and asks for confirmation.
 
     Items stay in the histories of runs that received them, and in files of `orga knowledge export`.
 
@@ -304,12 +306,12 @@ async def forget(
             write_json({"forgotten": sum(erased.values()), "kinds": erased})
         else:
             write_result(f"forgotten: {kind_counts_text(erased)}")
-        await context.store.purge()  # in any case: an earlier command may have been unable to wipe what it erased
+        await context.store.purge()  # even if nothing was erased, as an earlier command may not have wiped its items
     return 0
 
 
 def _refuse_empty_options(options: Mapping[str, str | list[str] | None]) -> None:
-    """Raise UsageError for an empty option. An unset shell variable would erase more than was meant."""
+    """Raise UsageError for an empty option, which an unset shell variable can cause. It would match too many items."""
     for option, value in options.items():
         texts = [value] if isinstance(value, str) else value or []
         if not all(text.strip() for text in texts):
@@ -358,7 +360,7 @@ async def stats(*, json: Json = False, config: ConfigFile = None) -> None:
 async def reindex(*, json: Json = False, config: ConfigFile = None) -> None:
     """Rebuild the text index and the vectors with the embedder that is configured now.
 
-    If it is stopped, the same command continues.
+    If you stop the command, the same command continues later.
 
     Example: orga knowledge reindex
     """
@@ -373,7 +375,7 @@ async def reindex(*, json: Json = False, config: ConfigFile = None) -> None:
 
 app = typer.Typer(
     no_args_is_help=True,
-    epilog="\\[knowledge] in orga.toml sets where it is stored. The guide is docs/knowledge.md.",
+    epilog="\\[knowledge] in orga.toml sets where knowledge is stored. The guide is docs/knowledge.md.",
     rich_markup_mode="rich",
 )
 

@@ -49,27 +49,28 @@ _PATH_CHARS = 300
 class _ImportTotals:
     """The results of an import so far."""
 
-    fates: Counter[str] = field(default_factory=Counter[str])
+    documents: Counter[str] = field(default_factory=Counter[str])
+    """Documents by change."""
     parts: int = 0
+    """Parts of all documents."""
     unreadable: list[FileChange] = field(default_factory=list[FileChange])
     gone: list[str] = field(default_factory=list[str])
     """Stored documents that are not in their folders any more and are kept."""
     forgotten: list[str] = field(default_factory=list[str])
     """Stored documents that are not in their folders any more and were erased."""
     items: Counter[str] = field(default_factory=Counter[str])
-    """Items by change, from exports that were imported completely."""
+    """Items by change. They come from exports that were imported completely."""
     items_so_far: int = 0
     """Items of the export that is being imported."""
 
-    def add_document(self, fate: FileChange) -> None:
-        """Count the result for one document."""
-        self.fates[fate.change] += 1
-        self.parts += fate.items
-        if fate.change == "unreadable":
-            self.unreadable.append(fate)
+    def add_document(self, document: FileChange) -> None:
+        self.documents[document.change] += 1
+        self.parts += document.items
+        if document.change == "unreadable":
+            self.unreadable.append(document)
 
     def as_json(self) -> dict[str, Any]:
-        counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
+        counts = {change: self.documents[change] for change in ("added", "changed", "unchanged")}
         unreadable = {document.path: document.detail for document in self.unreadable}
         items = {change: self.items[change] for change in ("added", "updated", "unchanged")}
         lists = {"unreadable": unreadable, "gone": self.gone, "forgotten": self.forgotten}
@@ -77,8 +78,8 @@ class _ImportTotals:
 
     def lines(self) -> list[str]:
         parts = count_text(self.parts, "part")
-        fates = self.fates + Counter(gone=len(self.gone), forgotten=len(self.forgotten))
-        lines = [f"documents: {_change_counts_text(fates)} ({parts})"] if fates else []
+        documents = self.documents + Counter(gone=len(self.gone), forgotten=len(self.forgotten))
+        lines = [f"documents: {_change_counts_text(documents)} ({parts})"] if documents else []
         lines += [f"items: {_change_counts_text(self.items)}"] if self.items else []
         return lines + ([f"items so far: {self.items_so_far:,}"] if self.items_so_far else [])
 
@@ -107,8 +108,8 @@ async def import_(
     """Import documents, which are cut into parts, and files of `orga knowledge export`.
 
     Nothing is stored twice, and passages that a document no longer contains are erased. You can stop the command at any
-    time; the same command continues. A folder's text files and PDFs are read unless git ignores them. Stored documents
-    that are no longer in the folder are listed.
+    time; the same command continues later. In a folder, text files and PDFs are read unless git ignores them. Stored
+    documents that are no longer in the folder are listed.
 
     Example: orga knowledge import docs README.md --tenant shop
 
@@ -140,7 +141,7 @@ async def import_(
             write_note(*totals.lines(), "stopped; imported items stay, and the same command continues from here")
             raise
         _show_totals(totals, as_json=json)
-        await context.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
+        await context.store.purge()  # even if nothing changed, as an earlier command may not have wiped its items
 
 
 def _show_totals(totals: _ImportTotals, *, as_json: bool) -> None:
@@ -171,12 +172,13 @@ class _Importer:
     async def import_path(self, path: Path, *, is_folder: bool, forgets_gone: bool) -> None:
         """Import a document or a folder, and find stored documents that are not in the folder any more."""
         seen = set[str]()
-        async with aclosing(import_documents(self.store, path, self.root, self.owner, self._report_document)) as fates:
-            async for fate in fates:
-                if fate.change == "unreadable" and not is_folder:
-                    raise UsageError(f"{path} cannot be imported: {fate.detail}")
-                self.totals.add_document(fate)
-                seen.add(fate.path)
+        changes = import_documents(self.store, path, self.root, self.owner, self._report_document)
+        async with aclosing(changes):
+            async for document in changes:
+                if document.change == "unreadable" and not is_folder:
+                    raise UsageError(f"{path} cannot be imported: {document.detail}")
+                self.totals.add_document(document)
+                seen.add(document.path)
         gone = await missing_documents(self.store, path, self.root, self.owner, seen) if is_folder else {}
         if forgets_gone:
             self.totals.forgotten.extend(gone)
@@ -217,7 +219,7 @@ async def import_project_conventions(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="The directory that agents use for PATH. Default: its place below the project's root, else the root.",
+            help="The directory that agents use for PATH. Default: PATH's place in the project; outside it, the root.",
             show_default=False,
         ),
     ] = None,
@@ -233,12 +235,12 @@ async def import_project_conventions(
     json: Json = False,
     config: ConfigFile = None,
 ) -> None:
-    """Store the conventions of a project, which are in AGENTS.md, .editorconfig and similar files of all its folders.
+    """Store the conventions of a project. They are read from AGENTS.md, .editorconfig and similar files in all folders.
 
-    It also reads CLAUDE.md, CONTRIBUTING.md, pyproject.toml and package.json. Each convention is stored with its
+    Other such files are CLAUDE.md, CONTRIBUTING.md, pyproject.toml and package.json. Each convention is stored with its
     directory and language. Files that git ignores are not read.
 
-    Run it again after changes: a file's conventions replace its earlier ones, and those of deleted files are erased.
+    Run it again after changes. New conventions of a file replace its old ones, and those of deleted files are erased.
 
     Example: orga knowledge import-conventions
 
@@ -261,7 +263,7 @@ async def import_project_conventions(
             write_json({"project": target.project, "at": target.at, "files": [asdict(change) for change in changes]})
         else:
             _report_conventions(changes)
-        await context.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
+        await context.store.purge()  # even if nothing changed, as an earlier command may not have wiped its items
 
 
 def _convention_target(
@@ -318,7 +320,7 @@ def add(
     expires: Annotated[
         str | None,
         typer.Option(
-            metavar="WHEN", help="Do not recall it after this time, such as 30d or a date.", show_default=False
+            metavar="WHEN", help="Do not recall it after this time: 30d from now, or a date.", show_default=False
         ),
     ] = None,
     directory: Annotated[
@@ -333,7 +335,7 @@ def add(
 ) -> Command:
     """Store a fact, a text or a convention. Nothing is stored twice.
 
-    A fact contradicts an older one that has the same subject and predicate but another object, and ranks above it.
+    A new fact contradicts an older fact with the same subject and predicate but another object, and ranks above it.
 
     Example: orga knowledge add "the api" "is deployed" "on Fridays" --tenant shop
 
@@ -352,7 +354,7 @@ def add(
         text=clean_text(text),
         scope=level,
         owner=owner,
-        **dict(zip(("subject", "predicate", "object"), map(clean_text, fact), strict=False)),
+        **dict(zip(("subject", "predicate", "object"), map(clean_text, fact), strict=False)),  # a text has none of them
         directory=directories_above(directory or "")[0],
         language=(language or "").strip().lower(),
         confidence=confidence,

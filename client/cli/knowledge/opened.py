@@ -1,4 +1,4 @@
-"""Open the knowledge store of this folder's configuration. Options and texts that its commands share are here, too."""
+"""Opens the configured knowledge store. Also has the options and texts that the `orga knowledge` commands share."""
 
 import os
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -33,7 +33,7 @@ class KnowledgeContext:
 
 @asynccontextmanager
 async def open_store(config_file: Path | None) -> AsyncGenerator[KnowledgeContext]:
-    """Yield the store, and close it in any case. Raise UsageError without a usable one, or OrgaError if it fails."""
+    """Yield the store, and close it at the end. Raise UsageError if it cannot be used, or OrgaError if it fails."""
     from orga.client.workers.knowledge_store import configured_store
 
     config = load_config(config_file).config
@@ -60,7 +60,7 @@ Scope = Annotated[
     str | None,
     typer.Option(
         metavar="SCOPE",
-        help="Who may recall it: user, agent, tenant or global. Default: as --user or --agent imply, else tenant.",
+        help="Who may recall it: user, agent, tenant or global. Default: user or agent if one is named, else tenant.",
         show_default=False,
     ),
 ]
@@ -74,7 +74,7 @@ Agent = Annotated[
 ]
 
 UntrustedOption = Annotated[
-    bool, typer.Option("--untrusted", help="Mark texts of people you do not trust. They taint runs that recall them.")
+    bool, typer.Option("--untrusted", help="Use this for texts you do not trust. Runs that recall them become tainted.")
 ]
 UNTRUSTED_TAINT = "import"
 """The taint of items that were imported with `--untrusted`."""
@@ -127,7 +127,7 @@ _PLURALS: dict[KnowledgeKind, str] = {"memory": "memories"}
 
 
 def kind_counts_text(counts: Mapping[KnowledgeKind, int]) -> str:
-    """Return `3 facts, 1 memory`, the kinds always in the same order."""
+    """Return a text such as `3 facts, 1 memory`. The order of the kinds is fixed."""
     kinds: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
     parts = [f"{count:,} {_noun(kind, count)}" for kind in kinds if (count := counts.get(kind, 0))]
     return ", ".join(parts) or "nothing"
@@ -166,7 +166,7 @@ def owner_text(item: KnowledgeItem) -> str:
 
 
 def expiry_text(item: KnowledgeItem, now: datetime) -> str:
-    """Return the time at which an item expires, or "" if it never does."""
+    """Return `expires` or `expired` and the time. Return "" if the item never expires."""
     if item.expires_at is None:
         return ""
     return f"{'expired' if item.expires_at <= now else 'expires'} {item.expires_at.isoformat(timespec='minutes')}"
