@@ -25,7 +25,7 @@ MAX_BYTES = 16 * 1024 * 1024
 """Bytes of one document."""
 
 SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org", ".text", ".pdf")
-"""Suffixes of documents in a folder. A file that is named itself may have any suffix."""
+"""Suffixes of documents in a folder. A file that is named directly may have any suffix."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Document:
 
 
 def find_documents(path: Path, root: Path) -> Iterator[Document]:
-    """Yield the documents of a folder, or the file itself. Below the root their source is the path from there."""
+    """Yield the documents of a folder, or the file itself. Below the root, a source is the path from the root."""
     path = path.resolve()
     prefix, is_folder = source_prefix_for(path, root), path.is_dir()
     names = project_files(path, lambda name: name.lower().endswith(SUFFIXES)) if is_folder else [path.name]
@@ -57,7 +57,7 @@ def find_documents(path: Path, root: Path) -> Iterator[Document]:
 
 
 def source_prefix_for(path: Path, root: Path) -> str:
-    """Return the prefix of the sources of a folder's documents, or the source of the file itself."""
+    """Return the prefix of all sources in a folder, or the source of a file."""
     path = path.resolve()
     source = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
     if path.is_dir():
@@ -66,7 +66,7 @@ def source_prefix_for(path: Path, root: Path) -> str:
 
 
 def document_key(source: str, part: str = "") -> str:
-    """Return the key of a part of a document, or the prefix of all its keys."""
+    """Return the key of a document's part. Without `part`, return the prefix of all keys of the document."""
     return f"document:{source}#{part}"
 
 
@@ -87,10 +87,10 @@ async def import_documents(
             yield FileChange(document.source, "unreadable", 0, str(error))
             continue
         changes = {stored.change for batch in batches(items) for stored in await store.store(batch)}
-        beyond = [item_id for number, item_id in kept.get(document.source, {}).items() if number >= len(items)]
-        await forget_ids(store, beyond)  # the parts after the document's new end, even if some are missing
-        if items or beyond:
-            if beyond or changes not in ({"added"}, {"unchanged"}):
+        surplus = [item_id for number, item_id in kept.get(document.source, {}).items() if number >= len(items)]
+        await forget_ids(store, surplus)  # the parts after the document's new end
+        if items or surplus:
+            if surplus or changes not in ({"added"}, {"unchanged"}):
                 yield FileChange(document.source, "changed", len(items))
             else:
                 yield FileChange(document.source, "added" if "added" in changes else "unchanged", len(items))
@@ -145,15 +145,16 @@ async def _page_parts(data: bytes) -> list[str]:
 async def missing_documents(
     store: KnowledgeStore, folder: Path, root: Path, owned: DocumentOwner, seen: Set[str]
 ) -> dict[str, list[str]]:
-    """Return the part ids of documents without a file, by source. A file that git now ignores still exists.
+    """Return the part ids of documents whose files are gone, by source. A file that git ignores now is not gone.
 
     `seen` are the sources that the import has found. Documents of other owners are left out.
     """
     base = await asyncio.to_thread(source_prefix_for, folder, root)
+    is_outside = base.startswith("/")  # an empty base is a prefix of the sources outside of the root, too
     found = {
         source: list(parts.values())
         for source, parts in (await stored_parts(store, base, owned)).items()
-        if source not in seen and source.startswith("/") == base.startswith("/")
+        if source not in seen and source.startswith("/") == is_outside
     }
 
     def without_files() -> dict[str, list[str]]:

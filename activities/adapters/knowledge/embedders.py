@@ -25,11 +25,12 @@ from orga.workflows.types.models.providers import WORDLLAMA
 
 DIMENSIONS = 256
 _MAX_WORDS = 4_000
-_FEW_WORDS = 8
+_FEW_TEXTS = 8
+"""Texts that are embedded in the event loop. More of them need a thread."""
 
 
 class HashingEmbedder:
-    """Counts runs of three and four letters. A run's hash decides its position and its sign.
+    """Counts runs of three and four letters, and pairs of words. The hash of each decides its position and its sign.
 
     It finds similar spelling (restart and restarting), not similar meaning.
     """
@@ -42,13 +43,13 @@ class HashingEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text, or a zero vector for a text without words."""
-        if len(texts) <= _FEW_WORDS:
+        if len(texts) <= _FEW_TEXTS:
             return [hashed_vector(text) for text in texts]
         return await asyncio.to_thread(lambda: [hashed_vector(text) for text in texts])
 
 
 def hashed_vector(text: str) -> list[float]:
-    """Return the vector of a text. The order of words does not count, and all words weigh the same."""
+    """Return the vector of a text. Frequent words such as "the" do not count. The order only decides the pairs."""
     counts = Counter[str]()
     words = [word for word in text_words(text)[:_MAX_WORDS] if word not in STOP_WORDS]
     for word in words:
@@ -58,13 +59,13 @@ def hashed_vector(text: str) -> list[float]:
     counts.update(map(" ".join, pairwise(words)))
     vector = [0.0] * DIMENSIONS
     for part, count in counts.items():
-        place = _hashed_index(part)
-        vector[place % DIMENSIONS] += sqrt(count) if place & 0x8000_0000 else -sqrt(count)
+        hashed = _hashed_part(part)
+        vector[hashed % DIMENSIONS] += sqrt(count) if hashed & 0x8000_0000 else -sqrt(count)
     return normalised_vector(vector)
 
 
 @lru_cache(maxsize=65_536)
-def _hashed_index(part: str) -> int:
+def _hashed_part(part: str) -> int:
     return int.from_bytes(blake2b(part.encode("utf-8", "replace"), digest_size=4).digest(), "big")
 
 
@@ -75,7 +76,7 @@ class WordLlamaEmbedder:
 
     @property
     def name(self) -> str:
-        """The embedder's name with the package version, since each version has its own weights."""
+        """The embedder's name with the package version, because each version has its own weights."""
         return f"{WORDLLAMA}-{version('wordllama')}"
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -96,7 +97,7 @@ def _load_model() -> Any:
 
     try:
         return wordllama.WordLlama.load(
-            # Its own default looks into a folder that the package does not have, and then downloads the weights.
+            # The library's default is a folder that the package does not have. Then it downloads the weights.
             cache_dir=Path(wordllama.__file__).parent,
             disable_download=True,
             dim=DIMENSIONS,
@@ -113,15 +114,16 @@ _BATCH_CHARS = 100_000
 """Characters of one request. Providers limit the tokens of all its texts together."""
 
 MAX_TEXT_CHARS = 20_000
-"""Characters of one text. Of a longer one only the beginning counts. Models accept 8,000 tokens."""
+"""Characters of one text. Only the beginning of a longer one is sent. Models accept 8,000 tokens."""
 
 MAX_ANSWER_BYTES = 32_000_000
 """Bytes of one answer: 64 vectors of 16,000 numbers."""
 
 REQUEST_S = 60.0
+"""Seconds for one request."""
 
 _MAX_NUMBER = 1e18
-"""The largest number in a vector. Beyond it the vector's length cannot be computed."""
+"""The largest number in a vector. The length of a vector with a larger one cannot be computed."""
 
 _TRY_AGAIN_TEXT = "the store is unchanged: try again, or choose another [knowledge] embedder"
 
@@ -129,11 +131,13 @@ _TRY_AGAIN_TEXT = "the store is unchanged: try again, or choose another [knowled
 class ProviderEmbedder:
     """Requests the vectors of many texts at once. It does not retry, because its caller's activity is retried."""
 
-    def __init__(self, model: str, place: ProviderEndpoint, transport: http.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, model: str, endpoint: ProviderEndpoint, transport: http.AsyncBaseTransport | None = None
+    ) -> None:
         self._model = model
-        self._place = place
+        self._endpoint = endpoint
         self._transport = transport
-        self.name = f"{place.provider}:{model}"
+        self.name = f"{endpoint.provider}:{model}"
         self.dimensions: int = 0
         """Length of each vector, or 0 before the first one."""
 
@@ -141,7 +145,7 @@ class ProviderEmbedder:
         """Return a vector of length 1 for each text. Raise KnowledgeError if the provider fails."""
         found: list[list[float]] = []
         # A new client for each call, so that the owner of an embedder has nothing to close.
-        client = ProviderHttp(self._place, self._transport)
+        client = ProviderHttp(self._endpoint, self._transport)
         try:
             for batch in request_batches(texts):
                 found += await self._vectors(client, batch)
@@ -152,12 +156,12 @@ class ProviderEmbedder:
         return found
 
     async def _vectors(self, client: ProviderHttp, batch: list[str]) -> list[list[float]]:
-        url, request = self._place.url("/embeddings"), {"model": self._model, "input": batch}
+        url, request = self._endpoint.url("/embeddings"), {"model": self._model, "input": batch}
         try:
             async with asyncio.timeout(REQUEST_S):
                 answer = await client.read_object(url, request, limit=MAX_ANSWER_BYTES)
         except TimeoutError:
-            text = f"{self._place.provider}: no vectors within {REQUEST_S:g} s"
+            text = f"{self._endpoint.provider}: no vectors within {REQUEST_S:g} s"
             raise ModelError("Timeout", text, retryable=True) from None
         items = as_objects(answer.get("data"))
         by_index = {str(item.get("index", at)): item.get("embedding") for at, item in enumerate(items)}
@@ -174,7 +178,7 @@ class ProviderEmbedder:
 
 
 def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the texts in order, in requests that providers accept. They refuse an empty text, so it becomes a blank."""
+    """Yield the texts in order, in requests that providers accept. A blank replaces an empty text: they refuse it."""
     batch: list[str] = []
     chars = 0
     for text in texts:

@@ -153,7 +153,7 @@ def _fact_item(given: _StoreParameters, behalf: Behalf, context: ToolContext) ->
     provenance = behalf.provenance(f"agent {reader.agent}" if reader.agent else "", context.workflow_id)
     fields: dict[str, Any] = {"subject": given.subject, "confidence": given.confidence, "provenance": provenance}
     fields |= {"scope": scope, "owner": reader}
-    if behalf.is_learning:  # its subject is not in `text`: every repetition of the task would match it
+    if behalf.is_learning:  # its subject is the task, which is left out: repetitions of the task would match it
         return KnowledgeItem(kind="memory", text=given.object, key=context.idempotency_key, **fields)
     text = f"{given.subject} {given.predicate} {given.object}"
     return KnowledgeItem(kind="fact", text=text, predicate=given.predicate, object=given.object, **fields)
@@ -189,4 +189,5 @@ def _stored_text(stored: Stored, scope: ScopeLevel) -> str:
         return f"That is already known (scope {scope})."
     older = len(stored.contradicts)
     says = "fact says" if older == 1 else "facts say"
-    return f"Stored (scope {scope}){f'; {older} older {says} otherwise and now count less' if older else ''}."
+    contradicted = f"; {older} older {says} otherwise and now count less" if older else ""
+    return f"Stored (scope {scope}){contradicted}."

@@ -35,8 +35,8 @@ def project_files(root: Path, is_wanted: Callable[[str], bool]) -> Iterator[str]
 def _git_files(root: Path) -> Iterable[str]:
     """Return the files that git lists, without ignored ones, or nothing if there is no git or no repository.
 
-    A repository's configuration can name programs that git runs even to list files: a sparse index fetches what it
-    lacks. So git runs in an empty repository of ours, and uses only the project's index and ignore patterns.
+    A repository's configuration can name programs, and git runs them even to list files, such as to complete a sparse
+    index. So git runs in an empty repository of ours, and uses only the project's index and ignore patterns.
     """
     git = installed_program("git")
     top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
@@ -53,12 +53,13 @@ def _run_git_list(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
     theirs = top / ".git"
     if theirs.is_file():  # in a worktree and in a submodule
         theirs = top / _read_text_line(theirs).removeprefix("gitdir:").strip()
-    shared = theirs / _read_text_line(theirs / "commondir").strip()  # by all worktrees
-    _make_repository(ours, shared / "info" / "exclude")
+    common = theirs / _read_text_line(theirs / "commondir").strip()  # all worktrees share it
+    _make_repository(ours, common / "info" / "exclude")
     env = {name: os.environ[name] for name in _GIT_VARIABLES if name in os.environ}
     env |= {"GIT_DIR": str(ours), "GIT_WORK_TREE": str(top)}
-    # Some indexes need more of their repository and are skipped. Then tracked files that are ignored are missing.
-    for index in (*filter(Path.is_file, [theirs / "index"]), ours / "index"):
+    indexes = [theirs / "index"] if (theirs / "index").is_file() else []
+    # If an index needs more of its repository, git fails. Without it, files that are tracked and ignored are missing.
+    for index in (*indexes, ours / "index"):
         done = subprocess.run(
             [git, *_LIST_COMMAND],
             cwd=root,
@@ -89,7 +90,7 @@ def _make_repository(folder: Path, exclude: Path) -> None:
 
 
 def _walk_files(root: Path) -> Iterator[str]:
-    """Yield the files below a folder without those that a `.gitignore` file names. There may be no git here."""
+    """Yield the files below a folder without those that a `.gitignore` file names. This works without git."""
     rules = {"": NO_IGNORE_RULES}
     for folder, folders, names in os.walk(root):
         inside = "" if folder == str(root) else f"{Path(folder).relative_to(root).as_posix()}/"
@@ -112,7 +113,7 @@ class FileChange:
     items: int
     """Number of stored items of the file. For a removed file, the number of removed items."""
     detail: str = ""
-    """The reason why it cannot be read. What is stored of it stays."""
+    """The reason why it cannot be read. Its stored items stay."""
 
 
 class UnreadableFile(ValueError):
@@ -125,7 +126,7 @@ def read_project_file(root: Path, path: str, max_bytes: int) -> str:
 
 
 def project_text(data: bytes) -> str:
-    """Return a file's content as text. Raise UnreadableFile if it is none."""
+    """Return a file's content as text. Raise UnreadableFile if it is no text."""
     if b"\0" in data:
         raise UnreadableFile("it is no text")
     return clean_text(data.decode("utf-8-sig", "replace"))

@@ -1,4 +1,4 @@
-"""The knowledge store over a database. A backend opens its transactions."""
+"""The knowledge store over any database: storing, recall and reindexing. A subclass opens the transactions."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind
 _log = logging.getLogger(__name__)
 
 _MAX_EXAMINED = 200
-"""Items of one step of the search for visible ones."""
+"""Items that one statement examines for visible ones."""
 
 _VISIBLE = (
     "items.place = ANY(%(audiences)s) AND items.kind = ANY(%(kinds)s) "
@@ -54,7 +54,7 @@ class KnowledgeSearch:
     async def candidates(self, vector: Sequence[float] | None) -> list[Candidate]:
         """Return items that may match, facts that contradict them, and clean facts that differ from tainted ones.
 
-        Without the vector of its text, a query finds by words only.
+        Without the vector of the query's text, items are found by words only.
         """
         query = self._query
         if query.directory is not None or query.language is not None or not query.text.strip():
@@ -66,7 +66,7 @@ class KnowledgeSearch:
         missing = newer - {each.item.id for each in found}
         claims = tainted_claims((each.item for each in found), self._audiences)
         clean = await self._load_candidates(
-            # A condition on a claim begins with that of its partial index.
+            # `claim != ''` is the condition of the partial index on claims.
             f"items.taint = '{UNTAINTED}' AND items.contradicted_by = '' AND items.claim != '' AND items.claim",
             sorted(claims),
         )
@@ -104,8 +104,8 @@ class KnowledgeSearch:
     async def _numbers_by_words(self) -> list[int]:
         """Return the newest items with all words, and those with the rarest words.
 
-        A word in more items than are read has no weight here, unless there is no other word. FTS5's `bm25` would scan
-        all items with a word before it ranks the first: 150 ms for common words in 100,000 items.
+        A word is ignored if more items have it than are read, unless all words are so frequent. FTS5's `bm25` would
+        scan all items with a word before it ranks the first: 150 ms for common words in 100,000 items.
         """
         queries = self._transaction.word_queries(self._query.text, self._audiences)
         if not queries.each or not self._audiences:
@@ -168,7 +168,7 @@ class DatabaseStore(ABC, Generic[E]):
     """A `KnowledgeStore`. All backends recall the same items, in the same order and with the same scores."""
 
     def __init__(self, place: str, embedder: Embedder, now: Callable[[], datetime]) -> None:
-        """Open nothing yet. `place` is the file or the server as people see it, and `now` has a time zone."""
+        """Open nothing yet. `place` is the file or the server as people see it. `now` returns a time with a zone."""
         self._shown_place = place
         self._embedder = embedder
         self._now = now
@@ -184,7 +184,7 @@ class DatabaseStore(ABC, Generic[E]):
 
     @abstractmethod
     def _encode(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, E]:
-        """Return each text as the database stores it. A thousand take a second, so a thread calls this."""
+        """Return each text in the form that the database stores. 1,000 texts take a second, so a thread does it."""
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
         now = self._now()
@@ -242,7 +242,7 @@ class DatabaseStore(ABC, Generic[E]):
         return done
 
     def _warn_of_missing_vectors(self, found: Sequence[Candidate]) -> None:
-        """Log a warning, but only once, however many recalls find items without vectors of the current embedder."""
+        """Log a warning if found items have no vectors of the current embedder, but only once."""
         missing = sum(candidate.vector is None for candidate in found)
         if missing and not self._has_warned:
             self._has_warned = True

@@ -1,6 +1,6 @@
-"""One transaction of a knowledge store: rows and items, shared work, and the statements in which databases differ.
+"""One transaction of a knowledge store: the work that all databases share, and what each has to add to it.
 
-Shared statements are written as PostgreSQL takes them, with `%(name)s` for a value and `= ANY(%(name)s)` for a list.
+Shared statements are written for PostgreSQL, with `%(name)s` for a value and `= ANY(%(name)s)` for a list.
 """
 
 import json
@@ -24,7 +24,7 @@ COLUMNS = (
 """Columns of the table `items`, in the order of a row. `place` is the audience."""
 
 UNTAINTED = "[]"
-"""The value of `taint` of a clean item."""
+"""The value of `taint` for a clean item."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_COLUMNS = (
@@ -50,7 +50,7 @@ def item_row(item: StoredItem) -> tuple[object, ...]:
 
 
 def row_item(row: Sequence[Any]) -> StoredItem:
-    """Return the item of a row that begins with these columns. Raise DamagedItem if it is no valid item."""
+    """Return the item of a row that begins with `COLUMNS`. Raise DamagedItem if it is no valid item."""
     value: dict[str, Any] = dict(zip(COLUMNS, row, strict=False))
 
     def fields(*names: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
     byte_order: ClassVar[str]
     """The clause that sorts texts by their bytes."""
     without_index: ClassVar[str]
-    """Prefix of a condition that keeps the database from scanning all items of an audience by an index."""
+    """Prefix of a condition. It keeps the database from using an index to scan all items of an audience."""
 
     def __init__(self, embedder: str) -> None:
         self.embedder = embedder
@@ -129,7 +129,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
 
     @abstractmethod
     async def newest_facts(self, claims: Sequence[str]) -> Rows:
-        """Return for each claim its `MAX_SETTLED_FACTS` newest facts and its newest clean one, with their numbers."""
+        """Return the `MAX_SETTLED_FACTS` newest facts of each claim, and its newest clean fact, with their numbers."""
 
     @abstractmethod
     async def write_items(self, items: Sequence[StoredItem], encoded: Mapping[str, E]) -> None:
@@ -154,7 +154,8 @@ class KnowledgeTransaction(ABC, Generic[E]):
         """Return the numbers of the items with the nearest vectors.
 
         Args:
-            visible: The `audiences` and `kinds` of the wanted items, and `now` in microseconds: none has expired then.
+            visible: The `audiences` and `kinds` of the wanted items, and the time `now` in microseconds. No item has
+                expired then.
         """
 
     @abstractmethod
@@ -163,13 +164,13 @@ class KnowledgeTransaction(ABC, Generic[E]):
 
     @abstractmethod
     async def matching_numbers(self, queries: Sequence[str], limit: int) -> list[list[int]]:
-        """Return for each query at most so many items that match it."""
+        """Return, for each query, the numbers of at most `limit` items that match it."""
 
     @abstractmethod
     async def newest_matching(self, query: str, limit: int) -> list[int]: ...
 
     async def stored_items(self, ids: Iterable[str], claims: Iterable[str] = ()) -> dict[str, StoredItem]:
-        """Return the items of these ids, and the newest and the newest clean ones of these claims, in order of arrival.
+        """Return the items with these ids, and the `newest_facts` of these claims, in order of arrival.
 
         Claims may be empty or repeat.
         """
@@ -193,7 +194,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
         return list(map(row_item, rows))
 
     async def store_items(self, items: Sequence[StoredItem], encoded: Mapping[str, E]) -> list[Stored]:
-        """Store items in the order in which they came, and return what was done with each."""
+        """Store items in the given order, and return the result for each."""
         known = await self.stored_items([item.id for item in items], map(claim_digest, items))
         arrivals = ArrivalBatch(known.values())
         stored = [arrivals.add_item(item) for item in items]
@@ -202,23 +203,23 @@ class KnowledgeTransaction(ABC, Generic[E]):
         return stored
 
     async def keep_vectors(self, items: Sequence[StoredItem], encoded: Mapping[str, E]) -> None:
-        """Store the vectors of items that have not changed or gone meanwhile."""
+        """Store the vectors of items, except of those that were changed or erased meanwhile."""
         known = await self.stored_items(item.id for item in items)
         await self.give_vectors([item for item in items if known.get(item.id) == item], encoded)
 
     async def erase(self, what: Erasure) -> dict[KnowledgeKind, int]:
-        """Erase items that match all conditions. Facts that only these contradicted hold again."""
+        """Erase items that match all conditions. Facts that only erased facts contradicted hold again."""
         condition, values = await self._erasure_condition(what)
         erased = await self.rows(f"DELETE FROM {self.tables}items WHERE {condition} RETURNING kind, id", values)
-        claims_of_erased: dict[str, None] = {}
+        claims_to_restore: dict[str, None] = {}
         for part in batches((id_ for _, id_ in erased), _BATCH):
             rows = await self.rows(
                 f"SELECT DISTINCT claim FROM {self.tables}items "
                 "WHERE claim != '' AND contradicted_by != '' AND contradicted_by = ANY(%(ids)s)",
                 {"ids": part},
             )
-            claims_of_erased.update((claim, None) for (claim,) in rows)
-        for claims in batches(claims_of_erased, _BATCH):
+            claims_to_restore.update((claim, None) for (claim,) in rows)
+        for claims in batches(claims_to_restore, _BATCH):
             await self._restore_facts(claims)
         return dict(sorted(Counter[KnowledgeKind](kind for kind, _ in erased).items()))
 
@@ -234,7 +235,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
         return int(count)
 
     async def facts(self, place: str, now: int) -> StoreFacts:
-        """Return the facts at `now`, in microseconds. `place` is the store's, as people see it."""
+        """Return the facts at `now`, in microseconds. `place` is the file or the server as people see it."""
         names = await self.rows(f"SELECT DISTINCT embedder FROM {self.tables}vectors ORDER BY embedder")
         [(tainted, expired, contradicted)] = await self.rows(
             "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= %(now)s), "

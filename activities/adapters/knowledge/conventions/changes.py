@@ -36,7 +36,7 @@ class ConventionTarget:
     """The location and the owner of a project's conventions in a store."""
 
     project: str
-    """The project's name. A directory of a store holds conventions of one project only."""
+    """The project's name. A directory of a store has the conventions of only one project."""
     at: str
     """The directory in the store under which the project's conventions are. Empty for the store's root."""
     scope: ScopeLevel
@@ -44,7 +44,7 @@ class ConventionTarget:
     taint: tuple[str, ...] = ()
 
     def stored_path(self, path: str) -> str:
-        """Return where the store keeps a path. `path` is relative to the project's root."""
+        """Return the path in the store for a path from the project's root."""
         return clean_text("/".join(filter(None, (self.at, path))))
 
     def key(self, path: str, number: int) -> str:
@@ -52,7 +52,7 @@ class ConventionTarget:
 
 
 def convention_items(root: Path, path: str, target: ConventionTarget) -> list[KnowledgeItem]:
-    """Return the conventions of a file, in order. Raise UnreadableFile if its content does not fit its name.
+    """Return the conventions of a file, in order. Raise UnreadableFile if its path or its content cannot be used.
 
     In the root folder, a convention for a language applies to that language everywhere. In any other folder,
     it applies only within that folder.

@@ -52,7 +52,7 @@ def _joined_lines(lines: list[str]) -> Iterator[str]:
 
 
 AGENT_CONFIDENCE, PEOPLE_CONFIDENCE, TOOL_CONFIDENCE = 0.95, 0.9, 0.85
-"""Confidence in files for agents, in guides for people and in settings of tools. Higher ones are recalled first."""
+"""Confidence in files for agents, in guides for people and in settings of tools. The highest is recalled first."""
 
 
 _TOOL_FOLDERS = frozenset({".github", ".gitlab", ".claude", ".config"})
@@ -110,7 +110,7 @@ def _readers_for(read: Callable[..., Iterable[ConventionRule]], names: Iterable[
 
 
 def editorconfig_rules(text: str) -> Iterator[ConventionRule]:
-    """Yield a rule for each section. A pattern for files of one language makes it a rule of that language."""
+    """Yield a rule for each section. A section for files of one language becomes a rule of that language."""
     pattern, lines = "", list[str]()
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
@@ -122,7 +122,7 @@ def editorconfig_rules(text: str) -> Iterator[ConventionRule]:
 
 
 def prose_rules(text: str) -> Iterator[ConventionRule]:
-    """Yield a rule for each section of Markdown, below a line like `Contributing > Tests`. Other text is one section.
+    """Yield a rule for each section of Markdown, begun by a line like `Contributing > Tests`. Other text is one rule.
 
     Comments are left out, because a reader of the page does not see them.
     """

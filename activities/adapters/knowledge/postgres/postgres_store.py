@@ -1,4 +1,4 @@
-"""The knowledge store of a fleet: PostgreSQL with pgvector, shared by the workers of all machines."""
+"""The knowledge store for workers on several machines: PostgreSQL with pgvector."""
 
 import asyncio
 import sqlite3
@@ -58,7 +58,7 @@ class PostgresConnections:
         self._migrating = asyncio.Lock()
 
     async def close(self) -> None:
-        """Close idle connections. The others close when they are returned."""
+        """Close idle connections. Connections in use close when their work ends."""
         self._is_closed = True
         idle, self._idle = self._idle, []
         for connection in idle:
@@ -76,7 +76,7 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def transaction(self, *, is_writing: bool) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a transaction: either of the only writer, or for reads of one state of the store."""
+        """Yield a connection in a transaction. A writer waits for other writers. A reader sees one state of it."""
         async with self.without_transaction() as connection:
             try:
                 if is_writing:
@@ -176,7 +176,7 @@ def words_tsvector(words: frozenset[str], audience: str) -> str:
 
 
 def words_query(words: Iterable[str], audiences: Sequence[str], joined_by: Literal["&", "|"]) -> str:
-    """Return a `tsquery` for items of one of the audiences with all of the words, or with any."""
+    """Return a `tsquery` for items of one of the audiences. They have all words (`&`), or at least one (`|`)."""
     of_audiences = " | ".join(quoted_word(_AUDIENCE_PREFIX + audience) for audience in audiences)
     return f"({of_audiences}) & ({f' {joined_by} '.join(map(quoted_word, words))})"
 
@@ -187,12 +187,12 @@ def quoted_word(word: str) -> str:
 
 
 def _bounded_word(word: str) -> str:
-    """Return a word, or the digest of one that is too long."""
+    """Return the word, or its digest if it is too long."""
     return word if len(word.encode()) <= MAX_WORD_BYTES else f"{_LONG_WORD_PREFIX}{sha256(word.encode()).hexdigest()}"
 
 
 class EncodedText(NamedTuple):
-    """A text as the database takes it."""
+    """A text in the form that the database stores."""
 
     code: str
     """The code of its vector, as bits."""

@@ -37,7 +37,7 @@ class PostgresAddress:
 def parse_address(dsn: str, variable: str) -> PostgresAddress:
     """Return the address in a variable. TLS is required for a remote server unless the address sets it otherwise.
 
-    Raise ValueError if it is no address. The text repeats nothing of it.
+    Raise ValueError if it is no address. The error's text repeats nothing of the address.
     """
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
@@ -164,7 +164,7 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
             contradicted_by TEXT NOT NULL DEFAULT '',
             words TSVECTOR NOT NULL
         )""",
-        # Every recall scans the entries that wait to be indexed: 256 kB of them, not 4 MB.
+        # Every recall scans the entries that wait to be indexed. So they are limited to 256 kB, not to 4 MB.
         "CREATE INDEX items_by_words ON orga_knowledge.items USING gin (words) WITH (gin_pending_list_limit = 256)",
         "CREATE INDEX items_by_claim ON orga_knowledge.items (claim, stored_at) WHERE claim != ''",
         "CREATE INDEX items_by_contradiction ON orga_knowledge.items (contradicted_by) WHERE contradicted_by != ''",
@@ -208,8 +208,8 @@ VERSION = len(MIGRATIONS)
 async def migrate(connection: PostgresConnection, address: PostgresAddress) -> None:
     """Migrate a database to this version, all steps or none. Other processes wait meanwhile.
 
-    Raise KnowledgeError if it has a newer version, or pgvector is missing. The caller has to close the connection,
-    which holds the lock.
+    Raise KnowledgeError if it has a newer version, or pgvector is missing. The caller then has to close the
+    connection, which still holds the lock.
     """
     if await _schema_version(connection, address) == VERSION:
         return

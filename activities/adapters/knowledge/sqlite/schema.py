@@ -42,14 +42,14 @@ _FAILURES: dict[int, tuple[str, str, bool]] = {
 
 
 def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
-    """Return the error for people. The lowest byte of SQLite's code decides, because the others only refine it."""
+    """Return the error for people. The lowest byte of SQLite's code decides, because other bytes only refine it."""
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_CORRUPT_VTAB:
         message = f"the text index of the knowledge store {path} is damaged ({error}); run: orga knowledge reindex"
         return KnowledgeError(message, kind="Corrupt")
     if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return corrupt_file_error(path, str(error))
-    if "decode to UTF-8" in str(error):  # an error of Python without a code, whose text contains the stored text
+    if "decode to UTF-8" in str(error):  # Python's error has no code, and its text contains the stored text
         return corrupt_file_error(path, "a text in it is no UTF-8")
     kind, what, is_retryable = _FAILURES.get(code & 0xFF, ("Unreachable", f"failed: {error}; look at its disk", True))
     return KnowledgeError(f"the knowledge store {path} {what}", kind=kind, retryable=is_retryable)
@@ -151,7 +151,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             vector BLOB NOT NULL
         )""",
         "CREATE INDEX vectors_by_embedder ON vectors (embedder)",
-        # `changed` counts writes, `erased` removals. By them a process notices that its copy in memory is out of date.
+        # `changed` counts writes, `erased` counts removals. They show a process that its copy in memory is out of date.
         "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
         "INSERT INTO counters VALUES ('changed', 0), ('erased', 0)",
     ),

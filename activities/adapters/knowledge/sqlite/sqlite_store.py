@@ -69,7 +69,7 @@ class _Bucket:
         del self.codes[-1], self.numbers[-1]
 
     def nearest(self, code: int, limit: int) -> list[tuple[int, int]]:
-        """Return the distances and numbers of the nearest: at least `limit`, or more if several are equally far."""
+        """Return distance and number of the `limit` nearest items, and of others as near as the last of these."""
         distances = [(code ^ other).bit_count() for other in self.codes]
         furthest = nsmallest(limit, distances)[-1] if distances else 0
         pairs = zip(distances, self.numbers, strict=True)
@@ -79,7 +79,7 @@ class _Bucket:
 class VectorCodes:
     """The codes of all vectors of one embedder, in memory. A search scans only the audiences and kinds that it needs.
 
-    100,000 codes take some 15 MB. A scan of them takes some 15 ms.
+    100,000 codes take about 15 MB. A scan of them takes about 15 ms.
     """
 
     def __init__(self, embedder: str) -> None:
@@ -150,7 +150,7 @@ class VectorCodes:
 
 
 _EncodedVector = tuple[bytes, bytes]
-"""A vector as the file keeps it: its code and its numbers."""
+"""A vector in the form that the file stores: its code and its numbers."""
 
 _INSERT = (
     f"INSERT INTO items ({', '.join(COLUMNS)}, changed) VALUES ({', '.join('?' * (len(COLUMNS) + 1))}) "
@@ -228,7 +228,7 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
         try:
             return None if value is None else array("f", value)
         except (ValueError, TypeError) as error:
-            raise DamagedItem("a vector in it is none") from error
+            raise DamagedItem("a vector in it has no valid form") from error
 
     async def nearest_numbers(self, vector: Sequence[float], visible: Mapping[str, Any], limit: int) -> list[int]:
         return self._codes.nearest(self._connection, vector, **visible, limit=limit)
@@ -281,7 +281,7 @@ WAIT_S = 30.0
 class SqliteConnections:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._own = local()  # with the connection of each thread
+        self._own = local()  # has each thread's connection
         self._all: list[sqlite3.Connection] = []
         self._lock = Lock()
         self._is_ready = False
@@ -324,7 +324,7 @@ class SqliteConnections:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers read during a write. SQLite does not wait while another process opens a new file, so we try again."""
+    """Let readers read during a write. SQLite does not wait if another process opens a new file, so we try again."""
     until = monotonic() + WAIT_S
     while True:
         try:
@@ -367,14 +367,14 @@ def readable_items(connection: sqlite3.Connection, low: int, high: int) -> Itera
 
 
 MERGE_PAGES = 500
-"""Pages of the text index that one step merges, in some 40 ms."""
+"""Pages of the text index that one step merges, in about 40 ms."""
 
 
 def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
     """Merge a part of the text index, which drops deleted texts, and return whether there is more to merge.
 
-    `is_begun` is False for the first call. It passes a negative number, which makes FTS5 begin to merge all parts into
-    one. Later calls continue that.
+    `is_begun` is False for the first call, which passes a negative number. That makes FTS5 begin to merge all parts
+    into one. Later calls continue the merge.
     """
     before = connection.total_changes
     pages = MERGE_PAGES if is_begun else -MERGE_PAGES
@@ -387,7 +387,7 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise corrupt_file_error(path, str(verdict).replace("\n", " "))
-    # SQLite does not look into values. This takes some 2 s for 100,000 items.
+    # SQLite does not look into values. This takes about 2 s for 100,000 items.
     if lost := sum(item is None for span in number_spans(connection) for item in readable_items(connection, *span)):
         raise unreadable_items_error(path, lost)
 
@@ -395,7 +395,7 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
 _READER_THREADS = 4
 
 _EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
-"""Empties the write-ahead log. It waits like a writer. If others still use the log then, it returns 1, not an error."""
+"""Empties the write-ahead log. It waits like a writer. If others still use the log then, it returns 1, no error."""
 
 
 class SqliteStore(DatabaseStore[_EncodedVector]):
@@ -481,7 +481,7 @@ class SqliteStore(DatabaseStore[_EncodedVector]):
     async def _in_thread(
         self, threads: ThreadPoolExecutor, work: Callable[[sqlite3.Connection], T], begin: str | None = None
     ) -> T:
-        """Run `work` on the connection of one of these threads, in a transaction if `begin` begins one."""
+        """Run `work` on the connection of one of these threads. With `begin`, it runs in a transaction."""
 
         def result() -> T:
             connection = self._connections.current()
