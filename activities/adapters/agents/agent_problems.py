@@ -1,4 +1,7 @@
-"""Finds errors between agents, their delegates, reviews, models and a worker's tools before any run."""
+"""Checks that agents and runs name only tools, delegates and models that exist and can do the work.
+
+The configuration is checked with it before any run, and each run when its setup is made.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -99,7 +102,7 @@ def agent_tool_names(agent: AgentConfig) -> list[str]:
 
 
 def delegate_tool_names(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> list[str]:
-    """Return the tools of an agent's delegates, and of theirs. A starter who chooses tools may also list these."""
+    """Return the tools of an agent's delegates, and of their delegates. A starter who lists tools may add these."""
     found: dict[str, AgentConfig] = {}
     waiting = [agent]
     while waiting:
@@ -123,12 +126,14 @@ def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> s
 
 
 _NEVER_THINK = frozenset({"local", "offline"})
-"""Providers in the worker's process."""
+"""Providers in the worker's process, whose models do not think."""
 
 
 def thinking_refusal(chosen: ChosenModels, config: LoopConfig) -> str:
-    """Return why the models of a run cannot think as its config says, or "". Models in the worker never think."""
-    key = "thinking_tokens" if config.thinking_tokens else "effort" if config.effort not in {None, "none"} else ""
+    """Return why the models of a run cannot think as its config says, or "". Models in the worker do not think."""
+    key = "effort" if config.effort not in {None, "none"} else ""
+    if config.thinking_tokens:
+        key = "thinking_tokens"
     embedded = [name for name in chosen.models if name.partition(":")[0] in _NEVER_THINK]
     if not key or not embedded:
         return ""
@@ -152,14 +157,13 @@ def embedder_refusal(chosen: ChosenModels, config: LoopConfig, channels: tuple[C
     """Return why a run that is bound to the local tier would still send texts to a provider, or ""."""
     if chosen.may_be_embedded_by(embedder):
         return ""
-    remembers = next((f"goals.deliveries.{each.name}" for each in channels if each.kind == MEMORY and each.default), "")
-    if not (what := "config.knowledge" if config.uses_knowledge else remembers):
+    memory = next((f"goals.deliveries.{each.name}" for each in channels if each.kind == MEMORY and each.default), "")
+    if not (what := "config.knowledge" if config.uses_knowledge else memory):
         return ""
     return (
-        f"{what}: the embedder {embedder} is sent what is stored and looked for; this run is bound to the local tier,"
-        f" as all that happens under a run of {TIER_PREFIX}{LOCAL_TIER} is; use [knowledge] "
-        f"embedder = {HASHING!r}, or one of a"
-        f" provider of that tier ({', '.join(chosen.local)})"
+        f"{what}: the embedder {embedder} gets all texts that are stored or looked for, but this run is bound to the "
+        f"local tier, like each run under one of {TIER_PREFIX}{LOCAL_TIER}; use [knowledge] embedder = {HASHING!r}, or "
+        f"an embedder of a provider of that tier ({', '.join(chosen.local)})"
     )
 
 
@@ -188,7 +192,7 @@ def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> I
 
 
 def config_tools(config: LoopConfig) -> Iterator[tuple[str, str]]:
-    """Yield each tool that a config names, after its key: fallbacks of failed tools, lookups for pre-hydration."""
+    """Yield the key and name of each tool in a config: alternatives for failed tools, and lookups of references."""
     yield from _alternative_tools("config.recovery", config.recovery)
     yield from _lookup_tools(config)
 

@@ -46,7 +46,7 @@ NO_PIPELINES: Mapping[str, Pipeline] = {}
 
 
 def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, AgentConfig]) -> Iterator[FileProblem]:
-    """Yield a problem for each step without an existing agent. `agents` includes `default`."""
+    """Yield a problem for each step whose agent does not exist. `agents` includes `default`."""
     for name, pipeline in pipelines.items():
         for key, step in pipeline.parts.items():
             if step.agent not in agents:
@@ -106,8 +106,8 @@ MIN_BUDGET = 500
 def default_context_budget(config: LoopConfig, window: int) -> int:
     """Return the budget for the conversation of a run that sets none, with a model of that context window.
 
-    It is a quarter of the run's tokens, at least the key's default, and at most what the window leaves. The window also
-    holds the reply, which gets its limit, or a quarter of a small window.
+    It is a quarter of the run's tokens, at least the key's default, and at most what the reply leaves of the window.
+    The reply gets its output limit, but at most a quarter of the window.
     """
     wanted = max(config.context_token_budget, config.max_total_tokens // 4)
     return max(min(wanted, window - min(config.max_output_tokens, window // 4)), MIN_BUDGET)
@@ -249,7 +249,7 @@ class ConfiguredAgents:
         config = run_config(agent.config, request.config, request.ceiling)
         if BUDGET_KEY not in agent.config.model_fields_set | request.config.keys():
             found = await asyncio.gather(*map(self._context_window, chosen.conversation_models))
-            if windows := [window for window in found if window]:  # else the key's own default holds
+            if windows := [window for window in found if window]:  # otherwise the key keeps its default
                 config = config.with_context_budget(default_context_budget(config, min(windows)))
         channels = self._facts.deliveries if is_goal else ()
         problem = cost_refusal(chosen, config, self._is_priced) or thinking_refusal(chosen, config)

@@ -1,6 +1,6 @@
-"""Collects a run's tools from all sources, narrowed by the run, its profile and its ceiling.
+"""Collects the tools that a run may use: those of its agent, narrowed by the run, its profile and its ceiling.
 
-Some of them the loop carries out itself, without an activity: for delegation, the end of the run, sagas, questions.
+The loop carries out some of them itself, without an activity: for delegation, the end of the run, sagas, questions.
 """
 
 import logging
@@ -35,7 +35,7 @@ from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec, is_glob
 
 _BUILT_IN = ToolOptions(verified=True)
 _TRUSTED = ToolOptions(verified=True, trusted_output=True)
-"""Options of tools whose result is trusted: rules or a person decide, or each called tool leaves its taint."""
+"""Options of tools with a trusted result: rules or a person decide it, or each called tool adds its own taint."""
 
 _TERMINATE_TOOL = ToolSpec(
     name=TERMINATE,
@@ -122,11 +122,11 @@ _ASK_USER_TOOL = ToolSpec(
 
 
 LISTED_TOOLS = (_TERMINATE_TOOL, SAGA_TOOL, _ASK_USER_TOOL)
-"""Tools for agents that list them. The config decides about the other tools of the loop."""
+"""Tools for agents that list them. The loop's other tools depend on an agent's configuration."""
 
 
 def _delegate_specs(delegates: Sequence[Delegate], agents: Mapping[str, AgentConfig]) -> tuple[DelegateSpec, ...]:
-    """Return the delegates that are agents, each once, with their descriptions."""
+    """Return the delegates that exist, each once, with their descriptions."""
     first = {delegate.agent: delegate for delegate in reversed(delegates) if delegate.agent in agents}
     names = dict.fromkeys(delegate.agent for delegate in delegates if delegate.agent in first)
     return tuple(
@@ -217,7 +217,7 @@ def offered_tools(
     config: LoopConfig,
     absent: Callable[[str], AbsentTool | None],
 ) -> OfferedTools:
-    """Return the tools of the run's agent that the run may use. Tools that are absent for now are left out.
+    """Return the tools of the run's agent that the run may use. Tools that are absent for a while are left out.
 
     The tools that recall and store knowledge are included if the run's config has knowledge, and only then.
     """
@@ -240,8 +240,8 @@ def offered_tools(
     listed += [spec.name for spec in by_config]
     chosen: list[str] = []
     for tool in listed if request.tools is None else request.tools:
-        is_away = tool not in known and not is_glob(tool) and matches_any_glob(tool, agent.tools) and absent(tool)
-        if tool in listed or is_away:
+        is_absent = tool not in known and not is_glob(tool) and matches_any_glob(tool, agent.tools) and absent(tool)
+        if tool in listed or is_absent:
             chosen.append(tool)
         elif not matches_any_glob(tool, delegate_tool_names(agent, agents)):
             hint = known_names_hint(tool, listed)
@@ -282,7 +282,7 @@ def is_tool_listed(tool: str, listed: Sequence[str], is_of_server: IsServerTool,
 
 
 def _matching_tools(listed: str, worker: Mapping[str, ToolSpec], is_of_server: IsServerTool) -> list[str]:
-    """Return the tools that a listed name or glob means. A glob matches the worker's tools of this moment."""
+    """Return the tools that a listed name or glob means. A glob matches the tools that the worker has now."""
     if not is_glob(listed):
         return [listed]
     found = [

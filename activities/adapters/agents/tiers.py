@@ -1,4 +1,4 @@
-"""Resolves the models of a run and their order: those that the starter and the config name, tiers included."""
+"""Chooses the models of a run and their order, from the models and tiers that the starter and the config name."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,9 @@ class ChosenModels:
 
     def models_for_asker(self, asker: ModelAsker) -> tuple[str, ...]:
         tier = self.tiers.get(asker.tier_key)
-        return tier.models if tier else (asker.model,) if asker.model else self.models
+        if tier:
+            return tier.models
+        return (asker.model,) if asker.model else self.models
 
     def keyed_models(self) -> Iterator[tuple[str, str]]:
         """Yield each model that may be asked, with the key that names it."""
@@ -100,7 +102,7 @@ class ModelChoice:
             _refuse_non_local("model", own, models, local)
         tiers = {RUN_TIER: tier} if tier else {}
         if is_goal and not named and not local:
-            tiers |= {turn: self._tier(f"goals.tiers.{turn}", name) for turn, name in self.goals.by_goal_prompt.items()}
+            tiers |= {each: self._tier(f"goals.tiers.{each}", name) for each, name in self.goals.by_goal_prompt.items()}
         for asker in agent.askers:
             found = self._asker_tier(asker, local)
             tiers |= {asker.tier_key: found} if found else {}
@@ -143,7 +145,7 @@ class ModelChoice:
 def _refuse_non_local(key: str, name: str, models: tuple[str, ...], local: tuple[str, ...]) -> None:
     if others := [model for model in models if model not in local]:
         raise InvalidInput(
-            f"{key}: {name} asks {', '.join(others)}, and this run is bound to the local tier, as all that happens"
-            f" under a run of {TIER_PREFIX}{LOCAL_TIER} is; name {TIER_PREFIX}{LOCAL_TIER}, one "
-            f"of its models ({', '.join(local)}), or none"
+            f"{key}: {name} asks {', '.join(others)}, and this run is bound to the local tier, like each run under "
+            f"one of {TIER_PREFIX}{LOCAL_TIER}; name {TIER_PREFIX}{LOCAL_TIER}, "
+            f"one of its models ({', '.join(local)}), or none"
         )

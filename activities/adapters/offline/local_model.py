@@ -1,4 +1,4 @@
-"""`local:smollm2`: a real small language model in this process, driven by a JSON action protocol."""
+"""The provider of `local:smollm2`: a small language model in this process, which writes its calls as JSON actions."""
 
 import asyncio
 import functools
@@ -35,7 +35,7 @@ CompletionChunk = dict[str, Any]
 
 
 class _EngineServer(Protocol):
-    """The used part of `xllamacpp.Server`. The callback ends the generation by returning True."""
+    """The part of `xllamacpp.Server` that is used. The generation ends if `on_chunk` returns True."""
 
     def handle_chat_completions(self, body: dict[str, Any], on_chunk: Callable[[CompletionChunk], bool]) -> object:
         """Generate a reply. This blocks, but releases the interpreter lock."""
@@ -102,7 +102,7 @@ def _load_server(path: Path) -> _EngineServer:
     params.n_ctx, params.n_parallel = CONTEXT_TOKENS, 1
     params.n_batch = params.n_ubatch = _BATCH_TOKENS
     params.warmup, params.ui, params.verbosity = False, False, 0
-    # The engine also listens on a loopback port. A key that nobody knows closes it.
+    # The engine also listens on a loopback port. A key that nobody knows keeps others out.
     params.api_keys = [secrets.token_urlsafe()]
     return cast(_EngineServer, engine.Server(params))
 
@@ -113,15 +113,15 @@ LIST_LIMIT = 10
 
 _BOUNDED_KEYWORDS = frozenset({"enum", "const", "pattern", "format", "maxLength"})
 _DATA_PLACE = "#/anyOf/0/properties/data"
-"""The place of an answer's schema within the schema of actions."""
+"""The pointer to an answer's schema within the schema of actions."""
 
 
 def action_schema(
     tools: tuple[ToolSpec, ...], choice: ToolChoice, answer_limit: int, output_schema: dict[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """Return the schema of one action, or None if only an answer is possible, because plain text then reads better.
+    """Return the schema of one action, or None if only an answer is possible, which is better as plain text.
 
-    An answer has at most `answer_limit` characters, or it is data of `output_schema`.
+    An answer is a text of at most `answer_limit` characters, or data that fits `output_schema`.
     """
     if not tools or choice == "none":
         return None
@@ -136,7 +136,7 @@ def action_schema(
 
 
 def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
-    """Return the arguments that the model sees: the required ones and the main one, because it fills in all it sees.
+    """Return the schema of the required arguments and the main one. The model fills in every argument that it sees.
 
     A schema with references becomes "any object", because nested references would point to a wrong place.
     """
@@ -144,7 +144,7 @@ def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
         return {"type": "object"}
     properties = cast("dict[str, dict[str, Any]]", spec.parameters.get("properties", {}))
     names = [n for n in properties if n in spec.parameters.get("required", ()) or n == spec.main_argument]
-    return object_schema({name: _bounded_keywords(properties[name]) for name in names})
+    return object_schema({name: _bounded_property(properties[name]) for name in names})
 
 
 def action_instructions(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None = None) -> str:
@@ -215,7 +215,7 @@ def _action_variant(name: str, fields: dict[str, Any]) -> dict[str, Any]:
     return object_schema({"action": {"const": name}, **fields})
 
 
-def _bounded_keywords(schema: dict[str, Any]) -> dict[str, Any]:
+def _bounded_property(schema: dict[str, Any]) -> dict[str, Any]:
     bare = {key: value for key, value in schema.items() if key not in {"default", "description", "title"}}
     if bare.get("type") == "string" and "enum" not in bare:
         return {"maxLength": STRING_LIMIT, **bare}
@@ -223,10 +223,11 @@ def _bounded_keywords(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 _CHARS_PER_TOKEN = 3.0
-"""A safe first guess. A refused request is cut again by the engine's own count."""
+"""A careful guess. If the engine refuses a request as too long, its own count decides the next cut."""
 _MARGIN_TOKENS = 128
 """Tokens of the chat template itself."""
 _ATTEMPTS = 4
+"""Requests for one reply, each with less text than the one before."""
 _SYSTEM_PROMPT = "You are a helpful AI assistant named SmolLM."
 """The instruction from the model's training. Without it, greedy replies lose their subject."""
 _ANSWER_NOW = "Your calls get nowhere, so there are no tools any more. Answer now with what you know."
@@ -238,7 +239,7 @@ _MAX_MESSAGES = 24
 _MIN_LINE_CHARS = 120
 """Characters of a cut text that stay before the marker."""
 MAX_IDLE_IN_A_ROW, MAX_IDLE_CALLS = 2, 3
-"""Turns without new results, after which the model has to answer with what it has."""
+"""Turns without new results, in a row and in all, after which the model has to answer with what it has."""
 MAX_CALLS = 8
 """Turns with tools for one task, useful or not. The model's window has no room for more."""
 _ID_PREFIX = "local-"
@@ -258,7 +259,7 @@ class LocalProvider:
     """SmolLM2 135M on llama.cpp. Its actions are well-formed, but only as good as so small a model can make them."""
 
     def __init__(self, model: str = "smollm2", max_output_tokens: int = 256) -> None:
-        """Keep the model's name and a limit for each reply. Above that, so small a model only repeats itself."""
+        """Keep the model's name and the output limit. In longer replies, so small a model only repeats itself."""
         self._model = model
         self._cap = max_output_tokens
 
@@ -290,7 +291,8 @@ class LocalProvider:
                 async for chunk in chunks:
                     streamed.add_chunk(chunk)
             if streamed.overflow is None:
-                if is_answer and (limit == self._cap or not streamed.is_cut):
+                is_own_limit = limit == self._cap  # an answer that our own limit has cut counts as complete
+                if is_answer and (is_own_limit or not streamed.is_cut):
                     note = ANSWER_MARK + (STOPPED_MARK if was_stopped else "")
                     streamed.end_with((_CUT_MARK if streamed.is_cut else "") + note)
                 return streamed.reply(next_call_id(request.messages))
@@ -363,12 +365,13 @@ class _StreamedReply:
     def reply(self, call_id: str) -> Reply:
         """Return the complete reply. Call it after the stream has ended."""
         call = parsed_call(self._raw, call_id, complete=not self.is_cut) if self._is_action else None
-        finish = "length" if self.is_cut else "stop" if call is None else "tool_calls"
+        finish = "stop" if call is None else "tool_calls"
+        if self.is_cut:
+            finish = "length"
         calls = () if call is None else (call,)
-        text = self._text or (answer_data(self._raw) if self._is_action and not self.is_cut else "")
-        return Reply.of(
-            text=text, calls=calls, finish=finish, usage=self._usage, model="SmolLM2-135M-Instruct", cost_usd=0.0
-        )
+        data = answer_data(self._raw) if self._is_action and not self.is_cut else ""
+        text, model = self._text or data, "SmolLM2-135M-Instruct"
+        return Reply.of(text, calls=calls, finish=finish, usage=self._usage, model=model, cost_usd=0.0)
 
     def _add_text(self, piece: str) -> None:
         self._raw += piece
@@ -379,7 +382,7 @@ class _StreamedReply:
 
 
 def fitted_lines(lines: tuple[ChatLine, ...], budget: int) -> tuple[ChatLine, ...]:
-    """Return lines of at most `budget` characters, if the least lengths allow it. Each cut is marked in its place.
+    """Return lines of at most `budget` characters, if the least lengths allow it. Each cut is marked.
 
     Tool results are cut first, the oldest before newer ones, then other messages, then the instructions and the task.
     """
@@ -433,7 +436,7 @@ def next_call_id(messages: Sequence[Message]) -> str:
 
 
 def _note_new_result(call: ToolCall, result: Message | None, known: set[str], texts: set[str]) -> bool:
-    """Return whether a call had a new result, and remember the call and its result."""
+    """Return whether a call had a new result. Add the call to `known`, and its result to `texts`."""
     made, text = _signature(call), "" if result is None else " ".join(result.text.split())
     is_new = made not in known and text not in texts
     known.add(made)

@@ -1,6 +1,7 @@
-"""Passages of documents and how well they answer a question: BM25 over stems; names and numbers match exactly.
+"""Splits files into passages, and ranks them by how well they answer a question. The offline reader quotes the best.
 
-A passage answers if two sentences in a row hold most of the question's words, and the first or a title its names.
+The rank is BM25 over stems. Names and numbers match exactly. A passage answers if two sentences in a row hold most of
+the question's words, and the first of them or a title holds its names.
 """
 
 import itertools
@@ -14,17 +15,17 @@ import snowballstemmer
 
 from orga.workflows.types.recall import COMMON_WORDS
 
-K1, B = 1.2, 0.75  # BM25: how fast a repeated word counts less, and how much a long passage loses
-ENOUGH_COVERAGE = 0.6  # part of the question's words, weighted by rarity, in an answer
-MAX_LINES = 8  # of a passage
-SAME_FORM_WEIGHT = 1.0  # of a word as the question has it
-OTHER_FORM_WEIGHT = 0.9  # of a word with the same stem
-RELATED_WEIGHT = 0.7  # of a word whose stem begins with the other's
-TITLE_FACTOR = 0.8  # for the weight of a word in a title
-TITLE_TIMES = 0.5  # added to how often a passage has a word that its title repeats
-FORM_BONUS = 0.5  # times rarity, for a word as the question has it
-INTRODUCTION_FACTOR = 0.7  # for a passage that ends in a colon, so its content follows it
-MINOR_PATH_FACTOR, NAMED_PATH_FACTOR = 0.6, 2.0  # for a path of `_MINOR_PATH`, and for one that the question names
+K1, B = 1.2, 0.75  # BM25: how fast a repeated word loses weight, and how much a long passage loses
+ENOUGH_COVERAGE = 0.6  # share of the question's words, weighted by rarity, that an answer holds
+MAX_LINES = 8  # lines of a passage
+SAME_FORM_WEIGHT = 1.0  # weight of a word in the question's own form
+OTHER_FORM_WEIGHT = 0.9  # weight of a word with the same stem
+RELATED_WEIGHT = 0.7  # weight of a word if one of the two stems begins with the other
+TITLE_FACTOR = 0.8  # factor for the weight of a word in a title
+TITLE_TIMES = 0.5  # added to the count of a word in a passage if a title repeats it
+FORM_BONUS = 0.5  # bonus for a word in the question's own form, times its rarity
+INTRODUCTION_FACTOR = 0.7  # factor for a passage that ends in a colon: the content is in the next one
+MINOR_PATH_FACTOR, NAMED_PATH_FACTOR = 0.6, 2.0  # factors for `_MINOR_PATH`, and for a path that the question names
 _STOP_WORDS = {
     "english": f"""{" ".join(COMMON_WORDS)} every ever get gets give given happen happens make makes many may might much
         must need needs one per since take takes use used uses using whether whose within without differ differs""",
@@ -72,7 +73,7 @@ def words_and_numbers(text: str) -> list[str]:
 
 
 class ReaderQuestion:
-    """A question, its parts that ask by themselves, and the words of an answer. Added text only helps to find it."""
+    """A question, its parts that are questions, too, and the words of an answer. `added` only helps to find one."""
 
     def __init__(self, question: str, added: str = "") -> None:
         plain, words = _PATH.sub(" ", question), words_and_numbers(question)
@@ -81,7 +82,7 @@ class ReaderQuestion:
         self.text, self.parts = question, _AND.split(question)
         self.stem: Callable[[str], str] = _STEMMERS.stemmer(language).stemWord
         self.paths: list[str] = _PATH.findall(f"{question}\n{added}")
-        self.wording = " ".join(words) if len(words) > 5 else "\n"  # a passage that repeats it does not answer it
+        self.wording = " ".join(words) if len(words) > 5 else "\n"  # a passage that repeats the question is no answer
         self.needs_amount = re.search(rf"{_HOW_MUCH}|\bcost\b|\bkostet", question, re.I) is not None
         marked = (tuple(words_and_numbers(name)) for name in (*_names(plain, language), *_MARKED_WORD.findall(plain)))
         numbers = ((word,) for word in plain_words if word[0].isdigit())
@@ -89,14 +90,14 @@ class ReaderQuestion:
         self.exact = [word for word in plain_words if any(word in name for name in self.names)]
         self.patterns = [re.compile(rf" {re.escape(' '.join(name).removesuffix('s'))}s? ") for name in self.names]
         self.needed = dict[str, str]()  # the words that an answer has, and how the question writes them
-        self.helpful = dict[str, str]()  # words that only help to find it
+        self.helpful = dict[str, str]()  # words that only help to find an answer
         self._stop_words, self._stems = STOP_WORDS[language], set[str]()
         self._add_words(re.sub(_HOW_MUCH, " ", plain, flags=re.I), is_added=False)
         self._add_words(_PATH.sub(" ", added), is_added=True)
-        self._weights = dict[str, list[tuple[str, float]]]()  # by word of a text: each match in the question
+        self._weights = dict[str, list[tuple[str, float]]]()  # by a text's word: the question's words that match
 
     def _add_words(self, text: str, *, is_added: bool) -> None:
-        """Add one word of each stem. Names may be stop words, and share a stem."""
+        """Add one word of each stem, and no stop words. All words of names are added."""
         for written in re.findall(r"[^\W_]+(?:[.,:]\d+)*", text):
             for word in words_and_numbers(written):
                 is_letter, is_exact = len(word) == 1 and word.isascii(), word in self.exact
@@ -107,7 +108,7 @@ class ReaderQuestion:
                     (self.helpful if is_helpful else self.needed).setdefault(word, written)
 
     def weights(self, words: Iterable[str]) -> WordWeights:
-        """Return, for each word of the question, the weight of each of these words that matches it."""
+        """Return the weights of the matches of these words, by word of the question."""
         weights: WordWeights = {}
         for word in words:
             if word not in self._weights:
@@ -128,7 +129,7 @@ class ReaderQuestion:
 
 
 def _names(text: str, language: str) -> Iterator[str]:
-    """Yield names: words with a capital inside a sentence. German nouns have one, too: there a name is two of them."""
+    """Yield names: capitalised words inside a sentence. In German, all nouns are, so a name is two such words."""
     is_german = language == "german"
     for capitals in _CAPITALS.finditer(text):
         name, before = capitals[0].split(), text[: capitals.start()].rstrip(" ")
@@ -158,7 +159,7 @@ class Passage:
         return self.text.rstrip(" \n*_`\"'")[-1:]
 
 
-TABLE_LEVEL = 99  # of a table's head, below headings (1 to 6) and definitions (10 and their indent)
+TABLE_LEVEL = 99  # level of a table's head: below headings (1 to 6) and definitions (10 plus indent)
 
 
 def file_passages(path: str, lines: Mapping[int, str], question: ReaderQuestion) -> Iterator[Passage]:
@@ -169,7 +170,7 @@ def file_passages(path: str, lines: Mapping[int, str], question: ReaderQuestion)
         higher = {other: text for other, text in titles.items() if other < level}
         return higher | ({level: title} if title else {})
 
-    for number in [*sorted(lines), 0]:  # 0 is after the end
+    for number in [*sorted(lines), 0]:  # 0 marks the end
         line, is_next = lines.get(number, ""), number == previous + 1
         text, is_row, heading = line.strip(), line.lstrip().startswith("|"), _HEADING.match(line)
         if is_next and len(block) == 1 and _UNDERLINE.match(line):
@@ -180,7 +181,8 @@ def file_passages(path: str, lines: Mapping[int, str], question: ReaderQuestion)
             ordered_titles = [titles[level] for level in sorted(titles)]
             yield Passage(path, previous - len(block) + 1, block, ordered_titles, question)
             block = []
-        previous, titles = number, titles if is_next else {}
+        titles = titles if is_next else {}
+        previous = number
         if heading:
             level = len(heading[1]) if heading[1] else 10 + len(heading[3])
             titles = titles_with(level, heading[2] or heading[4])
@@ -194,7 +196,7 @@ def file_passages(path: str, lines: Mapping[int, str], question: ReaderQuestion)
 
 @dataclass(frozen=True)
 class PassageMatch:
-    """A passage, its rank, and the words of the question that it holds with their weights."""
+    """A passage, its score, and the words of the question that it holds, with their weights."""
 
     passage: Passage
     answers: bool
@@ -220,7 +222,7 @@ class _Ranking:
         return PassageMatch(passage, self._is_answer(passage), self._score(passage, held), held)
 
     def _rarity_of(self, holding: int) -> float:
-        """Return the rarity of a word by the number of passages that hold it. None is no rarer than one."""
+        """Return the rarity of a word by the number of passages that hold it. 0 counts as 1."""
         holding = max(holding, 1)
         return math.log(1 + (self._count - holding + 0.5) / (holding + 0.5))
 
@@ -230,7 +232,7 @@ class _Ranking:
         return {term: (1 + self._rarity[term]) * max(each) for term, each in held.items()}
 
     def _coverage(self, held: Mapping[str, float]) -> float:
-        """Return the part of the question's words that are held. Names are left out, because patterns check them."""
+        """Return the share of the question's words that are held. Names do not count, because patterns check them."""
         if not self._plain_terms:
             return 1.0
         whole = sum(1 + self._rarity[term] for term in self._plain_terms)
@@ -250,28 +252,29 @@ class _Ranking:
 
     def _is_answer(self, passage: Passage) -> bool:
         question, sentences = self._question, [one for one, _ in passage.windows]
-        has_names = [
+        named_windows = [
             window
             for one, window in passage.windows
             if all(name.search(one + passage.title_text) for name in question.patterns)
         ]
-        held = (self._held(question.weights(window.split()), passage.title_weights) for window in has_names)
+        held = (self._held(question.weights(window.split()), passage.title_weights) for window in named_windows)
+        is_covered = max(map(self._coverage, held), default=0.0) >= ENOUGH_COVERAGE
         says_opposite = any(
             f" {opposite} " in sentence and f" {word} " not in sentence
             for word, opposite in self._opposites
             for sentence in sentences
         )
         return (
-            max(map(self._coverage, held), default=0.0) >= ENOUGH_COVERAGE
+            is_covered
             and any(term in passage.weights for term in question.needed)
             and passage.last_character != "?"
-            and (not question.needs_amount or any(map(_AMOUNT.search, has_names)))
+            and (not question.needs_amount or any(map(_AMOUNT.search, named_windows)))
             and not says_opposite
         )
 
 
 def ranked_matches(question: ReaderQuestion, passages: list[Passage]) -> list[PassageMatch]:
-    """Return the passages that hold words of the question: those that answer first, the best of both groups first."""
+    """Return the passages that hold words of the question, the best first. Those that answer come before all others."""
     ranking = _Ranking(question, passages)
     matches = [ranking.match(passage) for passage in passages if passage.weights]
     return sorted(matches, key=lambda match: (not match.answers, -match.score, match.passage.path, match.passage.first))

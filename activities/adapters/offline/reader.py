@@ -1,4 +1,4 @@
-"""`offline:extractive`: no language model, but a reader that searches files, reads them, and answers in quotes.
+"""The provider of `offline:extractive`: no language model, but a reader that searches files and answers in quotes.
 
 Only people decide what the reader looks for. A file is evidence: its text never decides which tool is called.
 """
@@ -32,7 +32,7 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
 MAX_CALLS, MAX_PARALLEL_CALLS = 6, 3  # tool calls for one question, and in one turn
 WINDOW_LINES = 150  # lines of one read, and hits of one search
-MAX_CHARS = 2_000  # of a question, and of a quoted line
+MAX_CHARS = 2_000  # characters of a question, and of a quoted line
 CHARS_PER_TOKEN = 4
 # files that are never quoted: the configuration, this reader, generated files
 _IGNORED_PATH = re.compile(
@@ -48,7 +48,7 @@ class Evidence:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.lines = dict[str, dict[int, str]]()  # the known lines by file and number
-        self.read = set[tuple[str, int]]()  # file and number of the known lines that are more than hits of a search
+        self.read = set[tuple[str, int]]()  # file and number of known lines, except of those that only a search found
         self.listing = list[str]()  # files that `list_files` found
         self.asked = list[str]()  # the questions of people, the last one last
         self.refused = dict[str, str]()  # the first failure of each tool
@@ -57,7 +57,7 @@ class Evidence:
         self.made = 0  # calls for the last question
         for number, message in enumerate(messages, 1):
             text = undelimited_text(message.text)
-            # if compaction has dropped the calls, the number in the id of a later one still counts them
+            # compaction may have dropped calls, but the number in the id of a later call still counts them
             ids = re.findall(r"^read-\w+-(\d)$", message.call_id or "")
             self.made = max(self.made + len(message.calls), *map(int, ids), 0)
             if message.role == "tool":
@@ -74,14 +74,14 @@ class Evidence:
         self.listing = [path for path in self.listing if not _IGNORED_PATH.search(path)]
 
     def _add_context_block(self, text: str) -> None:
-        """Add what was looked up before the first iteration. Only the mark that the block names delimits it."""
+        """Add what was looked up before the first iteration. Only the mark that the block names delimits parts."""
         marks = re.findall(r"lines that begin with \[([0-9a-f]{12}) ", text)[:1]
         for mark, source, content in _DELIMITED_BLOCK.findall(text):
             if mark in marks and "), from " in source:
                 self._add_lines(source.rpartition(" (")[0], content, is_file=source.endswith(" read_file"))
 
     def _add_question(self, message: Message, *, is_last: bool) -> None:
-        """Add a message of a person, or a goal prompt. A goal prompt asks only as long as it is the last message."""
+        """Add a message of a person, or a goal prompt. A goal prompt is a question only if it is the last message."""
         is_goal_prompt = goal_prompt_in(message.text) != ""
         if is_last or not is_goal_prompt:
             self.asked += _message_questions(_UNSEEN.sub("", message.text))
@@ -161,7 +161,7 @@ def next_calls(
             calls.append((ToolCall(call_id="", name=tool, arguments=known), purpose))
 
     def worth(match: PassageMatch) -> float:
-        """Return the weight of the different words of the question around a passage, and a little of its score."""
+        """Return the weight of all words of the question near a passage, plus a tenth of the passage's score."""
         here = match.passage
         near = (each for each in best if each.passage.path == here.path and abs(each.passage.first - here.first) < 9)
         return sum({term: value for each in near for term, value in each.held.items()}.values()) + match.score / 10
@@ -192,16 +192,16 @@ def next_calls(
 
 
 def search_queries(question: ReaderQuestion) -> list[tuple[str, str]]:
-    """Return patterns with their purposes: first one for lines with two of the words, then some for a single word.
+    """Return patterns with their purposes: one for lines with two of the words, and then some for single words.
 
-    A name is searched as it is, and another word by its beginning, so that its other forms are found.
+    A name is searched as it is. Any other word is searched by its beginning, so that its other forms are found.
     """
     patterns = {" ".join(row): r"[\W_]{0,3}".join(map(re.escape, row)) for row in question.names}
     words = [*sorted(question.needed, key=len, reverse=True), *sorted(question.helpful)] if question.needed else []
     for word in words:
         if word not in question.exact:
             start = word[: max(len(question.stem(word)), 3, len(word) * 3 // 5)].rstrip("iy" if len(word) > 4 else "")
-            is_short = len(start) <= 4 and start.isascii()  # a short one would be found inside many words
+            is_short = len(start) <= 4 and start.isascii()  # a short start would be found inside many words
             patterns[word] = rf"(?:\b|_){re.escape(start)}" if is_short else re.escape(start)
     parts = list(patterns.values())
     pairs = "|".join(f"{one}.*(?:{'|'.join(other for other in parts[:6] if other != one)})" for one in parts[:6])
@@ -215,7 +215,8 @@ def quoted_answer(question: ReaderQuestion, evidence: Evidence, matches: Sequenc
     notes = [f"I called {tool} without success: {why}" for tool, why in evidence.refused.items()]
     notes += [f"I cannot see {', '.join(evidence.unseen)}. A model of a provider can."] if evidence.unseen else []
     first, others = matches[: len(question.parts)], matches[len(question.parts) :]
-    answering = [match for match in (*first, *(x for x in others if x.score >= 0.6 * first[0].score)) if match.answers]
+    close = [match for match in others if match.score >= 0.6 * first[0].score]
+    answering = [match for match in (*first, *close) if match.answers]
     sources = [*dict.fromkeys(match.passage.source for match in answering)][:3]  # one passage may answer two parts
     found = [match for match in answering if match.passage.source in sources]
     missing = [word for word in question.needed if found and not any(word in match.held for match in found)]
@@ -241,8 +242,8 @@ def goal_reply(messages: Sequence[Message], calls: Sequence[NextCall], answer: s
     """Return the reply to the latest goal prompt, or None if there is none.
 
     Args:
-        calls: The next calls. They are the steps of a plan.
-        answer: The answer by the evidence so far.
+        calls: The next calls, which become the steps of a plan.
+        answer: The answer from the evidence so far.
         is_found: True if that answer quotes a passage.
     """
     prompt = next((m.text for m in reversed(messages) if m.role == "user" and goal_prompt_in(m.text)), "")
@@ -252,7 +253,9 @@ def goal_reply(messages: Sequence[Message], calls: Sequence[NextCall], answer: s
         for number, (call, purpose) in enumerate(calls, 1 + sum(len(message.calls) for message in messages))
     ][: int(most[1]) if most else 4]
     due = re.findall(r"^(?:\[goal_evaluate\] )?- (\S+): ", prompt, re.M)
-    score, quality = (3, "partial") if calls else (4, "good") if is_found else (2, "partial")
+    score, quality = (4, "good") if is_found else (2, "partial")
+    if calls:
+        score, quality = 3, "partial"
     scores = {**dict.fromkeys(("relevance", "completeness", "usability", "goal_progress"), score), "quality": quality}
     if planned:
         action, reason = "adjust", "more can be looked up"
@@ -284,7 +287,7 @@ class ExtractiveProvider:
 
 
 def _reply(request: ModelRequest) -> Reply:
-    if request.tool_choice == "none" and not request.tools:  # a request for a summary, which it cannot write
+    if request.tool_choice == "none" and not request.tools:  # a request for a summary, which the reader cannot write
         return Reply()
     evidence, room = Evidence(request.messages), request.max_output_tokens * CHARS_PER_TOKEN
     latest, earlier = "".join(evidence.asked[-1:])[:MAX_CHARS], "".join(evidence.asked[-2:-1])[:MAX_CHARS]
@@ -307,6 +310,6 @@ def _reply(request: ModelRequest) -> Reply:
         topic = hashlib.sha256(question.text.encode()).hexdigest()[:6]
         calls = [call.with_id(f"read-{topic}-{number}") for number, (call, _) in enumerate(planned, evidence.made + 1)]
         return Reply.of(" ".join(f"I {purpose}." for _, purpose in planned), calls=calls, finish="tool_calls")
-    if request.output_schema is not None:  # JSON is whole even if its text is cut
+    if request.output_schema is not None:  # cutting the text keeps the JSON whole
         return Reply.of(filled_schema(request.output_schema, answer[:room]))
     return Reply.of(answer[:room], finish="stop" if len(answer) <= room else "length")
