@@ -17,8 +17,7 @@ _DIGEST = re.compile(MEDIA_DIGEST.removesuffix("$"))
 class BlobFolder:
     """A `BlobStore`. Several processes may share the folder, also on other machines.
 
-    Files are private to the user. A file that is used gets the time of its use, so that unused ones can be found by
-    their age.
+    Files are private to the user. A file gets the time of its latest use, so that unused files can be found by age.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""Secrets that each call finds by its caller: those of its run's tenant, or of a fact of its trusted context.
+"""Secrets that differ by the caller of a tool: by its run's tenant, or by a text in its trusted context.
 
-Settings name one as `VARIABLE[tenant]` or `VARIABLE[trusted_context.user]`. The variable has the path of a JSON file,
-an object with one secret for each tenant or user. The file is read again for each call, so that a secret can be
+Settings name them as `VARIABLE[tenant]` or `VARIABLE[trusted_context.user]`. The variable has the path of a JSON file
+with an object: one secret for each tenant or user. The file is read again for each call, so that a secret can be
 replaced while the worker runs. The caller's value selects an entry and nothing else: it is never part of a path or of a
 name.
 """
@@ -19,7 +19,7 @@ NO_CREDENTIALS = "NoCredentials"
 """Kind of the error if the caller has no secret that can be used. Nothing was sent."""
 
 WORKER_ENTRY = "*"
-"""The entry with which the worker lists a server's tools. No call gets it, whatever its tenant is called."""
+"""The entry of the worker, which lists a server's tools with it. No call gets it, even if its tenant is named `*`."""
 
 MAX_FILE_BYTES = 10_000_000
 
@@ -57,7 +57,7 @@ class CallerSecret:
         return secret
 
     def entries(self) -> dict[str, Any]:
-        """Return the secrets by tenant or user. Raise ValueError, without any of them, if the file is unusable."""
+        """Return the secrets by tenant or user. Raise ValueError, without any secret, if the file is unusable."""
         try:
             with self.path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
@@ -91,12 +91,12 @@ class CallerSecret:
         """Return the caller's secret.
 
         Raises:
-            ToolError: Kind NoCredentials, if it has none that a header can hold. The text has neither name nor secret.
+            ToolError: Kind NoCredentials, if the caller has none for a header. The text has neither name nor secret.
         """
         name = self.caller_name(context)
         try:
             entries = self.entries()
-        except ValueError as error:  # it may be in the middle of being replaced
+        except ValueError as error:  # somebody may be replacing the file
             raise ToolError(f"{error}; tell the operator", kind=NO_CREDENTIALS, retryable=True, acted="no") from None
         if name == WORKER_ENTRY or name not in entries:
             why = f"{self.variable} has no secret for the {self.source} of this run; tell the operator"

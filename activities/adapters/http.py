@@ -77,8 +77,8 @@ REFUSAL_STATUSES = frozenset(
     {400, 401, 402, 403, 404, 405, 406, 407, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426, 428, 429}
     | {431, 451}
 )
-"""Statuses that mean: nothing was done. 408 and 409 are none of them, because a request may get these while it is
-carried out. Nor is any 5xx, because a proxy sends those, too, if it loses the server halfway through a request."""
+"""Statuses that mean that nothing was done. 408 and 409 are left out, because a server may send them while it carries
+a request out. 5xx are left out, because a proxy also sends them if it loses the server halfway through a request."""
 
 
 def http_client(
@@ -104,7 +104,7 @@ def http_client(
 
 
 def silence_timeout(seconds: float) -> Timeout:
-    """Return the limit of a request. Every byte that arrives begins the seconds again."""
+    """Return the timeout of a request. Every byte that arrives starts it again."""
     return Timeout(seconds, connect=min(seconds, CONNECT_S))
 
 
@@ -142,7 +142,7 @@ class UnsupportedEncoding(DecodingError):
 
 
 async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
-    """Yield the body in pieces of at most `_CHUNK_BYTES` if decompressed. Other tasks can run between two pieces.
+    """Yield the body. Decompressed pieces have at most `_CHUNK_BYTES`. Other tasks can run between two pieces.
 
     httpx would decompress a whole chunk at once, which a sender can make a thousand times larger.
 

@@ -1,4 +1,4 @@
-"""Errors in what people wrote, each with place and remedy, and the error of a policy set that has any."""
+"""Errors in files that people wrote, each with place and remedy, and the exception for policies with such errors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class FileProblem:
 
 
 def extra_remedy(extra: str) -> str:
-    """Return how to install an extra. The bare name would be another project's on the package index."""
+    """Return how to install an extra. Its name alone belongs to another project on the package index."""
     return f"pip install '/path/to/orga[{extra}]' with the path of your clone or wheel (in the clone: make setup)"
 
 
@@ -28,7 +28,7 @@ MAX_PROBLEMS_SHOWN = 20
 
 
 class BrokenPolicies(ValueError):
-    """A set of policies cannot be used. One broken policy makes all invalid, because it may be the one that forbids."""
+    """A set of policies cannot be used. One broken policy makes all invalid, because that one may forbid a call."""
 
     def __init__(self, problems: Sequence[FileProblem]) -> None:
         more = len(problems) - MAX_PROBLEMS_SHOWN

@@ -1,4 +1,4 @@
-"""Runs a child that only computes. Reads outputs with bounds, waits for a process, ends its group, opens a socket."""
+"""Helpers for child processes: bounded outputs, limits, the end of a process and its group, and a socket to a child."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ _DRAIN_S = 1.0
 
 
 class ProcessStreams(asyncio.SubprocessProtocol):
-    """The outputs and the exit of a process. `Process.communicate` would wait for others who hold an output."""
+    """The outputs and the exit of a process. `Process.communicate` would also wait for others who hold an output."""
 
     def __init__(self, head: int, tail: int, *, merged: bool) -> None:
         """Keep a head and a tail of each output. `merged` makes both outputs one."""
@@ -76,7 +76,7 @@ class ProcessStreams(asyncio.SubprocessProtocol):
         self.exited.set()
 
     async def has_exited(self, within_s: float) -> bool:
-        """Wait at most that long for the end of the process, and return whether it has ended."""
+        """Wait at most `within_s` seconds for the end of the process, and return whether it has ended."""
         await _wait_at_most(within_s, self.exited)
         return self.exited.is_set()
 
@@ -103,7 +103,7 @@ async def end_group(group: asyncio.SubprocessTransport, streams: ProcessStreams,
 
 def signal_group(group: int, number: signal.Signals) -> None:
     """Send a signal if any process of the group is left."""
-    with suppress(ProcessLookupError, PermissionError):  # macOS raises the second for a group that has ended
+    with suppress(ProcessLookupError, PermissionError):  # macOS raises PermissionError if the group has ended
         os.killpg(group, number)
 
 
@@ -129,7 +129,7 @@ async def process_channel() -> AsyncGenerator[ProcessChannel]:
 
 
 def limit_this_process(memory_bytes: int, work_s: float | None = None) -> None:
-    """Bound the memory of a child that reads hostile data, and its processor time, after which a signal ends it."""
+    """Limit memory and processor time of a child that reads hostile data. After `work_s` seconds, a signal ends it."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     if work_s is not None:
@@ -137,10 +137,10 @@ def limit_this_process(memory_bytes: int, work_s: float | None = None) -> None:
 
 
 async def child_output(module: str, data: bytes, timeout_s: float | None = None) -> bytes:
-    """Run `main` of one of our modules on `data`, and return its output.
+    """Run `main` of one of our modules in a process, with `data` as its input, and return its output.
 
-    Nothing is returned if it fails, its limits end it, or it takes longer than `timeout_s`. The process has an empty
-    environment, and ends with this call.
+    The output is empty if the process fails, its limits end it, or it takes longer than `timeout_s`. The process
+    has an empty environment, and ends with this call.
     """
     program = held_program(module)
     process = await asyncio.create_subprocess_exec(

@@ -42,7 +42,7 @@ async def repaired_json(text: str) -> str:
 
 
 def _is_complete(body: str) -> bool:
-    """Return whether a text ends with a closing bracket, or all its brackets are closed, and it is not too deep."""
+    """Return whether a text is not too deep, and either closes all its brackets or ends with a closing one."""
     depth = 0
     for character in body:
         depth += _BRACKETS.get(character, 0)
@@ -78,9 +78,9 @@ _MEMORY_BYTES = 1_000_000_000
 
 
 def main() -> None:
-    """Read a text from standard input and write the repaired values as a JSON list, or nothing if that is a guess.
+    """Read a text from standard input, and write the repaired values as a JSON list. A guess raises an error instead.
 
-    The text is also put into a list, because outside of one the library ignores a repeated key even in strict mode.
+    The text is put into a list, because outside of a list the library ignores a repeated key, even in strict mode.
     """
     from json_repair import repair_json
 

@@ -16,14 +16,14 @@ from orga.activities.adapters.sandbox.removal import unlock_folder
 _IGNORED_BY_HFS = dict.fromkeys(
     map(ord, "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff")
 )
-"""A table for `translate` that removes the characters which this file system of macOS ignores in names."""
+"""A table for `translate` that removes the characters that HFS, a file system of macOS, ignores in names."""
 
 _RULE_NAMES = frozenset({".git", "git~1", "orga.toml", "orga~1.tom"})
 """Names that are rules in any folder, with their short names on DOS file systems. Git runs programs that `.git` names,
 and `orga` reads `orga.toml` from the current folder upwards."""
 
 MAX_FOLDERS = 50_000
-"""Folders that are searched before each isolated command. That takes a second."""
+"""Folders that are searched before each isolated command. Searching this many takes a second."""
 
 _BYTECODE = "__pycache__"
 _GENERATED_FOLDERS = frozenset({"node_modules", _BYTECODE, "venv", ".venv", "site-packages"})
@@ -56,10 +56,10 @@ class Rules:
     installed: tuple[Path, ...] = ()
     """Further folders, of programs and of our own state, which are too large to be searched."""
     stores: tuple[Path, ...] = ()
-    """Files that the worker itself writes. One that appears while a command runs may not be the command's."""
+    """Files that the worker itself writes. If one appears while a command runs, the command may not have made it."""
 
     def is_forbidden(self, path: Path, below: Path) -> bool:
-        """Return whether a path without links is a rule. Its parts below the folder `below` also count by name."""
+        """Return whether a path without links is a rule. Its parts below the folder `below` are also judged by name."""
         if any(map(_is_rule_name, path.relative_to(below).parts)):
             return True
         wanted = _folded_parts(path)
@@ -90,7 +90,7 @@ class Rules:
         return sorted(path for path in existing if path.is_relative_to(folder) or folder.is_relative_to(path))
 
     def present_in(self, folder: Path, deadline: float | None = None) -> dict[Path, Path | None]:
-        """Return the rules in a real folder by their paths as spelled on disk. The value is a link's target, else None.
+        """Return the rules in a real folder by their paths as spelled on disk, with the target of a link, or else None.
 
         Links on the way to a rule count too. With a `deadline` all folders are searched, however many. Without one,
         generated folders are skipped.
@@ -109,7 +109,7 @@ class Rules:
         return [path.resolve() for path in (*self.files, *self.folders, *self.installed, *self.stores, *self._links())]
 
     def _real_modules(self) -> set[_Parts]:
-        """Return the modules by the parts of their paths. A package's content belongs to it, wherever a link leads."""
+        """Return the parts of the modules' paths. A module that is a link has two: its own path and its target."""
         real_parents = {parent: parent.resolve() for parent in {path.parent for path in self.modules}}
         modules = {_folded_parts(real_parents[path.parent] / path.name) for path in self.modules}
         return modules | {_folded_parts(path.resolve()) for path in self.modules if path.is_symlink()}
@@ -212,7 +212,7 @@ def _folder_entries(folder: Path) -> list[Path]:
 
 
 def _path_within(folder: Path, path: Path) -> Path | None:
-    """Return a path below a real folder, spelled from that folder, or None if it is outside."""
+    """Return the path with this real folder as its beginning, or None if it is outside of the folder."""
     ups = [index for index, part in enumerate(path.parts) if part == ".."]
     if ups:
         rest = ups[-1] + 1
@@ -255,7 +255,7 @@ def _walk_folders(folder: Path, deadline: float | None = None) -> Iterator[tuple
 
 
 def _make_listable(parent: str, folders: Iterable[str]) -> None:
-    """Let their owner list these folders. Even if nobody can list a folder, files in it can be read by name."""
+    """Let their owner list these folders, because files in a folder that nobody can list can be read by name."""
     for path in (os.path.join(parent, name) for name in folders):  # noqa: PTH118
         if not os.access(path, os.R_OK | os.X_OK):
             with suppress(OSError):  # such as a link that leads nowhere

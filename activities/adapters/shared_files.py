@@ -1,9 +1,10 @@
 """Files that several processes use: locks (flock), and reading and writing whole files.
 
 The kernel releases a lock however its holder dies, so no lock can be stale. A lock belongs to the open file. A child
-that inherits the descriptor holds it too, while it lives.
+that inherits the descriptor also holds the lock while it lives.
 
-A draft's name is random, so nobody can place a link there. Only its owner can read it.
+A file is written as a draft next to it, which then replaces it. A draft has a random name, so nobody can place a link
+there. Only its owner can read it.
 """
 
 import fcntl
@@ -47,7 +48,7 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether somebody holds the lock exclusively. The check shares it, so two checks never collide."""
+    """Return whether somebody holds the lock exclusively. The check locks shared, so two checks never collide."""
     if not path.exists():
         return False
     descriptor = try_lock(path, shared=True)
@@ -63,7 +64,7 @@ class Draft:
     path: Path
 
     def move_to(self, target: Path) -> None:
-        """Replace that file, or a link, once the whole draft is on disk."""
+        """Replace the target, or a link in its place, after the whole draft is on disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.path.replace(target)
@@ -71,7 +72,7 @@ class Draft:
 
 @contextmanager
 def draft_next_to(path: Path) -> Generator[Draft]:
-    """Yield a draft in the folder of `path`, removed unless it becomes a file. Raise OSError if that is impossible."""
+    """Yield a draft in the folder of `path`. It is removed at the end, unless it was moved. May raise OSError."""
     descriptor, name = tempfile.mkstemp(prefix=".orga-", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -101,7 +102,7 @@ class OwnFile(Generic[Content]):
         """Name the file.
 
         Args:
-            path: It is not followed if it is a link.
+            path: The file. A link is not followed.
             parse: Returns the content. It may raise ValueError.
             max_bytes: The largest size.
             denied: Permissions that no other user may have.

@@ -1,6 +1,7 @@
-"""Threads by subject, because `asyncio.to_thread` has one small pool for all, and threads for single calls.
+"""Threads for blocking work: a pool for each subject, and a new thread for each call of a function.
 
-Work can be stopped with its call, and a thread that never ends blocks no pool.
+`asyncio.to_thread` has one small pool for everything. Here, work of one subject takes no thread from another, work can
+be stopped with its call, and a thread that never ends blocks no pool.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix=subject)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of `work`. Cancelling ends the wait and drops work that has not begun. A thread runs on."""
+        """Return the result of `work`. Cancelling ends the wait. Work that has begun goes on. Other work is dropped."""
         call = partial(copy_context().run, work, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
@@ -48,7 +49,7 @@ class StopSignal:
             raise ThreadStopped
 
     def begin_effect(self) -> None:
-        """Announce the step that others can see. Raise ThreadStopped if the call was cancelled before."""
+        """Announce the step that has an effect outside. Raise ThreadStopped if the call was cancelled before."""
         with self._lock:
             self.check()
             self._is_acting = True
@@ -63,7 +64,7 @@ class StopSignal:
 async def run_stoppable(
     threads: Threads, work: Callable[Concatenate[StopSignal, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Return the result of `work`. If it is cancelled before it acts, it never acts. After that, its end is awaited."""
+    """Return the result of `work`. Cancelling stops work that has not acted yet. Otherwise the end is awaited."""
     stop = StopSignal()
     thread = asyncio.ensure_future(threads.run(work, stop, *args, **kwargs))
     try:
@@ -97,7 +98,7 @@ class OwnThreads(Generic[T]):
         self._abandoned: list[Future[T]] = []
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return its result. Cancelling ends the wait, never the thread. Raise ToolError if too many threads run on."""
+        """Return the result of `work`. Cancelling never ends the thread. Raise ToolError if too many threads run on."""
         self._abandoned = [outcome for outcome in self._abandoned if not outcome.done()]
         if len(self._abandoned) >= MAX_ABANDONED_THREADS:
             text = f"{len(self._abandoned)} earlier calls of {self._name} still block their threads"

@@ -1,6 +1,6 @@
-"""Reads YAML that anybody may have written. As a program, it reads YAML and writes JSON.
+"""Reads YAML that anybody may have written. A separate process runs this module to turn YAML into JSON.
 
-The parser can crash on a deeply nested text, and aliases can unfold to any size, so a process of its own does it.
+The reason for the process: the parser can crash on a deeply nested text, and aliases can unfold to any size.
 """
 
 import json
@@ -17,7 +17,7 @@ _WORK_S = 20.0
 _MEMORY_BYTES = 2_000_000_000
 
 _MAX_VALUES = 5_000_000
-"""Values of a document, with all repetitions by reference. JSON has no references."""
+"""Values of a document. Each reference repeats its values, because JSON has no references."""
 
 
 async def read_yaml(data: bytes) -> Any:

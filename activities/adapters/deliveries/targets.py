@@ -1,6 +1,6 @@
-"""Deliveries: a file for each goal, a memory in the knowledge store, a signed webhook, chats, and e-mail.
+"""Delivers the answer of a goal after its end: to a file, the knowledge store, a signed webhook, a chat, or by e-mail.
 
-An e-mail is one message over SMTP, never repeated after a server may have accepted it.
+An e-mail is never repeated after a server may have accepted it.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from orga.workflows.types.text import one_line
 
 
 def outcome_heading(request: DeliveryRequest, run: RunKey) -> str:
-    """Return which goal ended how, on one line."""
+    """Return one line with the goal, and why and how surely it ended."""
     ended = f"{request.reason} ({request.detail})" if request.detail else request.reason
     return one_line(f"{request.goal}: {ended}, confidence {request.confidence:.2f} [{run.workflow_id}]", 600)
 
@@ -50,9 +50,9 @@ def visible_answer(request: DeliveryRequest) -> str:
 
 
 def shortened_text(text: str, most: int, size: int, run: RunKey) -> str:
-    """Return the text, or its beginning with a note where the whole answer is, which has `size` characters.
+    """Return the text, or its beginning and a note about the whole answer, which has `size` characters.
 
-    `most` is in UTF-16 characters, as chat systems count.
+    `most` counts UTF-16 characters, as chat systems do.
     """
     if _utf16_length(text) <= most:
         return text
@@ -70,7 +70,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class FileDelivery:
-    """Writes the answer unchanged, with the limits of all writing: never outside the root, never over a rule."""
+    """Writes the answer unchanged. As for every write, the file must be inside the root, and no rule."""
 
     root: FileRoot
     path: str
@@ -129,7 +129,7 @@ class MemoryDelivery:
 TELEGRAM_CHARS = 3_000
 DISCORD_CHARS = 1_800
 SLACK_CHARS = 6_000
-"""Characters of the message as people read it. Slack accepts 40,000, in which `&` counts as five."""
+"""Characters of the message as people read it. Slack accepts 40,000, and counts `&` as five."""
 
 SUPPRESS_EMBEDS = 4
 """A flag of Discord: no previews of links in an answer."""
@@ -210,7 +210,7 @@ def _with_retry_after(answer: ReceiverAnswer) -> ReceiverAnswer:
 
 
 SILENCE_S = 8.0
-"""Seconds of silence by the server, in each step of the exchange."""
+"""Seconds that the server may be silent in each step of the exchange."""
 
 ATTEMPT_S = 30.0
 """Seconds for the whole exchange and the wait for a thread."""
@@ -276,7 +276,7 @@ class EmailDelivery:
 
 
 class _TrackedSmtp(smtplib.SMTP):
-    """An SMTP exchange that asks `stop` before it sends the message itself. After that it may have arrived."""
+    """An SMTP exchange that asks `stop` before it sends the message. After that, the message may have arrived."""
 
     stop: StopSignal
 
@@ -305,7 +305,7 @@ def _send_message(settings: MailSettings, message: EmailMessage, stop: StopSigna
             connection.login(settings.username, settings.password)
         return len(connection.send_message(message))
     finally:
-        with suppress(smtplib.SMTPException, OSError):  # an error after the message does not undo it
+        with suppress(smtplib.SMTPException, OSError):  # a later error does not take the message back
             connection.quit()
         connection.close()
 
@@ -313,7 +313,7 @@ def _send_message(settings: MailSettings, message: EmailMessage, stop: StopSigna
 def _mail_message(request: DeliveryRequest, run: RunKey, settings: MailSettings) -> EmailMessage:
     """Return the message. No text of the model or the starter can begin a header."""
     message = EmailMessage()
-    # `EmailMessage` decodes encoded words (RFC 2047), line breaks included, so the subject has none.
+    # `EmailMessage` decodes encoded words (RFC 2047), line breaks included, so the subject must not have any.
     message["Subject"] = one_line(f"{request.reason}: {request.goal}", _SUBJECT_CHARS).replace("=?", "= ?")
     message["From"] = settings.sender
     message["To"] = ", ".join(settings.to)

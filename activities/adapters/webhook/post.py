@@ -1,6 +1,6 @@
 """Signs and sends one POST of JSON to an address that the operator configured, and interprets the answer.
 
-A webhook of notifications sends such a POST for each question, or its text for Slack and the like.
+The webhook for notifications sends such a POST for each question. Slack and similar systems get only its text.
 """
 
 import asyncio
@@ -24,15 +24,16 @@ from orga.workflows.types.questions import Notification, NotifiedCall
 from orga.workflows.types.text import escaped_line, full_field_text
 
 ATTEMPT_S = 8.0
-"""Seconds for the whole exchange, so that a receiver with a trickling answer ends too."""
+"""Seconds for the whole exchange, so that a receiver whose answer trickles in is also cut off."""
 
 MAX_ANSWER_BYTES = 2_000
 """Bytes of an answer that are read. More is of no use."""
 
 WORDS_S = 1.0
+"""Seconds to read the answer's text."""
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429})
-"""Statuses, with every 5xx, that a later attempt may not get."""
+"""Statuses after which a later attempt may succeed, as after every 5xx."""
 
 TOO_MANY_REQUESTS = 429
 
@@ -64,7 +65,7 @@ class WebhookPost:
                 return await self._post(content, {**_HEADERS, **headers})
         except TimeoutError:
             raise self._unanswered_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=True) from None
-        except (http.HTTPError, http.InvalidURL) as error:  # its text, which is not shown, names the address
+        except (http.HTTPError, http.InvalidURL) as error:  # its text names the address, so it is not shown
             is_sure = isinstance(error, (http.ConnectError, http.InvalidURL, http.UnsupportedProtocol))
             why = f"no connection ({type(error).__name__})"
             raise self._unanswered_error(why, may_have_arrived=not is_sure) from None
@@ -134,7 +135,7 @@ class SigningKey:
 
     @classmethod
     def from_secret(cls, secret: str) -> "SigningKey":
-        """Read `whsec_` and base64, or else the text itself. Raise ValueError, without it, if it is too short."""
+        """Read `whsec_` and base64, or else the text itself. Raise ValueError, without the secret, if it is no key."""
         try:
             is_base64 = secret.startswith(PREFIX)
             key = b64decode(secret.removeprefix(PREFIX), validate=True) if is_base64 else secret.encode()
@@ -145,7 +146,7 @@ class SigningKey:
         return cls(key)
 
     def headers(self, message_id: str, at: int, body: bytes) -> dict[str, str]:
-        """Return the headers of a body that is sent at this second since the epoch."""
+        """Return the headers for a body. `at` is the time of sending, in seconds since the epoch."""
         signed = b".".join((message_id.encode(), str(at).encode(), body))
         signature = b64encode(hmac.new(self.key, signed, sha256).digest()).decode()
         return {"webhook-id": message_id, "webhook-timestamp": str(at), "webhook-signature": f"v1,{signature}"}
@@ -154,7 +155,7 @@ class SigningKey:
 WebhookFormat = Literal["json", "slack"]
 
 MAX_TEXT_CHARS = 12_000
-"""Characters of a message. A shorter message replaces a longer text, which is never cut."""
+"""Characters of a message. A longer text is never cut: a short message replaces it."""
 
 _TOO_LONG_TEXT = "something waits for a person, and is longer than a message may be; see orga inbox, run"
 ID_CHARS = 1_000
@@ -183,7 +184,7 @@ def webhook_body(notification: Notification, run: RunKey, link: str | None, form
 
 
 def notification_line(notification: Notification, run: RunKey, link: str | None) -> str:
-    """Return which run waits for what, and how people decide it."""
+    """Return one line about what a run waits for, or how it ended, with the commands for people."""
     match notification.event:
         case "waiting":
             parts = [f"{notification.agent} waits ({notification.kind}):", notification.question]
@@ -208,7 +209,7 @@ def notification_line(notification: Notification, run: RunKey, link: str | None)
 def without_markup(text: str) -> str:
     """Return the text without mentions, hidden link targets and strike-through.
 
-    Slack interprets only links in it. Mattermost interprets Markdown.
+    Slack interprets only links in such a text. Mattermost interprets Markdown.
     """
     return _STRUCK.sub("~ ", without_links(without_mentions(text))).translate(_SLACK_ESCAPES)
 
