@@ -1,4 +1,4 @@
-"""The protocol of a screen for a followed run, and the plain screens for pipes, logs and `--quiet`."""
+"""The screens that show a followed run: lines for a pipe or a log, `--quiet`, or a live view on a terminal."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ class Screen(Protocol):
         ...
 
     def close(self) -> None:
-        """Remove what does not stay."""
+        """Remove the current progress from the terminal."""
         ...
 
 
@@ -58,7 +58,7 @@ class PlainScreen:
         write_note(f"{at.astimezone():%H:%M:%S} {line.text}")
 
     def frame(self, progress: Progress) -> None:
-        """Write each remark once. A missing worker is reported once each time that it goes missing."""
+        """Write each remark once, and the remark on a missing worker again each time that the worker goes missing."""
         current = remarks(progress)
         for remark in current:
             if remark not in self._shown_remarks:
@@ -75,11 +75,11 @@ class PlainScreen:
         return ""
 
     def close(self) -> None:
-        """All that was written stays."""
+        """Do nothing: all that was written stays."""
 
 
 def remarks(progress: Progress) -> list[str]:
-    """Return remarks that the journal does not show: a missing worker, open questions, failed attempts."""
+    """Return what a person should know besides the journal's lines: missing worker, open questions, failed attempts."""
     retries = [
         f"{full_field_text(call.name)}: attempt {call.attempt}, after: {terminal_line(call.failure, 200) or 'silence'}"
         for call in progress.pending_calls.running
@@ -90,10 +90,10 @@ def remarks(progress: Progress) -> list[str]:
 
 def blocking_remarks(progress: Progress) -> list[str]:
     """Return what keeps the run waiting: a missing worker, open questions."""
-    lacking = [_worker_remark(progress)] if progress.lacks_worker else []
-    questions = [_question_remark(progress.run_id, wait) for wait in progress.waiting]
-    questions += [_question_remark(run, wait) for run, status in progress.below for wait in status.waiting]
-    return lacking + questions
+    texts = [_worker_remark(progress)] if progress.lacks_worker else []
+    texts += [_question_remark(progress.run_id, wait) for wait in progress.waiting]
+    texts += [_question_remark(run, wait) for run, status in progress.below for wait in status.waiting]
+    return texts
 
 
 def _worker_remark(progress: Progress) -> str:
@@ -112,7 +112,7 @@ class QuietScreen(PlainScreen):
     """Writes only what keeps the run waiting, each remark once."""
 
     def show_line(self, line: StyledLine, at: datetime) -> None:
-        """Leave the line to `orga journal`."""
+        """Do nothing: `orga journal` shows the line."""
 
     def frame(self, progress: Progress) -> None:
         for remark in blocking_remarks(progress):
@@ -121,7 +121,7 @@ class QuietScreen(PlainScreen):
                 write_warning(remark)
 
     def note(self, text: str) -> None:
-        """Leave the remark out."""
+        """Do nothing: a note does not keep the run waiting."""
 
 
 REDRAW_S = 0.25
@@ -141,9 +141,9 @@ class _AnswerLine:
     async def read_answer(self, wait: ShownQuestion, render_block: Callable[[], str]) -> str:
         """Return the typed text; "" if there is none, or after Ctrl-D. `render_block` returns the text below the line.
 
-        Ctrl-C has the same effect as anywhere else in the command.
+        Ctrl-C has the same effect as in the rest of the command.
         """
-        from prompt_toolkit import PromptSession  # a tenth of a second that most commands do without
+        from prompt_toolkit import PromptSession  # the import takes a tenth of a second
         from prompt_toolkit.completion import WordCompleter
         from prompt_toolkit.formatted_text import ANSI
         from prompt_toolkit.output import create_output
@@ -180,10 +180,10 @@ class _AnswerLine:
 
 
 def answer_label(wait: ShownQuestion) -> str:
-    """Return the text in front of the input line: the options, the default, and that the answer can wait."""
+    """Return the text in front of the input line: options, default, and that Enter leaves the question for later."""
     options = ", ".join(terminal_line(option, 60) for option in wait.data.get("options", ()))
     default = wait.data.get("default")
-    terms = [options, f"{terminal_line(str(default), 60)} in the end" if default else "", "Enter: later"]
+    terms = [options, f"{terminal_line(str(default), 60)} if nobody answers" if default else "", "Enter: later"]
     return f"answer ({'; '.join(filter(None, terms))}) › "
 
 
@@ -231,12 +231,13 @@ class _Meters:
         self._cost_usd = progress.cost_usd
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the line in the widest form that fits."""
         room = options.max_width - _SPINNER_CELLS
         lines = (self._line(form) for form in (*_METER_FORMS, _NARROWEST_FORM))
         line = next((line for line in lines if cell_len(line.plain) <= room), self._line(_NARROWEST_FORM))
         spinner = Spinner("dots")
-        spinner.start_time = 0.0  # each drawing has a new spinner, which would begin with the same picture
+        spinner.start_time = (
+            0.0  # the spinner of each drawing is new, and else would always begin with its first picture
+        )
         drawn = spinner.render(console.get_time())
         shown = Text.assemble(drawn if isinstance(drawn, Text) else "", " ", line)
         shown.truncate(options.max_width, overflow="ellipsis")
@@ -250,7 +251,7 @@ class _Meters:
 
 
 def _meters(progress: Progress, now: datetime) -> Iterable[_Meter]:
-    """Yield the used share of each limit. A goal counts rounds instead of iterations."""
+    """Yield what was used of each limit. A goal counts rounds instead of iterations."""
     budgets, plan = progress.budgets, progress.plan
     limit = budgets.max_iterations if budgets else None
     if plan is None:
@@ -264,7 +265,8 @@ def _meters(progress: Progress, now: datetime) -> Iterable[_Meter]:
 def _meter_text(meter: _Meter, form: _MeterForm) -> Text:
     number_text = _short_number if form.is_short else "{:,.0f}".format
     limit = meter.limit if form.has_limit else None
-    unit = meter.unit if meter.spent == 1 and not limit else meter.units
+    is_single = meter.spent == 1 and not limit
+    unit = meter.unit if is_single else meter.units
     if form.is_short:
         unit = meter.short_unit
     if not limit:
@@ -282,7 +284,7 @@ def _bar(share: float, cells: int) -> Text:
 
 
 def _short_number(number: float) -> str:
-    """Return it in at most five characters: 950, 12.3k, 1.2M."""
+    """Return a number such as 950, 12.3k or 1.2M, in at most five characters."""
     for least, size, letter in ((1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if number >= least:
             return f"{number / size:.1f}".removesuffix(".0") + letter
@@ -290,7 +292,7 @@ def _short_number(number: float) -> str:
 
 
 _TEXT_LINES = 6
-"""The number of lines shown of a text that a model is writing."""
+"""Lines that are shown of a text that a model is writing: the last ones."""
 _CALL_CHARS = 200
 
 STYLES: dict[Tone, str] = {
@@ -329,7 +331,7 @@ class LiveScreen:
         self._line.print_above(Text(escaped_line(text), style="dim"))
 
     async def read_answer(self, wait: ShownQuestion) -> str:
-        """Let the person type under the question. The block is drawn below that meanwhile."""
+        """Let the person type an answer. Meanwhile the block is drawn below the input line."""
         if not sys.stdin.isatty():
             return ""
         self._live.stop()
@@ -375,7 +377,7 @@ def _text_tail(text: str, style: str) -> Text:
 
 
 class _CallLine:
-    """A call on one line. If the line is too narrow, the call's text is cut, never its time."""
+    """A call on one line. On a narrow terminal, the text is cut and the time is kept."""
 
     def __init__(self, pending_calls: PendingCalls, activity: PendingActivity, now: datetime) -> None:
         self._text = escaped_line(terminal_line(pending_calls.activity_text(activity), _CALL_CHARS))
@@ -398,7 +400,7 @@ def _time_and_style(activity: PendingActivity, now: datetime) -> tuple[str, str]
 
 
 def _lasting_lines(progress: Progress) -> list[str]:
-    """Return the lines on what lasts longer than an iteration: plan, delegates, circuits, dead letters."""
+    """Return lines about what lasts longer than an iteration: plan, delegates, circuits, call budgets, dead letters."""
     lines = [f"  {line}" for line in step_lines(progress.plan, MAX_LIVE_STEPS)]
     if trend := trend_line(progress.plan):
         lines.append(f"  scores: {trend}")

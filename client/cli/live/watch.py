@@ -1,4 +1,4 @@
-"""Follows a run to its end: combines its journal, pending calls, status and workers on a screen."""
+"""Follows a run to its end, and shows its journal, pending calls, status, workers and answer on a screen."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _ANSWERED_LOOK_S = 0.2
-"""Seconds between two looks for an answer that somebody else gave."""
+"""Seconds between two checks whether somebody else has answered the question."""
 
 QuestionKey = tuple[str, str]
 """The run that asks, and the question's id."""
@@ -59,7 +59,7 @@ OpenQuestions = Callable[[], Mapping[QuestionKey, ShownQuestion]]
 
 
 class QuestionPrompter:
-    """Offers each question once. A question that is not answered here can be answered from anywhere."""
+    """Lets the person answer each question once. A question that is left open can also be answered elsewhere."""
 
     def __init__(self, client: Client, screen: Screen) -> None:
         self._client = client
@@ -85,7 +85,7 @@ class QuestionPrompter:
             return typing.result()
         finally:
             typing.cancel()
-            await asyncio.gather(typing, return_exceptions=True)  # it gives the terminal back
+            await asyncio.gather(typing, return_exceptions=True)  # the task restores the terminal before it ends
 
     async def _answer(self, key: QuestionKey, text: str) -> None:
         run_id, question_id = key
@@ -100,11 +100,11 @@ STATUS_S, POLLERS_S, OFFERS_S = 2.0, 1.5, 0.2
 """Seconds between two looks at the run's status, at its workers, and for new questions."""
 
 MAX_MISSES = 2
-"""Looks without a worker before the viewer is informed. A worker that is being replaced is not worth a remark."""
+"""Looks in a row without a worker before this is shown. While a worker is replaced, none polls for a moment."""
 
 
 class Watch:
-    """Follows one run."""
+    """Shows one run on a screen."""
 
     def __init__(
         self, client: Client, run: AgentHandle, task_queue: str, screen: Screen, keeper: WorkerKeeper | None = None
@@ -126,7 +126,7 @@ class Watch:
 
     @asynccontextmanager
     async def refreshing(self) -> AsyncGenerator[None]:
-        """Within the block, refresh what the journal does not show, and keep the screen open."""
+        """Within the block, refresh status, workers and questions, and keep the screen open."""
 
         def open_questions() -> Mapping[QuestionKey, ShownQuestion]:
             return self._progress.open_questions()
@@ -148,7 +148,7 @@ class Watch:
             self._screen.close()
 
     def take(self, event: ViewedEntry | LiveActivity) -> None:
-        """Show the run's progress after this event."""
+        """Update the shown progress by an event."""
         if isinstance(event, ViewedEntry):
             self._show(self._progress.with_entry(event))
         elif event.run == self._run.id:
@@ -165,7 +165,7 @@ class Watch:
                 self._screen.show_line(StyledLine(f"iteration {event.iteration}", "person"), event.timestamp)
             self.take(viewed)
             ended = viewed.event if isinstance(viewed.event, on.Terminated) and not viewed.event.run else None
-            # the command itself ends with such a refusal
+            # the command itself reports such a refusal when it ends
             is_final_refusal = ended is not None and ended.detail.startswith("InvalidInput")
             for line in entry_lines(viewed):
                 if line.tone != "quiet" and not is_final_refusal:
@@ -189,14 +189,14 @@ class Watch:
     async def _update_status(self) -> None:
         if not self._progress.lacks_worker and self._progress.agent:
             status = await self._run.status()
-            if status.phase != "preparing":  # before that, the limits are not those of its agent yet
+            if status.phase != "preparing":  # until it has prepared, its agent's limits are not known
                 below = tuple([each async for each in self._delegate_statuses(status)])
                 self._show(replace(self._progress.with_status(status, datetime.now(UTC)), below=below))
 
     async def _delegate_statuses(self, status: AgentStatus) -> AsyncGenerator[tuple[str, AgentStatus]]:
-        """Yield the status of each delegated run, as one may wait for a person while nobody follows it."""
+        """Yield the status of each delegated run. A delegate may wait for a person, and nobody else follows it."""
         for child in status.children:
-            with suppress(OrgaError):  # it may have ended meanwhile, or not begun
+            with suppress(OrgaError):  # the delegate may have ended by now, or not begun
                 child_status = await AgentHandle(self._client, child.workflow_id).status()
                 yield child.workflow_id, child_status
                 async for descendant in self._delegate_statuses(child_status):
@@ -238,20 +238,20 @@ async def _repeat(look: Callable[[], Awaitable[None]], pause_s: float) -> None:
 
 
 def show_answer(text: str) -> None:
-    """Write the answer. A terminal shows its Markdown rendered, a pipe or a file gets the text as it is."""
+    """Write the answer. On a terminal its Markdown is rendered. A pipe or a file gets the text as it is."""
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
         write_document(text)
         return
     from rich.console import Console
     from rich.markdown import Markdown
 
-    rendered = Markdown(harmless_text(text), hyperlinks=False)  # a link shows where it leads
+    rendered = Markdown(harmless_text(text), hyperlinks=False)  # so the address of a link is visible
     _disarm(rendered.parsed)
     Console(markup=False, highlight=False, emoji=False).print(rendered)
 
 
 def _disarm(tokens: "Iterable[Token]") -> None:
-    """Remove what a terminal would act on after Markdown has decoded the text, as `&#27;` has become an escape."""
+    """Remove characters that a terminal acts on. They appear when Markdown decodes an entity such as `&#27;`."""
     for token in tokens:
         token.content = harmless_text(token.content)
         token.info = harmless_text(token.info)
@@ -283,7 +283,7 @@ def _detached_text(run_id: str, keeper: WorkerKeeper | None) -> str:
     if keeper is not None and keeper.own is not None:
         state = "our worker finishes its step and ends (Ctrl-C again: at once), then the run waits for another"
     else:
-        state = "the run continues as long as a worker polls"
+        state = "the run continues while a worker polls"
     return f"detached: {state}. To come back: orga attach {quote(run_id)}"
 
 
@@ -293,7 +293,8 @@ def show_ending(result: AgentResult, *, as_json: bool) -> int:
     elif result.output:
         show_answer(result.output)
     code = ending_exit_code(result.termination.reason)
-    (write_warning if code else write_note)(result_facts(result))
+    write = write_warning if code else write_note
+    write(result_facts(result))
     return code
 
 

@@ -1,6 +1,6 @@
-"""The `orga policy` commands: check, test and explain policies. Only commands that need an engine import it.
+"""The `orga policy` commands: check, test and explain policies, and print the Cedar schema.
 
-`check` compiles the policies, and looks up the names that they use among tools and agents.
+`check` and `schema` are here. Modules of the policy engine are imported only by the functions that need them.
 """
 
 import os
@@ -49,11 +49,11 @@ async def check(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Parse and validate policies, and show every problem with file, line and remedy. Exit code 2 means there is one.
+    """Parse and validate policies, and show every problem with file, line and remedy. With problems, exit code is 2.
 
-    A worker refuses to start with such a set, and denies everything if a problem appears later. Names of tools, agents,
-    tags and arguments must exist in this configuration or, with DIR, in its tests. Without --surface all surfaces are
-    checked.
+    A worker refuses to start with policies that are not valid, and denies everything if they become invalid later. It
+    does not check names. This command does: tools, agents, tags and arguments must exist in this configuration or, with
+    DIR, in its tests. Without --surface all surfaces are checked.
 
     Example: orga policy check policies
     """
@@ -108,13 +108,13 @@ def _surface_names(folder: Path) -> list[str]:
 
 
 def _line_places(policy: "CedarPolicy") -> set[str]:
-    """Return `file:line` of each line of the policy."""
+    """Return `file:line` for each line of the policy's text."""
     lines = range(policy.statement.text.count("\n") + 1)
     return {f"{policy.statement.file}:{policy.statement.line + line}" for line in lines}
 
 
 def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[FileProblem], str]":
-    """Return the policies of all surfaces (each once), their problems, and the version of the first set."""
+    """Return all surfaces' policies (each once) and problems, and the version of the first readable surface."""
     from orga.activities.adapters.policy.cedar import read_policies
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
 
@@ -167,7 +167,7 @@ def _summary(
 
 
 async def _configured_vocabulary(config: OrgaConfig) -> "PolicyVocabulary":
-    """Return a configuration's names, MCP tools included. Raise ValueError if one of its tools is unavailable."""
+    """Return a configuration's names, with those of MCP tools. Raise ValueError if one of its tools is unavailable."""
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.offered_tools import LISTED_TOOLS, delegate_tool
     from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
@@ -177,20 +177,21 @@ async def _configured_vocabulary(config: OrgaConfig) -> "PolicyVocabulary":
     async with available_tools(config, root, os.environ, write_note) as tools:
         specs = [each.tool.spec for each in tools]
     names = [spec.name for spec in specs]
-    server_globs = (f"{name}_*" for name in config.mcp.servers)
     agents = with_default_agent(config.agents)
-    decision_tools = (
-        [ToolSpec(name=tool_needing("decisions"))] if any(agent.decisions for agent in agents.values()) else []
-    )
+    specs += [delegate_tool(()), *LISTED_TOOLS]
+    if any(agent.decisions for agent in agents.values()):
+        specs.append(ToolSpec(name=tool_needing("decisions")))
+    prefixes = [f"{server}_" for server in config.mcp.servers]
+    unseen_prefixes = [prefix for prefix in prefixes if not any(name.startswith(prefix) for name in names)]
     return PolicyVocabulary(
-        tools={spec.name: spec for spec in (*specs, delegate_tool(()), *LISTED_TOOLS, *decision_tools)},
+        tools={spec.name: spec for spec in specs},
         agents=frozenset(agents),
-        unseen=tuple(glob for glob in server_globs if not any(name.startswith(glob[:-1]) for name in names)),
+        unseen=tuple(f"{prefix}*" for prefix in unseen_prefixes),
     )
 
 
 def _with_tests(vocabulary: "PolicyVocabulary", folder: Path) -> "PolicyVocabulary":
-    """Return the names with those in a folder's tests. Raise ConfigError if a file of tests cannot be used."""
+    """Add the names in a folder's tests to the vocabulary. Raise ConfigError if a file of tests cannot be used."""
     from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
     from orga.client.policies.cases import case_files, read_cases
 

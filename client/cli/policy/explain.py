@@ -39,7 +39,7 @@ Surface = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Also use the policies in this folder of DIR. Default: as in \\[policy].",
+        help="Also use the policies in this subfolder of DIR. Default: as in \\[policy].",
         show_default=False,
     ),
 ]
@@ -66,7 +66,7 @@ def chosen_policy_settings(
 
 
 def build_policy_engine(settings: "PolicySettings") -> "PolicyEngine":
-    """Return the engine. Raise UsageError if it cannot be built. Its text has every problem of Cedar files."""
+    """Return the engine. Raise UsageError if it cannot be built. The error lists every problem of the Cedar files."""
     from orga.activities.adapters.policy.engines import policy_engine
 
     with usage_errors():
@@ -92,7 +92,7 @@ class Explanation:
 
 
 def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> list[Explanation]:
-    """Return the verdicts of the run, without its delegates': all, or those at a place (`3`, `3.0`).
+    """Return the verdicts of the run itself, not of its delegates. `place` (`3` or `3.0`) selects those at or below it.
 
     Raise NoSuchVerdict if there are none.
     """
@@ -133,7 +133,7 @@ SHOWN_CHARS = 600
 
 
 class _CurrentPolicies(NamedTuple):
-    """The policies in the files of today."""
+    """The policies that the files contain now."""
 
     by_id: Mapping[str, "CedarPolicy"] = {}
     version: str = ""

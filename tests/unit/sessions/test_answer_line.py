@@ -39,7 +39,7 @@ def test_an_answered_question_is_no_longer_offered() -> None:
     [
         ({}, "answer (Enter: later) › "),
         ({"options": ["red", "blue"]}, "answer (red, blue; Enter: later) › "),
-        ({"default": "blue"}, "answer (blue in the end; Enter: later) › "),
+        ({"default": "blue"}, "answer (blue if nobody answers; Enter: later) › "),
         ({"options": ["red\x1b[2J\nyes"]}, "answer (red\\u001b[2J yes; Enter: later) › "),
     ],
     ids=["a text", "options", "a default", "a hostile option"],
