@@ -52,18 +52,18 @@ class CriticReply(BaseModel):
 
 
 class ModelAsker(NamedTuple):
-    """A part of an agent that asks a model during a run, in addition to the run itself."""
+    """A part of an agent, such as a critic, that calls a model in addition to the run's own calls."""
 
     key: str
     """Key of its table in the agent's config."""
     tier_key: str
-    """Key of its model among the tiers of a setup."""
+    """Its key in `Setup.tiers`."""
     model: str | None
     """`provider:model` or `tier:NAME`. None takes the run's model."""
 
 
 class Critic(ModelSettings):
-    """One critic. With a rubric a model reviews, and `person` is its substitute. Without one the person reviews."""
+    """One critic. With a rubric a model reviews, and `person` replaces a review that fails. Else the person reviews."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")
     """Its name in the journal and in feedback."""
@@ -78,16 +78,16 @@ class Critic(ModelSettings):
     instructions: str = Field(default="", max_length=20_000)
     """Instructions for the model, in addition to the rubric."""
     context: Literal["task", "conversation"] = "task"
-    """The model reads this in addition to the subject: what the agent was given, or its whole conversation."""
+    """The material for the model next to the subject: `task` is the agent's task, `conversation` is all messages."""
     max_output_tokens: int = Field(default=2_000, ge=1, le=100_000)
     """Output tokens of one review."""
     person: Reviewers | None = None
     max_rounds: int = Field(default=2, ge=0, le=100)
-    """The limit of further attempts of the agent, counted in a row."""
+    """The number of times in a row that the critic may send the agent back."""
     on_exhausted: Literal["accept", "error", "ask"] = "error"
-    """The next rejection after `max_rounds` accepts the subject and says so, ends the run, or asks the person."""
+    """The effect of one more rejection: `accept` with a remark, end the run (`error`), or `ask` the person."""
     on_failure: Literal["closed", "open"] = "closed"
-    """If there is no verdict, `closed` asks the person or else ends the run, and `open` continues without a review."""
+    """The effect of a failed review: `closed` asks the person, or ends the run if there is none. `open` continues."""
 
     @model_validator(mode="after")
     def _can_review(self) -> "Critic":
@@ -122,7 +122,7 @@ class Critic(ModelSettings):
 
 
 MAX_SUBJECT_BYTES = 200_000
-"""The critic refuses longer subjects. If it read only a part, the rest could hide what it should find."""
+"""Bytes. The review of a longer subject fails. If a critic read only a part, it could miss a fault in the rest."""
 
 
 class CritiqueRequest(ReasonRequest):
@@ -135,7 +135,7 @@ class CritiqueRequest(ReasonRequest):
     tool: str = ""
     """The tool of a call. Empty for an answer."""
     problem: str = ""
-    """The problem of the previous verdict, if the critic is asked again."""
+    """The fault of the critic's previous verdict. Set if the critic is asked once more."""
 
 
 def verdict_schema(critic: Critic) -> dict[str, Any]:

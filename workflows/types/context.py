@@ -19,7 +19,7 @@ EMPTY_DIGEST = ""
 """The digest of a conversation without messages."""
 
 REFERENCE_BYTES = 16
-"""A reference in a payload is the first 128 bits of the digest as base64: 22 characters."""
+"""Bytes of a digest that a payload contains. As base64 they take 22 characters."""
 
 
 def extended_digest(digest: str, message: Message) -> str:
@@ -54,9 +54,9 @@ def canonical_json(record: BaseModel) -> bytes:
 class MessageRef(Record):
     """One message that the model has not seen: by reference if the history holds it, else in full.
 
-    Exactly one field is set, and only that field is written: `8` is the reply of iteration 8, `"8.0"` the result of its
-    first call, and an object with a role is a message. `{"summary": "8.summary"}` is a summary, and
-    `{"recall": "8.recall"}` is recalled knowledge. A cut one also has its kind: `{"result": "8.0", "cut": 9000}`.
+    Exactly one field is set, in addition to `cut`. In JSON, `8` is the reply of iteration 8, `"8.0"` is the result of
+    its first call, and an object with a role is a message in full. The others name their field:
+    `{"summary": "8.summary"}`, `{"recall": "8.recall"}`, and with a cut `{"result": "8.0", "cut": 9000}`.
     """
 
     reply: int | None = None
@@ -69,7 +69,7 @@ class MessageRef(Record):
     recall: str | None = None
     """The block in the result of the `recall_context` activity with that id."""
     cut: int | None = None
-    """Bytes of the text that the model sees, if the history holds more than there is room for."""
+    """Bytes of the text that the model sees. Set if the conversation has no room for the whole text."""
 
     def with_cut(self, cut: int) -> Self:
         return replace_fields(self, {"cut": cut})
@@ -127,23 +127,23 @@ class HashedMessages:
 
 
 class ContextRef(Record):
-    """A conversation by reference: the previous model call's messages, compacted, then `news`. `head` is the digest.
+    """A conversation by reference: the messages of the previous model call after compaction, then `news`.
 
-    It does not name the previous call: `head`, the digest of the whole, proves that the right one was used.
+    `head` is the digest of the whole conversation. It proves that the right call was used, so no field names that call.
     """
 
     forget: bool = False
-    """True if the block of recalled knowledge is left out from now on. It is removed before the ranges are counted."""
+    """True if the block of recalled knowledge is left out from now on. `drop` and `mask` count messages without it."""
     drop: Ranges = ()
     """Messages of the previous call that are left out from now on."""
     mask: Ranges = ()
-    """Tool results of the previous call whose text is left out from now on. Indexes are as in `drop`."""
+    """Tool results of the previous call whose text is left out from now on. They are counted before `drop` applies."""
     summary: MessageRef | None = None
     news: tuple[MessageRef, ...] = ()
     head: str = ""
 
     def with_compaction(self, drop: Ranges, mask: Ranges, summary: MessageRef | None) -> Self:
-        """Return the reference with these parts compacted. Empty values are not written."""
+        """Return the reference with this compaction. Empty values stay unset, to save history."""
         given = {"drop": drop, "mask": mask, "summary": summary}
         return replace_fields(self, {name: value for name, value in given.items() if value})
 
@@ -153,7 +153,7 @@ class ContextRef(Record):
     def apply_to(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
         """Return the conversation that this reference describes. `base` are the messages of the previous model call.
 
-        Raise DigestMismatch if they differ from those that the workflow meant: a wrong context is never sent.
+        Raise DigestMismatch if its digest is not `head`, so that a wrong conversation is never sent.
         """
         summary = None if self.summary is None or not self.drop else resolve(self.summary)
         base = base.without_knowledge() if self.forget else base
@@ -174,12 +174,11 @@ class ReasonRequest(Record):
     """Reference of the `Setup`. Only the first call has it, since the setup never changes."""
     context: ContextRef
     max_output_tokens: int | None = None
-    """Set if fewer tokens are left than the config allows for a reply, or if a reply that was only thinking needs more.
-    """
+    """Set if the run has fewer tokens left than a reply may have, or if the previous reply was only thinking."""
     effort: Effort | None = None
     """Set if the model has to think less, because its replies were only thinking."""
 
     def with_settings(self, setup: str, max_output_tokens: int | None, effort: Effort | None) -> Self:
-        """Return the request with these settings. Empty values are not written."""
+        """Return the request with these settings. Empty values stay unset, to save history."""
         given = {"setup": setup, "max_output_tokens": max_output_tokens, "effort": effort}
         return replace_fields(self, {name: value for name, value in given.items() if value})

@@ -1,4 +1,4 @@
-"""The state that any workflow of ours has: clock, inbox, questions, pause and end. It knows nothing about agents."""
+"""The state of any run that people can steer: clock, inbox, questions, pause and end. Nothing here is about agents."""
 
 from datetime import datetime
 from hashlib import sha256
@@ -45,12 +45,12 @@ InterventionKind = Literal[
 
 
 class Intervention(Record):
-    """A delivered signal that the loop has not applied yet."""
+    """A signal of a person, with its sender."""
 
     kind: InterventionKind
     text: str = ""
     id: str = ""
-    """The sender's own id for it. The journal then records when it takes effect, or why it has none."""
+    """The sender's own id for it. With an id, the journal records when it takes effect, or why it has no effect."""
     by: str = ""
     """The name of the sender, as the sender gives it."""
     size: int = 0
@@ -60,12 +60,12 @@ class Intervention(Record):
 
     @property
     def sender(self) -> dict[str, str]:
-        """The id and the sender's name, if there are any, as signals and the journal have them."""
+        """The id and the sender's name, under the keys of signals and the journal. Empty ones are left out."""
         return {name: value for name, value in (("id", self.id), ("by", self.by)) if value}
 
     @property
     def key(self) -> str:
-        """The id among those of all senders: two may choose the same. At most 64 characters. Empty without an id."""
+        """The id, made different for each sender, because two may choose the same. Empty without an id."""
         return sha256(f"{self.id} {self.by}".encode()).hexdigest() if self.id and self.by else self.id
 
     def with_cut(self, text: str, size: int) -> Self:
@@ -119,7 +119,7 @@ class Note(Record):
 
 
 REWOUND = "rewound"
-"""The signal that the first workflow task after a reset handles, after all signals that the server delivers again."""
+"""The signal of a rewind. The first workflow task after the reset handles it, after all signals delivered again."""
 
 MAX_LINES = 50
 """Lines of `Rewind.left`."""
@@ -134,7 +134,7 @@ Sender = Annotated[str, Field(max_length=MAX_SENDER_CHARS)]
 class Rewind(Record):
     to_iteration: int
     boundary_at: AwareDatetime
-    """The time when that iteration ended. The time from then until now does not count."""
+    """The time when that iteration ended. The run's clock ignores the time from then until the rewind."""
     steer: str | None = None
     left: Annotated[tuple[Annotated[str, Field(max_length=MAX_LINE_CHARS)], ...], FailFast()] = Field(
         default=(), max_length=MAX_LINES
@@ -151,12 +151,12 @@ class ControlTerms(NamedTuple):
     notify: tuple[NotifyEvent, ...] = ()
     """Events that are sent to people outside."""
     search_attributes: bool = False
-    """True if the server knows the search attributes. Without them an upsert would fail every workflow task."""
+    """True if the server knows the search attributes. If it does not, each upsert would fail the workflow task."""
     roll_over_events: int = 3_500
-    """Events of a history after which the run continues as new. The server suggests it at 4,096."""
+    """Events after which the run continues as new. The server suggests it at 4,096."""
     roll_over_bytes: int = 3_000_000
     full_events: int = 25_000
-    """Events at which a run ends if it cannot continue as new. The server terminates it at 51,200, and at 50 MB."""
+    """Events at which a run that cannot continue as new ends. The server terminates runs at 51,200 events or 50 MB."""
     full_bytes: int = 25_000_000
 
 
@@ -183,19 +183,19 @@ class ControlChanges(TypedDict, total=False):
 
 
 class Control(Record):
-    """The part of the state by which people steer a run and are asked. Each workflow's state inherits it."""
+    """The part of the state for steering a run and asking people. The state of each kind of run inherits it."""
 
     origin: str
     """Id of the first run of the chain. Resets and continue-as-new keep it, so idempotency keys use it."""
     clock: Clock
     carried_by: str = ""
-    """Id of the run that carried this state over. A starter cannot know it, so it cannot forge a state."""
+    """Run id of the previous segment, which passed on this state. A starter cannot know it, nor forge a state."""
     doing: str = "preparing"
-    """The run's activity, such as `reasoning` or `acting`, whatever holds it up."""
+    """The run's current work, such as `reasoning` or `acting`, even while a pause or a question holds the run up."""
     is_standing: bool = False
     """True if a pause is holding the run at a checkpoint."""
     is_over: bool = False
-    """True if the run is ending. Nobody can decide anything any more."""
+    """True if the run is ending, so that it accepts no more decisions."""
     iteration: int = 0
     inbox: tuple[Intervention, ...] = ()
     """Guidance that the loop has not applied yet, in order of arrival."""
@@ -214,7 +214,7 @@ class Control(Record):
     completions: dict[str, str] = {}
     """Digests of the newest completions of calls, by idempotency key. A second completion has no effect."""
     announced: tuple[str, ...] = ()
-    """Ids of questions that were sent to people outside, if the setup asks for it."""
+    """Ids of the questions for which notifications were sent."""
     notes: tuple[Note, ...] = ()
     """Decisions that are not in the history yet."""
 
@@ -225,7 +225,7 @@ class Control(Record):
 
     @property
     def phase(self) -> str:
-        """The phase as people see it: what holds the run up, else its activity."""
+        """The phase as people see it: what holds the run up, or else its current work."""
         if self.is_over:
             return "done"
         if self.open_questions:
@@ -234,7 +234,7 @@ class Control(Record):
 
     @property
     def name(self) -> str:
-        """The name that people know: the agent or the goal."""
+        """The name that people know, such as the agent's."""
         return ""
 
     @property
@@ -251,12 +251,12 @@ class Control(Record):
 
     @property
     def is_paused_elsewhere(self) -> bool:
-        """True if a person holds up a run that this one waits for."""
+        """True if the clock has to stop for a reason other than a pause or a question of this run."""
         return False
 
     @property
     def work_elsewhere_text(self) -> str:
-        """Work that no later segment could take over, or "". The run cannot continue as new while there is any."""
+        """A note on work that the next segment could not take over, or "". It keeps the run from continuing as new."""
         return ""
 
     @property
@@ -265,7 +265,7 @@ class Control(Record):
         return "it waited for people"
 
     def unavailable_choice_text(self, kind: QuestionKind) -> str:
-        """Return a hint about a choice that questions of this kind do not have, or ""."""
+        """Return a hint on how to decide a question of this kind, for the refusal of an invalid choice, or ""."""
         hints: dict[QuestionKind, str] = {
             "approval": "held calls are decided one by one, by the updates approve and deny",
             "result": "a call that waits for its result is completed by complete_tool_call",
@@ -281,7 +281,7 @@ class Control(Record):
         return self.with_control(notes=(*self.notes, Note(event=event, data=short)))
 
     def with_clock_updated(self, now: datetime) -> Self:
-        """Return the state with its clock stopped or running, depending on its pause and its questions."""
+        """Return the state with its clock stopped if something holds up the run, or else running."""
         is_held = self.paused or bool(self.open_questions) or self.is_paused_elsewhere
         clock = self.clock
         if is_held == (clock.stopped_at is not None):

@@ -1,6 +1,6 @@
 """The conversation: its messages, the sources of those that the model has not seen, and summaries.
 
-It also prepares messages for a model: text from tools and strangers is enclosed in marks.
+`messages_as_sent` prepares messages for a model: it encloses text from tools and strangers in marks.
 """
 
 from typing import Self, TypedDict, Unpack
@@ -30,7 +30,7 @@ class SummariseRequest(ReasonRequest):
 
 
 class Summary(Record):
-    """A finished summary. A model call that is repeated uses it again."""
+    """A finished summary. If the model call after it is repeated, the call uses the same summary."""
 
     drop: Ranges
     text: str
@@ -60,7 +60,7 @@ class ConversationChanges(TypedDict, total=False):
 
 
 class Conversation(Record):
-    """The messages. The model has seen the first `sent`, and `news` names the source of the others."""
+    """The messages. The model has seen the first `sent` of them. `news` names the sources of the others."""
 
     messages: tuple[Message, ...] = ()
     sent: int = 0
@@ -68,33 +68,34 @@ class Conversation(Record):
     news: tuple[MessageRef, ...] = ()
     tokens: int = 0
     size: int = 0
-    """UTF-8 bytes of all messages, accurate enough for the payload limit."""
+    """UTF-8 bytes of all messages, about as many as a payload with them has."""
     unseen: int = 0
-    """Bytes in a history of the messages that the model has not seen."""
+    """Bytes that a history needs for the messages that the model has not seen."""
     frame: int = 0
     """Estimated tokens that each call adds: instructions and tools. 0 until the first call measures it."""
     ready: Summary | None = None
     """A summary that waits for the model call that it was written for."""
     forget: bool = False
-    """True if the block of recalled knowledge, which the model has seen, is no longer among the messages."""
+    """True if the model has seen a block of recalled knowledge that is no longer among the messages."""
 
     def with_fields(self, **changes: Unpack[ConversationChanges]) -> Self:
         return replace_fields(self, changes)
 
 
 SOURCE_CHARS = 120
+"""Characters of the tool and argument that a delimiting line names."""
 
 
-def messages_as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: int = 0) -> tuple[Message, ...]:
-    """Return the messages as a model gets them, without the first `ready` ones, which the caller has already.
+def messages_as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], skip: int = 0) -> tuple[Message, ...]:
+    """Return the messages as a model gets them, without the first `skip` ones, which the caller has already.
 
-    The text of a tool is delimited, except for what the loop wrote. So are recalled knowledge, earlier messages of the
-    user that nobody vouches for, and summaries, because a model wrote them from what tools returned. This form is never
-    recorded: the history holds the text itself.
+    Data is delimited: a tool's text (not what the loop added), recalled knowledge, earlier messages of the user that
+    nobody vouches for, and summaries, which a model wrote from the results of tools. A history holds the text without
+    delimiters.
     """
     calls = {call.call_id: call for message in messages for call in message.calls}
     specs = {spec.name: spec for spec in tools}
-    return tuple(_message_as_sent(message, calls, specs) for message in messages[ready:])
+    return tuple(_message_as_sent(message, calls, specs) for message in messages[skip:])
 
 
 def _message_as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
@@ -131,9 +132,9 @@ def call_source(call: ToolCall, spec: ToolSpec | None) -> str:
 
 
 def latest_turn(messages: tuple[Message, ...]) -> range:
-    """Return the indexes of the message that began the current turn and of its lookups. Without turns: the task.
+    """Return the index of the message that began the current turn, and that of its lookups, if it has any.
 
-    The lookups are the pinned message right after it.
+    The lookups are the pinned message after it. If no message begins a turn, the task counts as the turn.
     """
     last = max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
     has_lookups = last > 0 and messages[last].pinned and messages[last - 1].begins_turn
@@ -141,14 +142,14 @@ def latest_turn(messages: tuple[Message, ...]) -> range:
 
 
 def must_keep_first(messages: tuple[Message, ...]) -> bool:
-    """Return True if the first message is never dropped: it is the task or begins a session. Given messages can go."""
+    """Return True if the first message is the task or begins a session. Other first messages are given and can go."""
     first = messages[0]
     return first.pinned or first.begins_turn or not any(message.begins_turn for message in messages)
 
 
 def is_dropped_last(messages: tuple[Message, ...], index: int, turn: range) -> bool:
-    """Return True if the message is kept while others can go: it is pinned, or it began the current turn.
+    """Return True if the message is dropped only after others: it is pinned, or it began the current turn.
 
-    The lookups of an earlier turn go together with that turn.
+    The lookups of an earlier turn are pinned too, but they go together with that turn.
     """
     return index in turn or (messages[index].pinned and not messages[index].begins_turn)

@@ -38,7 +38,7 @@ GIVEN_MESSAGES = "given messages"
 
 MAX_GIVEN_MESSAGES = 1_000
 MAX_GIVEN_BYTES = 100_000
-"""Bytes of JSON for all given messages. The first model call's input contains them, the task and the lookups for it."""
+"""Bytes of JSON for all given messages. The input of the first model call holds them, the task and its lookups."""
 
 MAX_GIVEN_NAME_CHARS = 200
 
@@ -57,9 +57,7 @@ class GivenMessage(CheckedInput):
     is_error: bool = False
     """True if the call of a `tool` message failed."""
     trusted: bool = False
-    """True if the starter vouches for it. Then the run treats it as coming from those whom it obeys, and it taints
-    nothing.
-    """
+    """True if the starter vouches for it. The run then obeys it like its own task, and it leaves no taint."""
 
     def with_tool(self, tool: str) -> Self:
         return replace_fields(self, {"tool": tool})
@@ -81,7 +79,7 @@ def _from_shown_messages(given: Any) -> Any:
 
 
 def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
-    """Name the tool of each result. Raise ValueError, with the remedy, at the first message that does not fit."""
+    """Return the messages, each result with its tool. Raise ValueError at the first message that does not fit."""
     if len(messages) > MAX_GIVEN_MESSAGES:
         raise ValueError(f"must not be more than {MAX_GIVEN_MESSAGES}, there are {len(messages)}; sum up the oldest")
     if any(is_deeper(call.arguments, MAX_DEPTH) for message in messages for call in message.calls):
@@ -133,19 +131,21 @@ class _CallOrder:
 
 def _message_problem(message: GivenMessage) -> str:
     role, is_result = message.role, message.role == "tool"
-    named = [name for call in message.calls for name in (call.call_id, call.name)]
-    # a result without a tool gets its name from the call
-    named += [message.call_id or "", message.tool or "tool"] if is_result else []
-    answers = message.call_id is not None or message.tool is not None or message.is_error
+    names = [name for call in message.calls for name in (call.call_id, call.name)]
+    if is_result:  # a result without a tool gets its name from the call
+        names += [message.call_id or "", message.tool or "tool"]
+    has_result_fields = message.call_id is not None or message.tool is not None or message.is_error
     problems = {
         "a system message gives instructions; set trusted to true, or use `instructions`": (
             role == "system" and not message.trusted
         ),
         f"a message with role {role} has no calls": bool(message.calls) and role != "assistant",
-        f"a message with role {role} answers no call; leave out call_id, tool and is_error": answers and not is_result,
+        f"a message with role {role} answers no call; leave out call_id, tool and is_error": (
+            has_result_fields and not is_result
+        ),
         "text must not be empty": not is_result and not message.text.strip() and not message.calls,
         f"call_id and the name of a tool must have 1 to {MAX_GIVEN_NAME_CHARS} characters": any(
-            not 0 < len(name) <= MAX_GIVEN_NAME_CHARS for name in named
+            not 0 < len(name) <= MAX_GIVEN_NAME_CHARS for name in names
         ),
         "the arguments of a call must be an object": any(call.malformed is not None for call in message.calls),
     }
@@ -157,12 +157,10 @@ GivenMessages = Annotated[
 ]
 
 WORKPLACE_MEMO = "orga_folder"
-"""The memo key of the `Workplace` of a run on the embedded server. Only the client knows it, and visibility shows the
-memo.
-"""
+"""The memo key of the `Workplace` of a run on the embedded server. Its client, which alone knows it, sets it."""
 
 POLICY_MEMO = "orga_policy"
-"""The memo key of the folder's policy, as `policy_text` returns it. A worker ignores runs of another policy."""
+"""The memo key of the folder's policy, as `policy_text` returns it. A worker prepares no run of another policy."""
 
 
 class Workplace(Record):
@@ -179,7 +177,7 @@ class Workplace(Record):
     models: str = ""
     """Short digest of the environment's settings for models. If it is "", any worker of the folder can take the run."""
     variables: tuple[str, ...] = ()
-    """The environment variables that set them."""
+    """The names of the environment variables with these settings."""
 
     def with_models(self, digest: str, variables: tuple[str, ...]) -> Self:
         """Return the workplace for a shell whose environment chooses models."""
@@ -190,7 +188,7 @@ MAX_POLICY_CHARS = 100
 
 
 def workplace_of(value: Any) -> Workplace | None:
-    """Return the workplace in a memo, or None if it holds no valid one: whoever starts a run writes its memo."""
+    """Return the workplace in a memo. None if it is invalid, which is possible because any starter can write a memo."""
     try:
         return None if value is None else Workplace.model_validate(value)
     except ValidationError:
@@ -198,7 +196,7 @@ def workplace_of(value: Any) -> Workplace | None:
 
 
 def workplace_in_memo(memo: Callable[[str, Any], Any]) -> Workplace | None:
-    """Return the workplace in the run's memo, or None if none is readable. `memo` is `workflow.memo_value`."""
+    """Return the workplace in the run's memo, or None if it cannot be read. `memo` is `workflow.memo_value`."""
     try:
         return workplace_of(memo(WORKPLACE_MEMO, None))
     except Exception:  # a payload of any kind is possible, and an error here would block the run for ever
@@ -211,13 +209,13 @@ def inherited_memo(memo: Callable[[str, Any], Any]) -> dict[str, Any] | None:
 
 
 def run_memo(workplace: Workplace | None, policy: str) -> dict[str, Any]:
-    """Return the memo of a run for a workplace and a policy. "" is any policy."""
+    """Return the memo of a run for a workplace and a policy. None and "" are left out."""
     memo = {} if workplace is None else {WORKPLACE_MEMO: workplace.model_dump(mode="json")}
     return {**memo, POLICY_MEMO: policy} if policy else memo
 
 
 def policy_in_memo(memo: Callable[[str, Any], Any]) -> str:
-    """Return the policy in the run's memo, or "" if none is readable. `memo` is `workflow.memo_value`."""
+    """Return the policy in the run's memo, or "" if it cannot be read. `memo` is `workflow.memo_value`."""
     try:
         policy = memo(POLICY_MEMO, "")
     except Exception:  # as in `workplace_in_memo`
@@ -236,10 +234,10 @@ class Lineage(CheckedInput):
     """Idempotency key of the delegating call. A run that repeats the call uses the same keys again."""
     ceiling: limits.Ceiling = limits.Ceiling()
     taint: tuple[str, ...] = ()
-    """Tools whose untrusted content may have shaped the task: it inherits the parent's taint."""
+    """The parent's taint: tools whose untrusted content may have shaped the task."""
     is_awaited: bool = False
-    """True if the run waits until calls that are cut short have ended, because other work follows. True in a turn of a
-    session and in the delegates of one.
+    """True if an interrupted run waits until its cut-short calls have ended, because its parent's next work must come
+    after them. True for the delegates of a session's turn, and for their delegates.
     """
 
     @property
@@ -281,13 +279,13 @@ def _not_huge(text: str | None) -> str | None:
 
 
 SLACK_S = 5
-"""Seconds from `timeout_s` until the server cancels running work. Rounding to whole seconds adds up to one more."""
+"""Seconds after the time limit until the server ends a model call. Rounding up adds at most one second."""
 
 LAST_TRY_S = 3.0
-"""Seconds. If a model call's retry would begin after the run's time limit, it is moved to this long before it."""
+"""Seconds. A retry of a model call that would come after the run's time limit begins this long before the limit."""
 
 OUT_OF_TIME = "out of time"
-"""Detail of a failed model call that could be retried if the run had more time."""
+"""Detail of the failure of a model call that could be retried if the run had more time."""
 
 
 def _checked_context_size(context: dict[str, Any]) -> dict[str, Any]:
@@ -356,8 +354,8 @@ class PreHydration(CheckedInput):
     """True if references in the task are looked up before the first step."""
     custom_patterns: tuple[CustomPattern, ...] = Field(default=(), max_length=20)
     resolution_tools: dict[str, str] = {}
-    """Reference type to tool. It extends the defaults: `url`: `fetch_url`, `file`: `read_file`, `issue`:
-    `read_issue`, `pr`: `read_pull_request`, each if the run is offered that tool.
+    """Tools by reference type, in addition to the defaults `url`: `fetch_url`, `file`: `read_file`, `issue`:
+    `read_issue`, `pr`: `read_pull_request`. A tool is used only if it is read-only and the run is offered it.
     """
     timeout_s: float = Field(default=15.0, ge=0.001, le=3_600)
     """Seconds for all references together. Content that has arrived by then is used."""
@@ -384,7 +382,7 @@ _BEFORE_TEMPERATURE = frozenset(
 
 
 class LoopConfig(ModelSettings):
-    """Limits and settings of one run. A limit is reached at `>=` and checked before each reasoning step."""
+    """Limits and settings of one run. Before each reasoning step, a value equal to its limit ends the run."""
 
     max_iterations: limits.IterationLimit = 25
     """Reasoning steps, counted across continue-as-new."""
@@ -393,7 +391,7 @@ class LoopConfig(ModelSettings):
     timeout_s: limits.SecondsLimit = 300.0
     """Seconds of workflow time since the start. Pauses do not count. At the limit, the current phase is interrupted."""
     tool_timeout_s: float = Field(default=30.0, ge=0.001, le=86_400)
-    """Seconds for one attempt of a tool call, unless the tool's options differ."""
+    """Seconds for one attempt of a tool call, unless the tool's options set `timeout_s`."""
     max_concurrent_tools: int = Field(default=5, ge=1, le=100)
     """Tool calls of a reply that run at the same time."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
@@ -401,7 +399,7 @@ class LoopConfig(ModelSettings):
     quarter of `max_total_tokens`, at least 32,000, and at most what the model's context leaves next to a reply.
     """
     max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
-    """Tokens of one reply. The rest of `max_total_tokens` limits it too."""
+    """Tokens of one reply. A reply never gets more than what is left of `max_total_tokens`."""
     max_delegation_depth: int = Field(default=3, ge=0, le=10)
     """The depth of nested delegations."""
     max_cost_usd: limits.CostLimit | None = None
@@ -415,7 +413,7 @@ class LoopConfig(ModelSettings):
     context_strategy: ContextStrategy = "sliding_window"
     """The way to shorten a conversation that exceeds its budget."""
     recovery: Recovery = Recovery()
-    """Recovery for tools that have none of their own."""
+    """Recovery of failed calls of tools that have no recovery of their own."""
     tool_profile: ToolProfile | None = None
     """Null offers all tools of the agent."""
     step_iteration: StepIteration | None = None
@@ -427,7 +425,7 @@ class LoopConfig(ModelSettings):
 
     @model_serializer(mode="wrap")
     def _with_lasting_digest(self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Write the JSON of a digest as it was when 0.3 was the default temperature, so that recorded digests hold."""
+        """Write the JSON of a digest as when 0.3 was the default temperature, so that recorded digests still match."""
         fields: dict[str, Any] = serialize(self)
         if not info.exclude_defaults:  # digests are of `canonical_json`, which excludes them
             return fields
@@ -445,9 +443,9 @@ class LoopConfig(ModelSettings):
         return replace_fields(self, {"context_token_budget": tokens})
 
     def with_raised(self, limits: Mapping[str, int | float]) -> Self:
-        """Return the config with the limits that are higher than its own. A limit that is not set stays unset.
+        """Return the config with those of the given limits that are higher than its own. Unset limits stay unset.
 
-        A limit that was raised before the setup is known may be lower than the config's.
+        A given limit can be lower if it was raised before the setup, and with it the agent's own limit, was known.
         """
         own = {name: getattr(self, name) for name in limits}
         return replace_fields(self, {name: value for name, value in limits.items() if own[name] and own[name] < value})
@@ -512,7 +510,7 @@ class AgentInput(CheckedInput):
     lineage: Lineage = Lineage()
     """Set by the run that delegates. It can only narrow what this run may do."""
 
-    if TYPE_CHECKING:  # what pydantic accepts, for type checkers: a plain dict of settings too
+    if TYPE_CHECKING:  # so that type checkers accept a plain dict of settings too, as pydantic does
 
         def __init__(
             self,

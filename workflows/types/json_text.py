@@ -1,6 +1,6 @@
-"""JSON from models and strangers: its size is checked before parsing, keys are unique, and answers are found.
+"""Reads JSON from models and strangers: checks its size, refuses repeated keys, finds an answer within other text.
 
-The functions `as_…` read a value leniently: one of an unexpected type counts as absent.
+The functions `as_…` accept any value. A value of an unexpected type counts as absent.
 """
 
 import json
@@ -34,10 +34,11 @@ def has_unique_keys(text: str) -> bool:
 
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""A JSON string, even if the text ends within it."""
 
 
 def has_more_parts(data: bytes | bytearray, most: int) -> bool:
-    """Return True if there are more than `most` lists, objects and commas outside of strings, or so many strings."""
+    """Return True if there are more than `most` strings, or lists, objects and commas outside of strings."""
     if _mark_count(data) <= most:
         return False
     quotes = data.count(b'"') - data.count(b'\\"')
@@ -53,7 +54,7 @@ def _mark_count(data: bytes | bytearray) -> int:
 
 
 FINAL_ANSWER = "final_answer"
-"""The tool by which a model answers if its provider enforces no schema. No other tool has this name."""
+"""The tool for a model's final answer if its provider enforces no schema. No other tool has this name."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -69,7 +70,7 @@ def _contained_values(holder: dict[object, object] | list[object]) -> Iterable[o
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return True if lists and objects are nested deeper than `levels`. It looks level by level, without recursion."""
+    """Return True if lists and objects are nested deeper than `levels`. This uses no recursion, whatever the depth."""
     level: Iterable[object] = (value,)
     for _ in range(levels + 1):
         inner: list[Any] = [value for value in level if isinstance(value, _CONTAINER_TYPES)]
@@ -101,17 +102,17 @@ def parsed_answer_json(text: str) -> Any:
 
 
 def _writable_value(text: str) -> Any:
-    """Return the value. Raise ValueError if it cannot be written and read again, as `1e400`, which becomes infinite."""
+    """Return the value. Raise ValueError if it cannot be written and read again, such as `1e400`, which is infinite."""
     value = from_json(text, allow_inf_nan=False)
     from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
     return value
 
 
 def parsed_last_line(text: str) -> Any:
-    """Return the JSON value that is the last line of a text, or None if that is no JSON that can be written again."""
+    """Return the value of the last line of a text, or None if it is no JSON that can be written and read again."""
     try:
         value = _writable_value(text.rpartition("\n")[2])
-    except (ValueError, TypeError):  # the latter for half a character
+    except (ValueError, TypeError):  # TypeError: the line holds half a character
         return None
     return None if is_deeper(value, MAX_DEPTH) else value
 
@@ -127,9 +128,12 @@ MAX_TRIES = 100
 def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> dict[str, Any]:
     """Return the JSON object that is the text, or one within it. Raise ValueError if there is none, or several differ.
 
-    Words, thinking and fences around it are ignored, and so are extra commas. Without `keys` the first object counts.
-    With `keys`, the most certain first, the result is the object that has the first of them, even if it is nested under
-    a key of another object. `listed` is the key of a list of objects that may also be alone, or under another key.
+    Words, thinking and fences around it are ignored, and so are extra commas.
+
+    Args:
+        keys: Keys of the wanted object, the most certain first. It may be nested in another object. Without keys the
+            first object is returned.
+        listed: A key whose list of objects may also be the whole text, or have another key.
     """
     if len(text) > MAX_READ_CHARS:
         raise ValueError(f"it has {len(text)} characters, {MAX_READ_CHARS} at most")
@@ -171,7 +175,7 @@ def _inner_objects(value: dict[str, Any], keys: Sequence[str], depth: int = 2) -
 
 
 def _lists_as_objects(values: Sequence[object], listed: str) -> list[dict[str, Any]]:
-    """Return lists of objects as objects with the key `listed`. A list is alone, or the only one in an object."""
+    """Return an object with the key `listed` for each list of objects that is a value, or the only list in one."""
     objects = list[dict[str, Any]]()
     for value in values if listed else ():
         if isinstance(value, dict):
@@ -209,9 +213,10 @@ def _embedded_values(text: str) -> tuple[list[Any], bool]:
         try:
             values.append(parsed_answer_json(decoded or _TRAILING_COMMA.sub("", region)))
         except ValueError:
+            is_broken_json = not region or ('"' in region and ":" in region)
             if text[at] == "[" and not _LIST.match(text, at):
                 region = "["  # a word in brackets
-            elif not region or ('"' in region and ":" in region):
+            elif is_broken_json:
                 return values, False
             is_whole = is_whole and ":" not in region
         at += len(region)
@@ -240,22 +245,22 @@ _THINKING = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "though
 
 def _without_thinking(text: str) -> str:
     """Return the text after the thinking that some servers leave in it. Some of them send only the closing tag."""
-    opened = [end for start, end in _THINKING.items() if text.startswith(start)]
     if text.startswith(("{", "[", '"', "`")):
         return text
-    ends = [at + len(end) for end in opened or _THINKING.values() if (at := text.find(end)) >= 0]
+    tags = [end for start, end in _THINKING.items() if text.startswith(start)] or _THINKING.values()
+    ends = [at + len(tag) for tag in tags if (at := text.find(tag)) >= 0]
     return text[min(ends) :].strip() if ends else text
 
 
 def _without_fence(text: str) -> str:
-    """Return the content of a fenced text. No pattern finds it in time linear in the number of spaces."""
+    """Return the content of a fenced text. A pattern would take time quadratic in the number of spaces."""
     opening, _, rest = text.partition("\n")
     is_fenced = opening.startswith("```") and "`" not in opening[3:] and rest.endswith("```")
     return rest.removesuffix("```").strip() if is_fenced else text
 
 
 def _json_error_text(body: str, error: ValueError) -> str:
-    """Return the problem. The fast parser decides, in bytes; the other one only finds the position, in characters."""
+    """Return the problem. The fast parser found it, but counts bytes. The other parser finds it in characters."""
     try:
         json.loads(body)
     except json.JSONDecodeError as located:

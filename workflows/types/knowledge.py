@@ -24,7 +24,7 @@ RECALLED_KINDS: tuple[KnowledgeKind, ...] = ("fact", "document", "memory", "conv
 """The kinds that a recall finds by default. An output is evidence, not knowledge."""
 
 ScopeLevel = Literal["user", "agent", "tenant", "global"]
-"""The owner of an item. Users and agents belong to their tenant. All without a tenant form one."""
+"""The kind of an item's owner. Users and agents belong to a tenant. Those without a tenant form one together."""
 
 
 class Reader(Record):
@@ -52,7 +52,7 @@ class Provenance(Record):
     iteration: int = 0
     model: str = ""
     taint: tuple[str, ...] = ()
-    """Tools whose untrusted content had entered the run that stored it. The item is untrusted data."""
+    """Tools whose untrusted content had entered the run that stored it. If there are any, the item is untrusted."""
 
     def with_source(self, source: str) -> Self:
         return replace_fields(self, {"source": source})
@@ -73,7 +73,7 @@ class Provenance(Record):
 
 
 class Behalf(Record):
-    """The reader, model and taint on whose behalf a call stores or recalls. The run sets them, never the model."""
+    """The origin of a call that stores or recalls: its reader, model and taint. The run sets it, never the model."""
 
     reader: Reader = Reader()
     iteration: int = 0
@@ -83,9 +83,9 @@ class Behalf(Record):
     threshold: float = DEFAULT_THRESHOLD
     """The lowest score that is recalled."""
     is_learning: bool = False
-    """True if the run stores this at its end."""
+    """True if the call stores the run's learnings at its end."""
     outputs: tuple[StepOutput, ...] = ()
-    """Step outputs of a goal, stored as evidence with its learnings. No run recalls them by itself."""
+    """Step outputs of a goal, stored as evidence together with its learnings. A recall finds them only on request."""
 
     def provenance(self, source: str, workflow_id: str) -> Provenance:
         return Provenance(
@@ -107,15 +107,13 @@ class KnowledgeItem(Record):
 
     kind: KnowledgeKind
     text: str
-    """The text that is searched and shown. A fact has its subject, predicate and object."""
+    """The text that is searched and shown. For a fact it is the subject, predicate and object."""
     scope: ScopeLevel = "tenant"
     owner: Reader = Reader()
-    """The owner. Only what the scope needs counts: nobody owns a global item, an agent and its tenant own an agent's
-    item.
-    """
+    """The owner. Only the parts that the scope needs count: agent and tenant for `agent`, none for `global`."""
     key: str = ""
-    """An item with the same key, scope and owner replaces the earlier one. If empty, the content is the key, so that
-    nothing is stored twice.
+    """An item replaces the earlier one with the same key, scope and owner. If the key is empty, the content is used as
+    the key, so that nothing is stored twice.
     """
     subject: str = ""
     """The subject of a fact. For a memory it is the run's task, which is shown but not searched."""
@@ -128,7 +126,7 @@ class KnowledgeItem(Record):
     confidence: float = Field(default=DEFAULT_CONFIDENCE, ge=0, le=1)
     provenance: Provenance = Provenance()
     expires_at: datetime | None = None
-    """Aware. The item is not recalled from then on."""
+    """A time with its zone. The item is not recalled from then on."""
 
     def with_texts(self, change: Callable[[str], str]) -> Self:
         return replace_fields(
@@ -162,12 +160,12 @@ class StoredItem(KnowledgeItem):
     """The store's own id. It is the same for the same key, scope and owner."""
     stored_at: datetime
     contradicted_by: str = ""
-    """Id of the fact that outranks this one: it has the same subject, predicate, scope and owner, and another object.
-    It is the newest such fact. A tainted fact is outranked by the newest clean one.
+    """Id of the fact that outranks this one. The two have the same subject, predicate, scope and owner, and different
+    objects. The newest clean fact outranks all others. Only if none is clean, the newest tainted fact does.
     """
 
     def with_contradiction(self, newer: str) -> Self:
-        """Return the fact contradicted by the newer fact with this id. "" for none."""
+        """Return the fact with the id of the fact that outranks it, or "" if none does."""
         return replace_fields(self, {"contradicted_by": newer})
 
 
@@ -175,8 +173,8 @@ class Recall(Record):
     """A query."""
 
     text: str
-    """Words. If empty, everything that fits the rest is found, newest first. Conventions alone come in order of
-    confidence.
+    """Words to search for. If empty, all items that match the other fields are found, newest first. If they are only
+    conventions, those with the highest confidence come first.
     """
     reader: Reader = Reader()
     limit: int = Field(default=DEFAULT_RECALLED, ge=1, le=100)
@@ -215,7 +213,7 @@ class Erasure(Record):
     workflow_id: str = ""
     user: str = ""
     tenant: str | None = None
-    """An empty text matches items of no tenant, and None matches any. Global items belong to nobody and never match."""
+    """An empty text matches items without a tenant. None matches any item, and nothing else matches a global item."""
     source: str = ""
     expired_by: datetime | None = None
-    """Aware. Matches items that are not recalled from then on. None matches any."""
+    """A time with its zone. Matches items that have expired by then. None matches any item."""

@@ -1,7 +1,7 @@
 """The limits of a run, each declared once: its bounds, its names and its texts.
 
-A new one needs its row in `LIMITS` and its fields in the classes of this file, a field of `LoopConfig` (and of
-`GoalConfig`), and in `decisions/limits.py` the function that reads what is spent.
+A new limit needs a row in `LIMITS`, fields in the classes of this file, a field of `LoopConfig` (and of `GoalConfig`),
+and a function in `decisions/limits.py` that returns what is spent.
 """
 
 from typing import Annotated, Literal, NamedTuple, Self
@@ -23,14 +23,14 @@ class Limit(NamedTuple):
     key: str
     """Its key in `LoopConfig`, `BudgetExtension`, `Ceiling` and `Budgets`."""
     rest: str
-    """The key of its rest in `Budgets`, and for policies."""
+    """The key of what is left of it, in `Budgets` and for policies."""
     noun: str
     help: str
     """Help of its option of `orga extend`."""
     reason: StopReason = "max_iterations"
-    """The ending. The reasons of a result are a contract, so limits of calls end a run as `max_iterations`, too."""
+    """The result's reason. Clients rely on the known reasons, so limits of calls end as `max_iterations`, too."""
     detail: str = "limit of {max} {noun}"
-    """Format of the result's line for people."""
+    """Format of the result's detail."""
 
 
 LIMITS = (
@@ -61,7 +61,7 @@ class SentExtension(BudgetExtension):
 
 
 class Budgets(Record):
-    """The rest of each limit, next to the limit. None means no limit."""
+    """The limits, and what is left of each. None: there is no limit."""
 
     iterations: int
     max_iterations: int
@@ -78,7 +78,7 @@ class Budgets(Record):
 
 
 class Ceiling(CheckedInput):
-    """The most that a run may do, whatever its agent's config says. It becomes only narrower with each delegation."""
+    """The most that a run may do, whatever its agent's config allows. A delegation can only narrow it."""
 
     tools: tuple[str, ...] | None = None
     max_iterations: int | None = Field(default=None, ge=0)
@@ -89,7 +89,7 @@ class Ceiling(CheckedInput):
     max_tool_calls: int | None = Field(default=None, ge=0)
     max_delegation_depth: int | None = Field(default=None, ge=0)
     tier: Literal["local"] | None = None
-    """The tier that the delegating run is bound to."""
+    """The tier to which the delegating run, and therefore this one, is bound."""
 
     def with_tools(self, tools: tuple[str, ...]) -> Self:
         return replace_fields(self, {"tools": tools})

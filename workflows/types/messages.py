@@ -1,4 +1,4 @@
-"""The conversation: messages, a model's reply, and ranges of messages that are dropped, masked or cut."""
+"""Messages of a conversation, a model's reply, and how messages are masked, cut and counted in ranges."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from orga.workflows.types.text import clip
 Role = Literal["system", "user", "assistant", "tool"]
 
 UNUSABLE_MARKER = "[Reply not usable] "
-"""Begins the loop's feedback to a model about its reply. The feedback is a user message."""
+"""Begins the loop's feedback to a model about an unusable reply. The feedback is a user message."""
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
 """The reason why the model stopped. `length`: the output limit cut the reply. `content_filter`: the provider withheld
@@ -56,17 +56,17 @@ class Message(HasParts, Record):
     role: Role
     parts: Parts = ()
     pinned: bool = False
-    """Never dropped by compaction: the task, added context, context blocks."""
+    """True if compaction drops other messages first, as for the task, added context and lookups."""
     summary: bool = False
-    """Replaces earlier messages that were left out."""
+    """True if it replaces earlier messages that were left out."""
     knowledge: bool = False
-    """Is the block of recalled knowledge."""
+    """True if it is the block of recalled knowledge."""
     begins_turn: bool = False
-    """Begins a turn of a session, or was looked up for it. It is never dropped until a later turn begins. The task of a
-    run that was started with earlier messages has it too.
+    """True for the message that begins a turn of a session, for its lookups, and for the task of a run with given
+    messages. Until a later turn begins, compaction never drops the message that began the turn.
     """
     untrusted: bool = False
-    """Was given as an earlier message of the user, and nobody vouches for it."""
+    """True if it was given as an earlier message of the user and nobody vouches for it."""
 
     @classmethod
     def of(
@@ -160,14 +160,14 @@ class Message(HasParts, Record):
         return self.with_parts(of_parts.media_in_words(self.parts, words)) if self.media else self
 
     def for_people(self) -> Self:
-        """Return the message with a line for each picture and document, with its digest. A reply has them already."""
+        """Return the message with a line for each picture and document. The text of a reply has these lines already."""
         return self.without_media() if self.role == "assistant" else self.media_in_words(of_parts.media_line)
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
         return self.with_parts((self.result.with_ours(ours), *self.parts[1:])) if self.result else self
 
     def with_own_text(self, text: str) -> Self:
-        """Return the message with a text that is entirely the loop's own."""
+        """Return the message with a text that the loop wrote, not a tool."""
         return self.with_text(text).with_ours((len(text), 0))
 
 
@@ -218,7 +218,7 @@ class Reply(HasParts, Record):
 
     @property
     def is_only_thinking(self) -> bool:
-        """True if the output limit cut it before any text or call."""
+        """True if the output limit cut the reply before any text or call."""
         return self.finish == "length" and not self.calls and not self.text.strip()
 
     def with_differences(self, **changes: Unpack[ReplyChanges]) -> Self:
@@ -251,14 +251,14 @@ _MASKED = re.compile(r"\[Result of .* left out: [\d,]+ bytes\]")
 def masked_message(message: Message) -> Message:
     """Return the message with a placeholder for a tool's result, and without pictures and documents.
 
-    A text that is not longer than the placeholder stays. A masked message stays too, so that its placeholder keeps the
-    size of the original.
+    A text that is not longer than the placeholder is kept. A masked message is not masked again, because its text has
+    the size of the original.
     """
     if message.role != "tool" or _MASKED.fullmatch(message.text):
         return message
     message = message.without_media()
     size = len(message.text.encode("utf-8", "replace"))
-    tool = " ".join((message.tool or "").split())[:MAX_NAME_CHARS] or "tool"  # a model may call it by any text
+    tool = " ".join((message.tool or "").split())[:MAX_NAME_CHARS] or "tool"  # a model may use any text as a name
     placeholder = f"[Result of {tool} left out: {size:,} bytes]"
     return message.with_own_text(placeholder) if len(placeholder.encode("utf-8", "replace")) < size else message
 
@@ -269,7 +269,7 @@ MAX_LAST_LINE_CHARS = 200
 
 
 def shortened_message(message: Message, max_bytes: int) -> Message:
-    """Return the message with its text cut to `max_bytes` of UTF-8, as far as the loop's own parts allow."""
+    """Return the message with its text cut to `max_bytes` of UTF-8. The loop's text around a tool's text is not cut."""
     if len(message.text.encode()) <= max_bytes:
         return message
     head, tail = message.ours
@@ -283,7 +283,7 @@ def shortened_message(message: Message, max_bytes: int) -> Message:
 
 
 def _without_middle(text: str, max_bytes: int) -> str:
-    """Keep the last line, which may be the end of a block that another agent wrote."""
+    """Return the text cut before its last line, which may close a delimited block."""
     body, parted, last = text.rpartition("\n")
     if not parted or len(last) > MAX_LAST_LINE_CHARS:
         return clip(text, max_bytes, CUT_HINT)

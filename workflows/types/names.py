@@ -27,10 +27,10 @@ ACTIVITY_CALL_WORKFLOW = "ActivityCallWorkflow"
 """One call of a tool that is another worker's activity. It is no run."""
 
 CHECK_SETTINGS = "check_settings"
-"""Checks a set of such settings on a worker, which knows its configuration."""
+"""Checks settings at run time before they are saved. A worker does it, because it knows its configuration."""
 
 NOTIFY = "deliver_notification"
-"""Longer than necessary, because a tool may well be called `notify`."""
+"""Sends a notification. The short name `notify` is left to tools."""
 
 READ_PAST = "read_past"
 """Reads a fork's past from the history of the run whose past it shares."""
@@ -50,7 +50,7 @@ PROMPT_ACTIVITIES = GOAL_PROMPTS | {"reason"}
 """Activities whose reply continues the conversation."""
 
 PLANNED_MODEL = "(plan)"
-"""The text that is recorded instead of a model if the plan had all arguments of a reply's calls."""
+"""Recorded in place of a model if no model was asked, because the plan had the arguments of all calls."""
 
 MODEL_CALLS = PROMPT_ACTIVITIES | {"summarise", "critique"}
 
@@ -99,17 +99,17 @@ run's setup records it.
 """
 
 FIRST_CALLS_SHOWN = 3
-"""From this loop version on, a run writes its progress when its first calls begin. Its setup records the version that
-it began with, because a patch marker would cost each run more than this write.
+"""From this loop version on, a run writes its progress when its first calls begin. The version in its setup decides
+about this write, because a patch marker would cost each run more than the write itself.
 """
 
 CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
-"""A circuit that closes is removed from the search attribute of open circuits. Before, the tool stayed listed."""
+"""A circuit that closes is removed from the search attribute of open circuits. Older runs leave its tool there."""
 
 STOPPED_STEPS_COUNTED = "stopped-steps-counted"
-"""Replies that hold only calls of stopped steps end the run. Before, the run continued until it reached a limit."""
+"""Repeated replies with only calls of stopped steps end the run. Older runs continue until they reach a limit."""
 
 PATCHES = (CLOSED_CIRCUIT_SHOWN, STOPPED_STEPS_COUNTED)
-"""All changes that workflow code asks `workflow.patched` about: those that give a history other commands. Runs that
-passed the point before the change continue by the old rules. See "How the loop's rules change" in ARCHITECTURE.md.
+"""All changes that workflow code asks `workflow.patched` about, because they give a history other commands. Runs that
+passed such a point under the old rules keep them. See "How the loop's rules change" in ARCHITECTURE.md.
 """

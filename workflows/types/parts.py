@@ -1,7 +1,7 @@
 """The parts of a message, in the order in which they came.
 
-Parts that only their provider reads (thinking with its signature, opaque data) go back to it unchanged, in their place.
-A part of an unknown kind is refused, never dropped.
+Some parts can only be read by the provider that sent them: thinking with its signature, and opaque data. They are sent
+back unchanged and in their place. A part of an unknown kind is refused, never dropped.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -13,7 +13,7 @@ from orga.workflows.types.record import Record, replace_differing_fields, replac
 from orga.workflows.types.text import printable_text
 
 BETWEEN_TEXTS = "\n\n"
-"""The separator of two texts of one message, if they are read as one."""
+"""Separates the texts of one message that are read as one text."""
 
 
 class CallChanges(TypedDict, total=False):
@@ -33,7 +33,7 @@ class ToolCall(Record):
     """A call that a model proposes. `call_id` is unique within its conversation (the reason activity ensures it)."""
 
     kind: Literal["call"] = "call"
-    """The only kind that is not written, because calls are also recorded outside of messages."""
+    """Unlike that of other parts, it has a default and is not written: calls are also recorded outside of messages."""
     call_id: str
     name: str
     arguments: dict[str, Any] = {}
@@ -77,12 +77,12 @@ class ThinkingPart(Record):
 
     kind: Literal["thinking"]
     format: str = ""
-    """The provider's name for it, such as `thinking` or `reasoning.text`. It shows an adapter what to send back."""
+    """The provider's name for it, such as `thinking` or `reasoning.text`. An adapter sends it back in this format."""
     text: str = ""
     data: dict[str, Any] = {}
     """Its other fields, such as the signature."""
     author: str = ""
-    """The model, `provider:model`, if a run asks several. No other model can read it."""
+    """The model that wrote it, `provider:model`. No other can read it. Set if a run asks several models."""
 
     def with_content(self, format: str, text: str, data: dict[str, Any]) -> Self:
         return replace_differing_fields(self, {"format": format, "text": text, "data": data})
@@ -147,7 +147,7 @@ class MediaPart(Record):
     @field_validator("name", "media_type")
     @classmethod
     def _on_one_line(cls, text: str) -> str:
-        """Strangers choose names, and lines of text contain them."""
+        """Return a text of a stranger so that it cannot break or forge the line of text that contains it."""
         shown = " ".join(printable_text(text[: 2 * MAX_MEDIA_NAME_CHARS]).replace("[", "(").replace("]", ")").split())
         return shown[:MAX_MEDIA_NAME_CHARS]
 
@@ -164,11 +164,11 @@ class MediaPart(Record):
 
     @property
     def text_bytes(self) -> int:
-        """The bytes of text that take as many tokens."""
+        """The number of bytes of text that take as many tokens."""
         return int(self.tokens * MEDIA_BYTES_PER_TOKEN)
 
     def line(self, *, with_digest: bool = False) -> str:
-        """Return the line that replaces it in a text: `[image photo.png, 640x480, 120 kB]`."""
+        """Return a line of text in its place: `[image photo.png, 640x480, 120 kB]`."""
         facts = [
             f"{self.kind} {self.name}".strip(),
             f"{self.width}x{self.height}" if self.width and self.height else "",
@@ -179,7 +179,7 @@ class MediaPart(Record):
         return f"[{', '.join(filter(None, facts))}]"
 
     def words(self, why: str = "cannot be shown to you") -> str:
-        """Return the line for a model that does not get it."""
+        """Return a line of text in its place, for a model that cannot see it."""
         named = f" {self.name!r}" if self.name else ""
         return f"[The {self.kind}{named} ({self.media_type}, {size_text(self.size)}) {why}]"
 
@@ -228,9 +228,10 @@ def text_of(parts: Parts) -> str:
 
 
 def with_text(parts: Parts, text: str) -> Parts:
-    """Return the parts with another text. It replaces all texts, at the first of them, else it comes before the calls.
+    """Return the parts with one text instead of all their texts.
 
-    An empty text is left out, but a result keeps its part.
+    It takes the place of the first text. If there was none, it precedes the calls. An empty text is left out, but a
+    result keeps its part.
     """
     texts = [index for index, part in enumerate(parts) if isinstance(part, (TextPart, ResultPart))]
     calls = [index for index, part in enumerate(parts) if isinstance(part, ToolCall)]
@@ -255,5 +256,5 @@ def media_in_words(parts: Parts, words: Callable[[MediaPart], str] = MediaPart.w
 
 
 def media_line(part: MediaPart) -> str:
-    """Return the line for people, with the digest under which the store has it."""
+    """Return a line of text for people, with the digest that identifies the blob in the store."""
     return part.line(with_digest=True)

@@ -18,14 +18,14 @@ class Fork(CheckedInput):
     iteration: int = Field(strict=True, ge=0, le=1_000_000)
     """The last iteration of the shared past. 0 shares only what came before the first iteration."""
     requeue: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(default=(), max_length=1_000)
-    """Dead letters of the past that the fork sends again first, with their keys."""
+    """Ids of dead letters of the past. The fork begins by sending them again, with their idempotency keys."""
 
     def with_run(self, run_id: str) -> Self:
         return replace_fields(self, {"run_id": run_id})
 
 
 class AnyForkInput(CheckedInput):
-    """Input of any fork. Besides `fork` it needs only the keys that differ from the past."""
+    """Input of any fork: `fork`, and the keys that differ from the past."""
 
     fork: Fork
     task: Task | None = None

@@ -1,4 +1,4 @@
-"""Questions to people and their decisions: one kind of question for everything that a workflow asks."""
+"""Questions to people, and their decisions. Everything that a workflow asks is a `Question`."""
 
 from datetime import datetime
 from typing import Any, Literal, Self
@@ -8,16 +8,16 @@ from pydantic import Field
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 QuestionKind = Literal["approval", "answer", "escalation", "budget", "result"]
-"""Values of `OrgaWaiting`. A `result` comes from outside, to a call of a deferred tool. People decide all others."""
+"""Values of `OrgaWaiting`. A `result` of a deferred tool comes from outside. People decide all other kinds."""
 
 QUESTION_ASKED, QUESTION_ANSWERED = "QuestionAsked", "QuestionAnswered"
-"""The notes about questions with a free answer."""
+"""Notes about a question with a free answer."""
 
 Choice = Literal["retry", "skip", "result", "abort"]
 """A person's decision: try again, continue without, use this result, or end the run."""
 
 ANSWER = "(answer)"
-"""The tool of a final answer, which is approved as a call is. No tool can have such a name."""
+"""The name in place of a tool if a final answer is judged like a call. No tool can have such a name."""
 
 
 class Resolution(Record):
@@ -44,28 +44,28 @@ class ApprovalDecision(CheckedInput):
     approver: str = Field(min_length=1, max_length=200)
     reason: str = Field(default="", max_length=2_000)
     arguments: dict[str, Any] | None = None
-    """All arguments of the call, in place of the model's. Only for `approve`. The gate judges them like the model's."""
+    """For `approve`: all arguments of the call, in place of the model's. The gate judges them like the model's."""
 
 
 class ToolCompletion(CheckedInput):
     """Argument of the update `complete_tool_call`: a result or an error."""
 
     idempotency_key: str = Field(min_length=1, max_length=64)
-    """The key of the call, which the work was started with."""
+    """The key of the call. The start of the work got it."""
     by: str = Field(min_length=1, max_length=200)
     """The person or the program that completes the call."""
     result: Any = None
     """Any JSON."""
     result_json: str = ""
-    """The same as JSON text, for a result with more than 1,000 parts."""
+    """The result as JSON text, in place of `result`, for one with more than 1,000 parts."""
     error: str = Field(default="", max_length=2_000)
-    """The failure, for the model."""
+    """A text about the failure, for the model."""
     nothing_done: bool = False
     """True if the call failed and had no effect. Without it, the effect of a failed irreversible call is unknown."""
 
 
 class Completion(Record):
-    """The end of a call of a deferred tool. It has expired if there is neither a result nor an error."""
+    """The end of a call of a deferred tool. Without a result and an error, the call has expired."""
 
     result: str = ""
     """JSON."""
@@ -98,12 +98,12 @@ EXPIRED_DECISION = ItemDecision(approved=False, approver="", reason="nobody appr
 
 
 class Item(Record):
-    """One part of a question that needs approval and is decided by itself."""
+    """One part of a question that needs an approval of its own."""
 
     approval_id: str
-    """Bound to the subject, to what asks, and to this request: an approval fits nothing else."""
+    """A digest of the call, its place, who asks (policy or critic) and this request. It approves nothing else."""
     about: str = ""
-    """Digest of the subject. It is the same whenever the same thing is asked at the same place."""
+    """Digest of the subject. Another segment that asks the same question at the same place finds the item by it."""
     call: dict[str, Any] = {}
     """The call to approve: `call_id`, `name`, `arguments`."""
     version: str = ""
@@ -125,7 +125,7 @@ class Item(Record):
 
     @property
     def asker_data(self) -> dict[str, str]:
-        """The critic's name for people, if a critic asks and not the policy."""
+        """The critic's name as data for people. Empty if policy asks."""
         return {"critic": self.critic} if self.critic else {}
 
     def with_critic(self, critic: str) -> Self:
@@ -153,13 +153,13 @@ class Question(Record):
     options: tuple[str, ...] = ()
     """The only valid answers. Empty: any text."""
     default: str = ""
-    """The answer if nobody gives one before it expires."""
+    """The answer that is used if the question expires."""
     expires_at: datetime | None = None
     """The time at which the question as a whole expires. None: never."""
     approvers: tuple[str, ...] = ()
     """People who may decide it as a whole. Empty: anyone who may send updates to the run."""
     completion: Completion | None = None
-    """The end of the call whose result it waits for."""
+    """The end of the call. Set once a question of kind `result` is decided."""
 
     @property
     def is_open(self) -> bool:
@@ -247,7 +247,7 @@ class Notification(Record):
 
 
 INPUT_REQUIRED = "InputRequired"
-"""Failure type of a call that needs input from a person. It is made once more with the input."""
+"""Failure type of a call that needs input from a person. The call is repeated with the input."""
 
 MAX_INPUT_ROUNDS = 5
 """Requests for input that one call may make, one after the other."""
@@ -258,9 +258,9 @@ class FormField(Record):
 
     name: str
     kind: Literal["string", "email", "uri", "date", "date-time", "number", "integer", "boolean", "list"] = "string"
-    """The type of its value. A text can have a format, and a list has texts."""
+    """The type of its value. `email`, `uri`, `date` and `date-time` are texts, and a list has texts."""
     title: str = ""
-    """Its name and the server's text about it, on one line."""
+    """The server's title and description of the field, on one line."""
     options: tuple[str, ...] = ()
     """The only values of a text, or of each text of a list."""
     is_required: bool = True
@@ -280,21 +280,21 @@ class AskedInput(Record):
 
 
 class AskedInputs(Record):
-    """The requests of a server that cannot finish a call without them."""
+    """Requests for input. Their server cannot finish a call without it."""
 
     server: str
     inputs: tuple[AskedInput, ...] = ()
     state: str | None = None
     """Text that the server gets back unchanged."""
     answers: dict[str, dict[str, Any] | None] = {}
-    """Answers that people gave before, which the call needs again."""
+    """Answers to earlier requests of the call. It needs them again."""
 
 
 class GivenInputs(Record):
     """The answers of people to a server's requests."""
 
     answers: dict[str, dict[str, Any] | None] = {}
-    """Values of fields by the key of the request. None: declined."""
+    """Values by field name, for each request by its key. None: a person declined the request."""
     state: str | None = None
 
     def with_answer(self, key: str, values: dict[str, Any] | None) -> Self:

@@ -1,4 +1,4 @@
-"""Recalling and learning: settings, the block in its context, and what the knowledge tools report."""
+"""Knowledge in a run: its tools, the recalls before model calls, and what both report."""
 
 from typing import Any, Literal, Self
 
@@ -10,13 +10,13 @@ from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
 RECALL_KNOWLEDGE = "recall_knowledge"
-"""The tool by which a model looks something up."""
+"""The tool for looking something up in the knowledge."""
 
 STORE_KNOWLEDGE = "store_knowledge"
-"""The tool by which a model stores a fact. The run stores its learnings by a call of it too."""
+"""The tool for storing a fact. The run stores its learnings by a call of it too."""
 
 KNOWLEDGE_TOOLS = (RECALL_KNOWLEDGE, STORE_KNOWLEDGE)
-"""Offered if a run's config has `knowledge`. Each call gets the run's `Behalf`."""
+"""These tools are offered if a run's config has `knowledge`. Each of their calls gets the run's `Behalf`."""
 
 BLOCK_HEADER = "[KNOWLEDGE_CONTEXT]"
 
@@ -41,13 +41,13 @@ class RecallRequest(Record):
     iteration: int
     terms: tuple[str, ...]
     paths: tuple[str, ...] = ()
-    """Paths where the run works, according to its calls. They are not searched as words."""
+    """Paths in the arguments of the run's calls. They are not searched as words."""
     reader: Reader = Reader()
     limit: int
     threshold: float
     max_bytes: int = MAX_BLOCK_BYTES
     content: str = ""
-    """Digest of the items in the conversation's block. Empty if it has none."""
+    """Digest of the items in the conversation's block. Empty if there is no block."""
 
     @property
     def search_terms(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class RecalledContext(Record):
     text: str = ""
     """Text of the block. Empty if nothing fits, and if the block is already there."""
     same: bool = False
-    """True if the existing block stays: it has the same content, or the recall failed."""
+    """True if the existing block stays, because it has the same content or the recall failed."""
     error: str = ""
 
     def with_terms(self, terms: tuple[str, ...]) -> Self:
@@ -139,7 +139,7 @@ class KnowledgeOutput(ToolOutput):
 
 
 def knowledge_report_in(tool: str, result: object) -> KnowledgeReport:
-    """Return the report in a knowledge tool's result. A result without a readable report may hold anybody's text."""
+    """Return the report in a knowledge tool's result. A result without a readable report counts as tainted."""
     report = as_object(result).get("knowledge")
     try:
         return KnowledgeReport.model_validate(report)
@@ -148,7 +148,7 @@ def knowledge_report_in(tool: str, result: object) -> KnowledgeReport:
 
 
 def taint_of(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the taint that a run takes over from items: each name once, with bounds on number and length."""
+    """Return the taint of recalled items for the run: each name once, bounded in number and length."""
     return tuple(dict.fromkeys(name[:MAX_TAINT_CHARS] for name in names))[:MAX_TAINT]
 
 
@@ -171,4 +171,4 @@ take tell themselves thing things though thus together upon used using want want
 within without yeah yourself
 """
 TALK_WORDS = frozenset(_TALK_WORDS_TEXT.split())
-"""Further words that are common in conversation: they speak about the request, not about its subject."""
+"""Further common words of conversations. They belong to the request, not to its subject."""

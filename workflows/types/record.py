@@ -1,7 +1,7 @@
 """The two kinds of value: records in a history, and input from people, which is checked when it arrives.
 
-The size of an input is checked first, then its keys: a history has to hold whatever a starter sends, under any key, and
-read it again. Each problem names the path to its key.
+The size of an input is checked before its keys. A history has to hold whatever a starter sends, even under an unknown
+key, and it has to stay readable. Each problem names the path to its key.
 """
 
 from collections.abc import Iterable, Mapping, Set, Sized
@@ -18,7 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Record(BaseModel):
-    """Frozen. A new field has a default and an unknown one is ignored, so a history of another version decodes."""
+    """A frozen value. New fields have a default and unknown ones are ignored, so that any version's history decodes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -59,9 +59,9 @@ class CheckedInput(BaseModel):
 
 
 def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | None = None) -> M:
-    """Return the record with these changes. Only a record's own typed methods call it: nothing checks types here.
+    """Return the record with these changes. Only a record's own typed methods call it, because it checks no types.
 
-    Raise TypeError if a change is not among the `fields` that may change. None for all.
+    Raise TypeError if a change is not in `fields`. None stands for all fields of the record.
     """
     known = type(record).__pydantic_fields__.keys() if fields is None else fields
     if not changes.keys() <= known:
@@ -70,7 +70,7 @@ def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | 
 
 
 def replace_differing_fields(record: M, changes: Mapping[str, object]) -> M:
-    """Return the record with only the changes that differ. Fields at their default stay unset, to save history."""
+    """Return the record with the changes that differ from it. Fields at their default stay unset, to save history."""
     differences = {name: value for name, value in changes.items() if getattr(record, name, ...) != value}
     return replace_fields(record, differences) if differences else record
 
@@ -134,7 +134,7 @@ MAX_PROBLEM_CHARS = 500
 
 MAX_DEPTH = 60
 MAX_VALUES = 50_000
-"""Values of the whole input. More would keep a workflow task busy for longer than the server waits."""
+"""Values of the whole input. With more, a workflow task would take longer than the server waits."""
 
 MAX_ITEMS = 1_000
 
@@ -149,13 +149,13 @@ _BOUNDED_BY_BYTES = frozenset({"task", "goal", "instructions", "trusted_context"
 _SHOWN_CHARS = 60
 
 _Path = tuple[Any, ...]
-"""The keys that lead to a value. They become text only in an error."""
+"""The keys that lead to a value."""
 
 
 def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYTES) -> str:
-    """Return the first value that no run can hold, as `path: problem`, or "".
+    """Return the first problem that no run can carry, as `path: problem`, or "".
 
-    The values of top-level keys in `long` may be longer. Their limits are in bytes.
+    The values of top-level keys in `long` have limits in bytes, which are checked elsewhere.
     """
     if flaw := _value_flaw(given, is_long=False):
         return f"input{flaw}"
@@ -182,7 +182,7 @@ def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYT
 
 
 def _is_unproblematic(value: Any) -> bool:
-    """Return True if a value needs no closer check. Most do not, and there may be many."""
+    """Return True if a value needs no closer check. This is fast, and true for most values."""
     if isinstance(value, str):
         return len(value) <= MAX_TEXT_CHARS and value.isascii()
     return value is None or (isinstance(value, int) and -MAX_INTEGER <= value <= MAX_INTEGER)
@@ -239,7 +239,7 @@ class InvalidInput(ValueError):
 
 
 def check_input(kind: type[B], raw: object) -> B:
-    """Return the input, after its size is checked. Raise InvalidInput, which lists every problem with its key."""
+    """Return the checked input. Raise InvalidInput, which lists every problem with its key."""
     try:
         return parse_record(kind, raw, long=_BOUNDED_BY_BYTES)
     except ValueError as error:
@@ -247,7 +247,7 @@ def check_input(kind: type[B], raw: object) -> B:
 
 
 def validation_problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[str]:
-    """Return `path: problem` for each error, and one line for the rest. If `kind` is given, unknown keys get a hint."""
+    """Return `path: problem` for each error, and a line for those left out. With `kind`, unknown keys get a hint."""
     errors = error.errors(include_url=False, include_input=False)
     problems = [
         f"{'.'.join(map(str, details['loc'])) or 'input'}: {_problem_reason(details, kind)}"[:MAX_PROBLEM_CHARS]
@@ -269,8 +269,8 @@ def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
 def parse_record(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
     """Return the checked value. Keys in `long` have limits of their own. Raise ValueError with every problem.
 
-    Its text is always short: the answer to an update goes into one message of the server, and a long one would end the
-    run.
+    The error's text is always short, because it may be the answer to an update. That answer is part of one message to
+    the server, and a message that is too long would end the run.
     """
     if problem := _size_problem(raw, long):
         raise ValueError(problem)

@@ -9,12 +9,12 @@ from orga.workflows.types.input import Name
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 SETTINGS_MEMO = "orga_settings"
-"""The memo key of the current set. A worker reads it by describing the workflow, so no other worker has to answer."""
+"""The memo key of the current set. The server itself returns a memo, so reading it needs no other worker."""
 
 _ID_PREFIX = "orga-settings:"
 
 MAX_KEYS = 300
-"""Keys of one set. A worker does not parse an argument of an update with over 1,000 lists, objects and commas."""
+"""Keys of one set. A worker refuses an update whose argument has over 1,000 lists, objects and commas."""
 
 MAX_SET_BYTES = 200_000
 """Bytes of JSON of one set. The history holds it twice for each version: in the update, and in the memo."""
@@ -24,7 +24,7 @@ MAX_VERSIONS_BYTES = 500_000
 """Bytes of JSON of all versions that are kept. They are one payload when the workflow continues as new."""
 
 Values = dict[Annotated[str, Field(min_length=1, max_length=300)], Any]
-"""JSON values by key, such as `agents.default.config.max_iterations`."""
+"""A set: JSON values by key, such as `agents.default.config.max_iterations`."""
 
 
 def settings_id(task_queue: str) -> str:
@@ -35,9 +35,9 @@ class SettingsChange(CheckedInput):
     """The argument of the update `save`."""
 
     version: int = Field(ge=0)
-    """The version that the set was made from. 0 if there is none."""
+    """The version that the person has changed. 0 if there was none."""
     values: Values
-    """The whole set. A key that is left out has the value of the worker's configuration."""
+    """The whole set. A key that it lacks has its value from the worker's configuration."""
     by: Name
     """The person who saves it."""
 

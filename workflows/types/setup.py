@@ -1,4 +1,4 @@
-"""The setup of a run: a worker resolves it once, and it is recorded."""
+"""The setup of a run: what it works with. A worker resolves it once, as the recorded result of `prepare`."""
 
 from typing import Any, Literal, Self
 
@@ -52,7 +52,7 @@ class Setup(Record):
     config: LoopConfig = LoopConfig(temperature=FORMER_TEMPERATURE)
     """The effective config: the input's keys override the agent's, and those override the defaults.
 
-    This default decides only which config a digest leaves out, and `prepare` always states one.
+    `prepare` always sets it. The default only decides which config the JSON of a digest leaves out.
     """
     delegates: tuple[DelegateSpec, ...] = ()
     decisions: dict[str, GroundedDecision] = {}
@@ -60,29 +60,29 @@ class Setup(Record):
     output_schema: dict[str, Any] | None = None
     policy: str = "default"
     policy_place: str = ""
-    """A digest of the location of its rules."""
+    """A digest of the place where the policy's rules are."""
     policy_version: str = ""
-    """Version of its rules when the run was prepared, if it has any. Each verdict names the version that made it."""
+    """Version of the policy's rules at `prepare`, if it has rules. Each verdict names the version that made it."""
     build: str = ""
     loop_version: int = 0
     """Version of the loop's rules in that build. 0 for a run from before versions existed."""
     gate_execution: Literal["local", "activity"] = "local"
-    """An engine on a server of its own needs an ordinary activity."""
+    """`activity`: an ordinary activity, which a policy engine on a server of its own needs."""
     search_attributes: bool = True
-    """True if the server knows the Orga* attributes. Without them an upsert would fail every workflow task."""
+    """True if the server knows the search attributes, as in `ControlTerms`."""
     roll_over_events: int = _TERMS.roll_over_events
     roll_over_bytes: int = _TERMS.roll_over_bytes
     full_events: int = _TERMS.full_events
     full_bytes: int = _TERMS.full_bytes
-    """`ControlTerms` explains these four."""
+    """`ControlTerms` explains these four limits."""
     notify: tuple[NotifyEvent, ...] = ()
     """Events that are sent to people outside. Only the worker knows the receivers."""
     workplace: Workplace | None = None
     deliveries: tuple[Channel, ...] = ()
     prompts: PromptTemplates | None = None
     tiers: dict[str, Tier] = {}
-    """The tiers by which models were named: of the `run`, of a goal's prompts, of a `critic:NAME`. Each has its models
-    in fallback order. The first model of the run's tier is `model`.
+    """Tiers by key, for models that were named by a tier. A key is `run`, a goal's prompt, or `critic:NAME`. The first
+    model of the tier `run` is `model`.
     """
     pipeline: Pipeline | None = None
     """The pipeline that a goal named. A running goal keeps its own."""
@@ -97,8 +97,8 @@ class Setup(Record):
     def settings_for(self, tier_key: str = RUN_TIER) -> ModelSettings:
         """Return the settings of a model call.
 
-        For another tier than the run's, the tier's settings come first, and those of the run and its agent are the
-        rest. For the run itself it is the other way round.
+        For the run itself, the config overrides the settings of its tier. For any other key that has a tier, the
+        settings of the tier override the config.
         """
         tier = self.tiers.get(tier_key)
         if tier is not None and tier_key != RUN_TIER:
@@ -120,7 +120,7 @@ class Setup(Record):
         output_schema: dict[str, Any] | None,
         policy_version: str | None,
     ) -> Self:
-        """Return the setup with the parts that only some runs have. None is not written."""
+        """Return the setup with the parts that only some runs have. A part that is None stays unset."""
         parts = {
             "delegates": delegates,
             "decisions": decisions,
@@ -130,7 +130,7 @@ class Setup(Record):
         return replace_fields(self, {name: value for name, value in parts.items() if value is not None})
 
     def with_tiers(self, tiers: dict[str, Tier]) -> Self:
-        """Return the setup of a run whose models were named by tiers. Nothing is written if there are none."""
+        """Return the setup of a run whose models were named by tiers. If none was, the field stays unset."""
         return replace_fields(self, {"tiers": tiers}) if tiers else self
 
     def with_critics_of(self, agent: AgentConfig) -> Self:

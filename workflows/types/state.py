@@ -36,14 +36,14 @@ class Task(Record):
     setup: Setup | None = None
     hydrated: bool = False
     decided: dict[str, Decided] = {}
-    """Decisions that were made. The last one of each name counts."""
+    """The last decision of each name."""
     undecided: int = 0
     """The number of times that the model tried to end before a required decision."""
     output: str = ""
     data: Any = None
     """The final answer as JSON, if the input has an `output_schema`."""
     gathered: tuple[str, ...] = ()
-    """Text that an ending without an answer may use: text next to allowed calls, and texts of delegates."""
+    """Texts for an ending without an answer: those next to allowed calls, and those of delegates."""
 
     @property
     def declared_decisions(self) -> dict[str, GroundedDecision]:
@@ -79,22 +79,22 @@ class Dialogue(Record):
 
     conversation: Conversation = Conversation()
     calibration: float = 1.0
-    """Tokens of the provider for one token of our estimate."""
+    """The provider's number of tokens, divided by our estimate."""
     pending: Reply | None = None
     """A reply that waited for people when the run continued as new. The next segment judges it and asks them again."""
     last: str = ""
     """The calls of the latest reply, for people."""
     refused: str = ""
-    """The calls that the gate refused, for people. Empty once the model has replied to that."""
+    """The calls that the gate refused, for people. Empty after the model's next reply."""
     partial: str = ""
     """The answer that is being continued after the output limit cut it."""
     repairs: int = 0
     thinking_cuts: int = 0
-    """The step against replies that are only thinking: 1 gives the next reply twice the room, 2 gives it four times
-    the room and low effort, 3 turns thinking off. 0 after any other reply.
+    """The measure against replies that are only thinking. 1: the next reply gets twice the room. 2: it gets four times
+    the room and low effort. 3: as 2, without thinking. 0 after any other reply.
     """
     critiques: dict[str, int] = {}
-    """Times in a row that a critic has sent the model back, by critic."""
+    """By critic: the number of times in a row that it has sent the model back."""
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the conversation, in order."""
     recollection: Recollection = Recollection()
@@ -103,7 +103,7 @@ class Dialogue(Record):
         return replace_fields(self, changes, Dialogue.model_fields.keys())
 
     def with_rounds_of(self, other: "Dialogue") -> Self:
-        """Return the state with the counts of unusable and rejected replies in a row from `other`."""
+        """Return the state with the counts of unusable and of rejected replies in a row from `other`."""
         return self.with_dialogue(repairs=other.repairs, critiques=other.critiques)
 
 
@@ -126,7 +126,7 @@ class Budget(Record):
     extended: dict[str, int | float] = {}
     """Limits that were raised during the run. They override its config."""
     budget_questions: int = 0
-    """Questions about a limit so far, which is also the number of the next one."""
+    """Questions about a limit so far. The next question has this number."""
 
     def with_budget(self, **changes: Unpack[BudgetChanges]) -> Self:
         return replace_fields(self, changes, Budget.model_fields.keys())
@@ -161,9 +161,9 @@ class Failures(Record):
     """The latest value of each tool with an output schema, for policies. The oldest is first."""
     dead_letters: tuple[DeadLetter, ...] = ()
     denials: dict[str, int] = {}
-    """Repeated denials, with the number of iterations in a row."""
+    """The number of iterations in a row with the same denial, by a name of the denial."""
     invalid: dict[str, int] = {}
-    """Repeated invalid calls, with the number of iterations in a row."""
+    """The number of iterations in a row with the same invalid call, by a name of the call."""
 
     @property
     def waiting_letters(self) -> tuple[DeadLetter, ...]:
@@ -197,15 +197,15 @@ class Family(Record):
 
 
 class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
-    """The whole state of a run. A field changes only by the method of the base that declares it.
+    """The whole state of a run. A field changes only by a method of the base that declares it.
 
-    Pydantic writes the last base first.
+    Pydantic writes the fields of the last base first.
     """
 
     @model_validator(mode="before")
     @classmethod
     def _with_task_restored(cls, value: Any) -> Any:
-        """Restore the task's text in the first message. If room was short, only the input carries it."""
+        """Restore the task's text in the first message. A state is carried without it, because the input has it."""
         match value:
             case {
                 "input": {"task": str(task)},
@@ -227,7 +227,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def step_timeout_s(self) -> float | None:
-        """Seconds for each tool call and delegate of a goal step. A delegate then counts its own iterations."""
+        """Seconds for each call and delegate of a goal. A delegate then counts its own iterations. None: no goal."""
         return None
 
     @property
@@ -236,7 +236,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def terms(self) -> ControlTerms:
-        """The terms of its setup. A delegated run reports its end only to its parent. A fork has no parent."""
+        """The terms of its setup, without a notification at the end of a delegated run. A fork has no parent."""
         if (setup := self.setup) is None:
             return ControlTerms()
         is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
@@ -252,7 +252,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def work_elsewhere_text(self) -> str:
-        """A note on running delegates, or "". The next segment would not learn of their end."""
+        """A note on running delegates, or "". Their results would not reach the next segment."""
         return "its delegates were at work" if self.children else ""
 
     @property
@@ -260,14 +260,13 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         return self.work_elsewhere_text or "it waited in the middle of its calls"
 
     def unavailable_choice_text(self, kind: QuestionKind) -> str:
-        """Return a hint about other choices, for questions about a budget too."""
         if kind == "budget":
             return "a budget is raised by extend_budget; or choose skip (end at the limit) or abort"
         return super().unavailable_choice_text(kind)
 
     @property
     def task_bytes(self) -> int:
-        """Bytes of JSON for tasks that a run gets later, and carries."""
+        """Bytes of JSON that the state needs for tasks that arrive later."""
         return 0
 
     @property

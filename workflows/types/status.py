@@ -1,4 +1,4 @@
-"""The public views of a run: answers to the queries `status` and `conversation`, its journal, its result."""
+"""The public views of a run: its result, the answers to its queries, the events of its history, and its journal."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def data_of_type(kind: type[T], data: Any, output: str) -> T:
-    """Return a result's data as a type. Raise InvalidInput if they are no such value."""
+    """Return a result's data as a type. Raise InvalidInput if the data do not fit the type."""
     try:
         return TypeAdapter(kind).validate_python(data)
     except ValidationError as error:
@@ -41,7 +41,7 @@ def data_of_type(kind: type[T], data: Any, output: str) -> T:
 
 
 class AgentResult(Record):
-    """Result of a run. Every ending has one, with all that was gathered."""
+    """Result of a run. Every ending has a result, with everything that the run gathered."""
 
     output: str
     data: Any
@@ -58,7 +58,7 @@ class AgentResult(Record):
         """Return the data as a type, such as the pydantic model that was given as `output_schema`.
 
         Raises:
-            InvalidInput: They are no such value, for example because the run ended without an answer.
+            InvalidInput: The data do not fit the type, for example because the run ended without an answer.
         """
         return data_of_type(kind, self.data, self.output)
 
@@ -84,13 +84,13 @@ class AgentStatus(Record):
     """Circuits by tool. Only those with failures are listed."""
     dead_letters: list[DeadLetter] = []
     children: list[Child] = []
-    """Delegated runs in flight."""
+    """Delegated runs that are running or wait for their turn."""
     unread_interventions: list[dict[str, str]]
     termination: Termination | None
     workplace: Workplace | None = None
     """Workplace of the worker that prepared the run."""
     tiers: dict[str, Tier] = {}
-    """The tiers in use: of the `run`, of a goal's prompts, of a `critic:NAME`. Empty if one model is asked."""
+    """Tiers by key: `run`, a goal's prompt, or `critic:NAME`. Empty if no model was named by a tier."""
     knowledge: Recollection | None = None
     """The latest recall. None for a run without knowledge."""
 
@@ -120,7 +120,7 @@ class Page(CheckedInput):
 
     offset: int = Field(default=0, ge=0)
     limit: int | None = Field(default=None, ge=1)
-    """The most messages to return. There may be fewer, since an answer is limited in size. An empty page is the end."""
+    """The most messages to return. An answer's size is limited, so it may have fewer. An empty page is the end."""
 
 
 FIRST_PAGE = Page()
@@ -146,8 +146,8 @@ HappeningKind = Literal[
     "decided",
 ]
 """`noted`: the run wrote notes. `updated`: an update was accepted. `child_*`: events of delegated runs. `scheduled`,
-`finished`, `failed` and `cancelled`: events of activities, including local ones. `decided`: from here on, a worker of
-another build completes the workflow tasks.
+`finished`, `failed` and `cancelled`: events of activities, including local ones. `decided`: a worker of another build
+has completed a workflow task.
 """
 
 
@@ -163,7 +163,7 @@ class Happening:
     key: str = ""
     """Activity id, the next run's id, the workflow id of a delegated run, or a build."""
     value: Any = None
-    """Input (`started`, `signaled`: the list of arguments; `scheduled`: the first) or result, as plain JSON."""
+    """As plain JSON: the list of arguments (`started`, `signaled`), the first argument (`scheduled`), or the result."""
     text: str = ""
     """The text of a failure, or the reason why a signal was refused."""
     run_id: str = ""

@@ -1,4 +1,4 @@
-"""Names of spans, metrics and their attributes: OpenTelemetry's for generative AI if it has one, else `orga.*`."""
+"""Names of metrics and attributes: those of OpenTelemetry for generative AI if it has them, or else `orga.*`."""
 
 SCOPE = "orga"
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.42.0"
@@ -43,7 +43,7 @@ WAIT_KIND = "orga.wait.kind"
 """The kind of question to a person: `approval`, `answer`, `escalation` or `budget`."""
 STRATEGY = "orga.recovery.strategy"
 HELD_BY = "orga.held_by"
-"""The type of an activity, or the function of a task."""
+"""The activity type, or the function of a task, that held up the worker's event loop."""
 CIRCUIT_SCOPE = "orga.circuit.scope"
 """`run` or `worker`."""
 
@@ -77,6 +77,6 @@ SECONDS_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 1
 RUN_BUCKETS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
 """The buckets that the conventions recommend for `gen_ai.invoke_agent.duration`."""
 WAIT_BUCKETS = (1.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0, 2_592_000.0)
-"""From a second to a month, because people take their time."""
+"""From a second to a month, because people may take that long."""
 SIZE_BUCKETS = (1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 2e7, 5e7)
 EVENT_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0, 50_000.0)

@@ -14,7 +14,7 @@ DeliveryKind = Literal["file", "memory", "webhook", "telegram", "discord", "slac
 MEMORY: DeliveryKind = "memory"
 
 DeliveryName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
-"""The configured name. A starter uses it, never an address or a path."""
+"""The configured name of a channel. A goal's input gives this name, never an address or a path."""
 
 MAX_DELIVERIES = 10
 """Deliveries of one goal. Each has the answer in the input of its activity."""
@@ -28,11 +28,11 @@ GOAL_ID = "{goal_id}"
 MAX_ID_CHARS = 100
 
 MAY_HAVE_ARRIVED = "MayHaveArrived"
-"""The kind of an attempt's failure after which the receiver may have the answer."""
+"""Failure type of an attempt after which the receiver may already have the answer."""
 
 
 def full_answer_location(goal_id: str) -> str:
-    """Return a hint on where to find the whole answer, for receivers of its beginning."""
+    """Return a hint on where to find the whole answer, for receivers who get only its beginning."""
     if can_be_typed(goal_id) and len(goal_id) <= MAX_ID_CHARS:
         return f"the whole: orga attach {quote(goal_id)}"
     return "the whole is the result of the goal"

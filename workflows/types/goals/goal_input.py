@@ -40,7 +40,7 @@ _RUN_DEFAULTS = LoopConfig()
 
 
 class GoalConfig(ModelSettings):
-    """Limits and settings of one goal. A limit is reached at `>=`."""
+    """Limits and settings of one goal. A value equal to a limit reaches it."""
 
     max_iterations: int = Field(default=15, ge=1, le=1_000)
     """Rounds of steps that were executed."""
@@ -57,14 +57,14 @@ class GoalConfig(ModelSettings):
     timeout_s: SecondsLimit | None = None
     """Seconds for the whole goal, instead of `step_budget_s`. Pauses and waits for people do not count."""
     stuck_threshold: int = Field(default=3, ge=1, le=100)
-    """Rounds in a row with only errors or without progress, and unusable replies in a row."""
+    """The goal is stuck after this many rounds in a row with only errors, without progress, or unusable replies."""
     done_confidence: float = Field(default=0.7, ge=0, le=1)
     """The lowest confidence at which the model's `done` counts."""
     max_total_tokens: TokenLimit = 500_000
     max_cost_usd: CostLimit | None = None
     max_tool_calls: ToolCallLimit | None = None
     plan_review: Literal["never", "always", "policy"] = "never"
-    """The plans that a person reviews before any of it is carried out."""
+    """Review of plans before their steps run: `never`, `always` by a person, or `policy`, which may ask a person."""
     on_exhausted: Literal["stop", "ask"] = _RUN_DEFAULTS.on_exhausted
     """The reaction to a limit: end with the results so far, or wait for a person who may `extend_budget`."""
     context_token_budget: int = Field(default=_RUN_DEFAULTS.context_token_budget, ge=500, le=10**8)
@@ -94,7 +94,7 @@ class GoalInput(CheckedInput):
     pipeline: PipelineName | None = None
     """The name of a configured plan. The model then makes none."""
     inputs: tuple[PipelineInput, ...] | None = Field(default=None, min_length=1, max_length=MAX_INPUTS)
-    """Inputs of a pipeline that maps. Null takes those of its configuration."""
+    """Inputs of a `map_reduce` pipeline. Null takes those of its configuration."""
 
     @model_validator(mode="after")
     def _fits_a_pipeline(self) -> "GoalInput":
@@ -116,9 +116,9 @@ class GoalInput(CheckedInput):
 
     def for_agent(self) -> AgentInput:
         """Return the input for the agent's loop that the goal shares. Raise InvalidInput if it is too large."""
-        config, chosen = self.config, self.config.model_fields_set
-        same = chosen & LoopConfig.model_fields.keys() - {"max_iterations", "timeout_s"}
-        limits: dict[str, Any] = {name: getattr(config, name) for name in sorted(same)}
+        config = self.config
+        shared_keys = LoopConfig.model_fields.keys() - {"max_iterations", "timeout_s"}
+        limits: dict[str, Any] = {name: getattr(config, name) for name in sorted(config.model_fields_set & shared_keys)}
         limits |= {
             "max_iterations": config.max_iterations,
             "max_model_calls": config.max_llm_calls,

@@ -15,13 +15,13 @@ PipelineKind = Literal["chain", "map_reduce", "director_critic"]
 PipelineName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 
 MAX_CHAIN = 15
-"""Steps of a chain. Each is a round of its own, so this is the default of a goal's `max_iterations`."""
+"""Steps of a chain. Each step is one round, so this equals the default of a goal's `max_iterations`."""
 
 MAX_ROUNDS = 7
-"""Rounds of a draft and its critique. Each takes two rounds of steps."""
+"""Drafts, each with its critique. The two take two of the goal's rounds."""
 
 DEFAULT_ROUNDS = 3
-"""Rounds if neither `max_rounds` nor `fixed_rounds` is given."""
+"""Drafts if neither `max_rounds` nor `fixed_rounds` is given."""
 
 MAX_INPUTS = 30
 """Inputs of one goal. Each is a step of its own."""
@@ -32,19 +32,19 @@ MAX_INPUT_CHARS = 1_000
 MAX_TASK_CHARS = 2_000
 
 MAX_RUBRIC_CHARS = 8_000
-"""Characters of all descriptions of a rubric together. The critic gets them each time."""
+"""Characters of all descriptions of a rubric together. The critic reads them with each draft."""
 
 THE_GOAL, FROM_OPERATOR = "The goal:", "From the operator:"
-"""Lines in a step's task. The goal, or guidance from people, follows them."""
+"""Lines in a step's task: one before the goal, one before guidance from people."""
 
 INPUT = "your input"
-"""Prefix of the source of an input that a step handles."""
+"""Begins the name of an input as a source: `your input, 2 of 5`."""
 
 PipelineInput = Annotated[str, Field(min_length=1, max_length=MAX_INPUT_CHARS)]
 
 
 class PipelineStep(CheckedInput):
-    """An agent and its task. In `orga.toml` the agent's name alone, or a table."""
+    """An agent and its task. `orga.toml` has a table, or only the agent's name."""
 
     agent: Name
     """The agent that carries out the step."""
@@ -58,12 +58,12 @@ class PipelineStep(CheckedInput):
 
 
 class AdaptiveBreak(CheckedInput):
-    """Ends the rounds once drafts no longer improve. In `orga.toml` `true`, or a table."""
+    """Ends the rounds once drafts no longer improve. `orga.toml` has a table, or `true` for the defaults."""
 
     min_rounds: int = Field(default=2, ge=2, le=MAX_ROUNDS)
-    """Rounds before this ends anything."""
+    """The number of drafts from which this applies."""
     min_improvement: float = Field(default=0.02, gt=0, le=1)
-    """The least difference between the scores of the latest draft and the best earlier one."""
+    """The latest draft has to score higher than the best earlier draft by at least this much."""
 
     @model_validator(mode="before")
     @classmethod
@@ -107,7 +107,7 @@ class Pipeline(CheckedInput):
     kind: PipelineKind
     """The shape of the pipeline."""
     attempts: int = Field(default=1, ge=1, le=5)
-    """The most attempts at a step. A failed step is repeated up to this if it cannot have had an effect."""
+    """The most attempts at a step. A failed step is repeated only if it cannot have had an effect."""
     steps: tuple[PipelineStep, ...] = Field(default=(), max_length=MAX_CHAIN)
     """`chain`: the steps in order. Each gets the previous step's output."""
     map: PipelineStep | None = None

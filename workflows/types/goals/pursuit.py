@@ -20,7 +20,7 @@ StepState = Literal["open", "done", "failed"]
 Quality = Literal["good", "partial", "failed"]
 
 OPERATOR = "operator"
-"""`PlanStep.by` for a step of a person. No change of the plan removes it."""
+"""`PlanStep.by` of a step that a person added. No change of the plan removes such a step."""
 
 MAX_ID_CHARS = 40
 MAX_GOAL_CHARS = 500
@@ -31,7 +31,7 @@ MAX_MEMORY_CHARS = 8_000
 MAX_QUESTION_CHARS = 1_000
 MAX_SUMMARY_CHARS = 300
 MAX_KEPT_STEPS = 60
-"""Finished steps that are kept. In a long goal, only the journal has older ones."""
+"""Finished steps that the state keeps. Only the journal has older ones."""
 
 
 class Scores(Record):
@@ -68,7 +68,7 @@ class PlanStep(Record):
     goal: str
     skill: str
     arguments: dict[str, Any] | None = None
-    """Arguments of the call. None if they depend on other steps, and once the call was made."""
+    """Arguments of the call. None if they depend on other steps, and None after the call."""
     depends_on: tuple[str, ...] = ()
     state: StepState = "open"
     attempts: int = 0
@@ -80,7 +80,7 @@ class PlanStep(Record):
     """The tool and main argument of that call, on one line: `read_file "docs/a.md"`."""
     scores: Scores | None = None
     label: str = ""
-    """The quality in the model's own words, which decides nothing. For a draft: what its score means."""
+    """The quality in the model's own words. Nothing depends on it. For a draft: `good` or `partial`, by its score."""
     summary: str = ""
     error: str = ""
     by: str = ""
@@ -109,7 +109,7 @@ class Course(Record):
     scores: tuple[float, ...] = ()
     """Scores of the drafts, from 0 to 1, in their order."""
     remarks: str = ""
-    """The critic's remarks on the latest draft, or what was wrong with the remarks."""
+    """The scores of the latest draft with a verdict, and the changes that the critic requests."""
 
     def with_fields(self, **changes: Unpack[CourseChanges]) -> Self:
         return replace_fields(self, changes)
@@ -146,16 +146,16 @@ class Pursuit(Record):
     steps: tuple[PlanStep, ...] = ()
     """Steps in the order of the plan. Finished ones come first."""
     due: tuple[str, ...] = ()
-    """Steps that are running, in the order of their calls, and then those that wait to be evaluated."""
+    """Ids of the steps of the current round, in the order of their calls, until the next round is chosen."""
     longest: int = 0
-    """Steps of the longest plan so far. The goal's time limit depends on it."""
+    """The number of steps of the longest plan so far. The goal's time limit depends on it."""
     memory: str = ""
     question: str = ""
     """The model's question, or the question about its plan."""
     questions: int = 0
-    """Questions so far, which is also the number of the next one."""
+    """Questions so far. The next question has this number."""
     is_answered: bool = False
-    """True if a person has answered a question of the model. The goal may need nothing else."""
+    """True if a person has answered a question of the model. The goal may then need no steps."""
     terms: ApprovalTerms | None = None
     errors: int = 0
     """Rounds in a row in which every step failed."""
@@ -163,7 +163,7 @@ class Pursuit(Record):
     """Evaluated rounds in a row without progress."""
     unusable: int = 0
     adjusted: int = 0
-    """Decisions in a row, of high confidence, that changed the plan."""
+    """Decisions in a row that changed the plan although the confidence was high."""
     recent: tuple[str, ...] = ()
     """The calls of the latest rounds, as `decisions/goals/progress.py` compares them, newest last."""
     trend: tuple[float, ...] = ()
@@ -220,7 +220,7 @@ class GoalState(AgentState):
 
     @property
     def config(self) -> LoopConfig:
-        """The settings that apply now. Without an explicit limit, the time is proportional to the longest plan."""
+        """The settings that apply now. Without `timeout_s`, the time limit grows with the longest plan."""
         config, own = super().config, self.goal_config
         if own.timeout_s is not None or not self.pursuit.longest:
             return config
@@ -248,8 +248,9 @@ class ShownStep(Record):
     quality: str = ""
     """Derived from the scores. Empty without scores."""
     score: float | None = None
+    """The mean of `scores`, or the critic's score of a draft, from 0 to 1."""
     scores: Scores | None = None
-    """Each from 1 to 5. `score` is their mean. The score of a draft is its critic's, from 0 to 1."""
+    """Each from 1 to 5."""
     output: str = ""
     """The activity id of the call that produced it."""
     source: str = ""
@@ -266,13 +267,13 @@ class ShownPlan(Record):
     trend: str = ""
     average: float | None = None
     slope: float | None = None
-    """Slope of the latest rounds' mean scores: the change per round."""
+    """The mean change per round of the latest rounds' scores."""
     memory: str = ""
     pipeline: str = ""
 
 
 class GoalResult(AgentResult):
-    """Result of a goal: that of an agent's run, with the plan's results. `iterations` counts prompts of the model."""
+    """Result of a goal: that of an agent's run, with the plan's results. `iterations` counts goal prompts."""
 
     kind: Literal["goal"] = "goal"
     rounds: int
@@ -284,7 +285,7 @@ class GoalResult(AgentResult):
     """A number from 0 to 1, computed from scores. The model's own confidence can only lower it."""
     sources: tuple[str, ...]
     deliveries: tuple[Delivered, ...] = ()
-    """The outcome at each channel that should get the answer."""
+    """The outcome of each delivery of the answer."""
 
     def with_deliveries(self, deliveries: tuple[Delivered, ...]) -> Self:
         return replace_fields(self, {"deliveries": deliveries})

@@ -1,4 +1,4 @@
-"""The model calls of a goal: their prompt templates, additional input, and how to read their replies."""
+"""The model calls of a goal: the input and the reply of each prompt, how to read the reply, and prompt templates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, cast, get_args
@@ -17,14 +17,14 @@ class GoalRequest(ReasonRequest):
     """Input of the activities for a goal's prompts."""
 
     calls: tuple[ToolCall, ...] = ()
-    """The round's calls whose arguments are in the plan, in order, for `goal_input`. They are made unchanged."""
+    """For `goal_input`: the round's calls whose arguments are in the plan, in order. They are made unchanged."""
     open_places: tuple[int, ...] = ()
-    """Indexes in the round of the calls that the model has to make, for `goal_input`."""
+    """For `goal_input`: the indexes in the round of the calls whose arguments the model has to write."""
     answer: str = ""
-    """The answer of a pipeline, from its last step, for `goal_summary`. No model is asked."""
+    """For `goal_summary`: the answer of a pipeline, which is the output of its last step. No model is asked."""
 
     def with_round(self, calls: Sequence[ToolCall | None]) -> Self:
-        """Return the request for the calls of a round. None is a call that the model makes. Empty fields stay unset."""
+        """Return the request for the calls of a round. The model has to write the arguments of a call that is None."""
         planned = tuple(call for call in calls if call is not None)
         if not planned:
             return self
@@ -33,7 +33,7 @@ class GoalRequest(ReasonRequest):
 
     @property
     def needs_model(self) -> bool:
-        """True if the model has to make a call of the round."""
+        """True if the model has to write the arguments of a call."""
         return not self.calls or bool(self.open_places)
 
     @property
@@ -47,18 +47,19 @@ class GoalRequest(ReasonRequest):
         return dict(zip(indexes, self.calls, strict=False))
 
     def with_answer(self, answer: str) -> Self:
-        """Return the request with this fixed answer. An empty one is not written."""
+        """Return the request with this fixed answer. An empty answer stays unset."""
         return replace_differing_fields(self, {"answer": answer})
 
 
 MAX_RECORDED_TOOLS = 5
-"""Tools that are recorded if the model called any."""
+"""Names in `GoalReply.called`."""
 
 
 class GoalReply(Reply):
-    """A reply of the model, and what was wrong with the arguments of its plan."""
+    """A reply to a goal's prompt."""
 
     problems: tuple[str, ...] = ()
+    """Problems with the arguments of the plan in the reply."""
     repaired: bool = False
     """True if its text is JSON that had to be repaired."""
     called: tuple[str, ...] = ()
@@ -71,7 +72,7 @@ class GoalReply(Reply):
         return replace_differing_fields(self, {"repaired": repaired})
 
     def with_called(self, calls: Sequence[ToolCall]) -> Self:
-        """Return the reply with the first tools of these calls. Nothing is written if there are none."""
+        """Return the reply with the first tools of these calls. Without calls the field stays unset."""
         names = tuple(dict.fromkeys(clean_text(call.name)[:MAX_SKILL_CHARS] for call in calls))[:MAX_RECORDED_TOOLS]
         return replace_differing_fields(self, {"called": names})
 
@@ -82,7 +83,7 @@ _REPLY_KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "goal_decide": (("action",), ""),
     "goal_compress": (("memory",), ""),
 }
-"""Each prompt's keys that identify the object in a reply, and its key whose list may be the whole reply."""
+"""By prompt: the keys that identify the object in a reply, and the key whose list may be the whole reply."""
 
 
 def goal_reply_object(prompt: str, text: str) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def step_skill(step: Mapping[str, Any]) -> str:
 
 
 def step_arguments(step: Mapping[str, Any]) -> object:
-    """Return the arguments of a step: an object, even if written as JSON text, else the value in its place."""
+    """Return the arguments of a step as an object, even if they are JSON text, or else the value found instead."""
     for key in _ARGUMENT_KEYS:
         given = _parsed_text(step.get(key))
         if isinstance(given, dict):
@@ -133,7 +134,7 @@ def referred_steps(arguments: object) -> Iterator[str]:
 
 
 def _parsed_text(given: object) -> object:
-    """Return the value of a JSON text. Other text is returned unchanged, and blank text is None."""
+    """Return the value of a JSON text, None for blank text, and anything else unchanged."""
     if not isinstance(given, str):
         return given
     try:

@@ -1,4 +1,4 @@
-"""Settings of model calls: of an agent, a run, a critic or a tier."""
+"""Settings of model calls, which agents, runs, critics and tiers have."""
 
 from collections.abc import Set
 from typing import Annotated, Any, Literal, Self
@@ -13,7 +13,7 @@ Stops = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...
 
 
 class ModelSettings(CheckedInput):
-    """Settings of model calls. A setting that is null is not sent, so the provider's own default holds."""
+    """Settings of model calls. A setting that is null is not sent, so the provider's own default applies."""
 
     temperature: float | None = Field(default=None, ge=0, le=2)
     """0 is sent. Null leaves it to the provider."""
@@ -24,7 +24,7 @@ class ModelSettings(CheckedInput):
     top_p: float | None = Field(default=None, gt=0, le=1)
     """The share of probability that the next token is chosen from."""
     seed: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """Makes replies more repeatable, if the provider has it."""
+    """Makes replies more repeatable, if the provider supports it."""
     stop: Stops | None = None
     """Texts that end a reply. They are not part of it."""
     service_tier: str | None = Field(default=None, pattern=r"^[a-z][a-z_]{0,39}$")
@@ -34,7 +34,7 @@ class ModelSettings(CheckedInput):
     cache_ttl: Literal["5m", "1h"] | None = None
     """Lifetime of Anthropic's prompt cache. An hour costs more to write."""
     silence_s: float | None = Field(default=None, ge=1, le=86_400)
-    """Seconds without a byte, after which a model call is cut off and tried again. Null takes the endpoint's."""
+    """Seconds without a byte, after which a model call is cut off and tried again. Null takes that of the endpoint."""
 
     @model_validator(mode="after")
     def _sets_thinking_once(self) -> Self:
@@ -43,14 +43,15 @@ class ModelSettings(CheckedInput):
         return self
 
     def or_else(self, other: "ModelSettings") -> "ModelSettings":
-        """Return these settings, and those of `other` where these have none. Thinking comes from one of the two."""
+        """Return these settings, with those of `other` for null ones. All about thinking comes from one of the two."""
         own = self.given(*ModelSettings.model_fields)
-        settled = own.keys() | (_THINKING if own.keys() & _THINKING else frozenset[str]())
-        more = {name: getattr(other, name) for name in ModelSettings.model_fields.keys() - settled}
-        return ModelSettings.model_validate(more | own)
+        missing = ModelSettings.model_fields.keys() - own.keys()
+        if own.keys() & _THINKING:
+            missing -= _THINKING
+        return ModelSettings.model_validate({name: getattr(other, name) for name in missing} | own)
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Return the values of these settings, without null ones."""
+        """Return the values of the named settings that are not null."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def without(self, names: Set[str]) -> Self:

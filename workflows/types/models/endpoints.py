@@ -1,4 +1,4 @@
-"""Settings of the servers of models: those of the providers, and endpoints with names of one's own."""
+"""Settings of the servers that models run on: of known providers, and of endpoints that the configuration names."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ RESERVED_FIELDS = frozenset(
         *("stream", "background", "n", "max_tokens", "max_completion_tokens", "max_output_tokens"),
     }
 )
-"""Fields of a body that decide who answers what, what may be called, and what it may cost."""
+"""Fields of a request's body that only the run sets: model, messages, tools, output limit, streaming."""
 
 RESERVED_HEADERS = frozenset(
     {"authorization", "x-api-key", "host", "connection", "content-type", "content-length", "content-encoding"}
@@ -55,7 +55,7 @@ Lack = Literal[
     "images",
     "documents",
 ]
-"""A part of requests that models may not accept."""
+"""A part of requests that some models refuse."""
 
 KeyScheme = Literal["bearer", "api-key", "x-api-key"]
 
@@ -98,11 +98,11 @@ class EndpointSettings(CheckedInput):
     price: ModelPrice | None = None
     """The price of all models there. `[models.prices]` overrides it for one model."""
     lacks: tuple[Lack, ...] = ()
-    """Parts of requests that its models do not accept. They are never sent. Most others are learned from refusals."""
+    """Parts of requests that its models refuse. They are never sent. Most unlisted ones are learned from refusals."""
     silence_s: float = Field(default=600.0, ge=1, le=86_400)
-    """Seconds without a byte, after which a model call is cut off and tried again. Comments and pings are bytes."""
+    """Seconds without a byte, after which a model call is cut off and tried again. Comments and pings count."""
     extra_body: Annotated[dict[str, JsonValue], AfterValidator(_checked_body)] = {}
-    """Further fields of each request, such as `provider` of OpenRouter. Fields that the client sends itself win."""
+    """Further fields of each request, such as OpenRouter's `provider`. Those of the client win."""
     extra_headers: Annotated[dict[HeaderName, HeaderText], AfterValidator(_checked_headers)] = {}
     """Further headers of each request. Secrets belong in `headers_from`."""
     headers_from: Annotated[dict[HeaderName, Variable], AfterValidator(_checked_headers)] = {}
@@ -117,13 +117,13 @@ DEFAULT_ENDPOINT = EndpointSettings()
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _RESERVED_NAMES = frozenset({"tier"})
-"""Names before a colon that mean something else."""
+"""Names that mean something else before a colon, as in `tier:heavy`."""
 
 _OWN_KEYS = ("base_url", "key_from")
-"""Keys only for an endpoint that is no provider's."""
+"""Keys that only endpoints with names of your own have."""
 
 _PROTOCOL_KEYS = ("api", "key_scheme")
-"""Keys for a server whose protocol is ours, not that of a library."""
+"""Keys for servers whose protocol we implement. Providers of the extra `providers` have a library for theirs."""
 
 
 def endpoint_problem(name: str, settings: EndpointSettings) -> str:
@@ -142,7 +142,7 @@ def endpoint_problem(name: str, settings: EndpointSettings) -> str:
 
 
 def known_provider(name: str, endpoints: Mapping[str, EndpointSettings]) -> Provider:
-    """Return a provider with its protocol, or an endpoint of the configuration's own in the form of one."""
+    """Return the provider of this name with its configured protocol, or an endpoint of your own as a `Provider`."""
     own = endpoints.get(name, DEFAULT_ENDPOINT)
     if name in PROVIDERS:
         return replace(PROVIDERS[name], api=own.api or PROVIDERS[name].api)
@@ -156,5 +156,5 @@ def known_provider(name: str, endpoints: Mapping[str, EndpointSettings]) -> Prov
 
 
 def own_endpoints(endpoints: Mapping[str, EndpointSettings]) -> tuple[str, ...]:
-    """Return the endpoints that are no provider's, by name."""
+    """Return the names of the endpoints that belong to no provider."""
     return tuple(name for name in endpoints if name not in PROVIDERS)

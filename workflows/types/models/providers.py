@@ -13,7 +13,7 @@ Api = Literal["chat", "responses", "messages"]
 
 @dataclass(frozen=True)
 class Provider:
-    """One provider. Variables are those of the environment, by their usual names."""
+    """One provider. Its variables are names of environment variables."""
 
     name: str
     """The part of `provider:model` before the colon."""
@@ -25,24 +25,24 @@ class Provider:
     needs_key: bool = True
     api: Api = "chat"
     model: str = ""
-    """Variable of the model that is taken if no model is configured and the key is set."""
+    """Variable of the model that is used if no model is configured and the key is set."""
     default_model: str = ""
-    """Taken if that variable is not set: a model in the middle of the range sold today. A test checks it against the
+    """Used if that variable is not set: a model in the middle of the provider's range. A test checks it against the
     provider's own library."""
     has_list_prices: bool = False
-    """True if a model's name decides its price. At other providers a known name may have any price."""
+    """True if a model's name determines its price. At other providers the same name may have another price."""
     price_list: str = ""
     """The provider's name in the price list, if it has another one there."""
     second_key: str = ""
     """Variable of the key if the first one is not set."""
     is_extra: bool = False
-    """Its library is the optional extra `providers`."""
+    """True if its library belongs to the optional extra `providers`."""
     regions: tuple[str, ...] = ()
     """Variables of the region, which its usual address contains."""
     bills_replies: bool = False
-    """Each reply states its cost."""
+    """True if each reply states its cost."""
     has_embeddings: bool = False
-    """It has `/v1/embeddings`."""
+    """True if it serves `/v1/embeddings`."""
 
     @property
     def is_remote(self) -> bool:
@@ -146,7 +146,7 @@ DEFAULT_PROVIDERS = tuple(provider for provider in PROVIDERS.values() if provide
 
 
 def model_name_problem(name: str, endpoints: Collection[str] = ()) -> str:
-    """Return why the name is not `provider:model` of a known provider or own endpoint, or ""."""
+    """Return why the name is not `provider:model` with a known provider or one of the endpoints, or ""."""
     provider, colon, model = name.strip().partition(":")
     if colon and model.strip() and (provider in PROVIDERS or provider in endpoints):
         return ""
@@ -159,7 +159,7 @@ _MODEL_NAME = re.compile(r"(?!tier:)[a-z][a-z0-9_-]*:\s*\S.*", re.DOTALL)
 
 
 def model_form_problem(name: str) -> str:
-    """Return why the name cannot be that of a model, whatever endpoints the configuration has, or ""."""
+    """Return why the name lacks the form of a model's name, or "". This needs no list of endpoints."""
     return "" if _MODEL_NAME.fullmatch(name.strip()) else model_name_problem(name)
 
 
@@ -173,7 +173,7 @@ def checked_embedder_name(name: str, endpoints: Collection[str] = ()) -> str:
     """Return the normalised name. Raise ValueError, which lists the allowed ones, if it is unknown.
 
     Args:
-        endpoints: The endpoints of the configuration that are no provider's.
+        endpoints: Names of endpoints that belong to no provider.
     """
     provider, colon, model = name.strip().partition(":")
     known = (*_EMBEDDING_PROVIDERS, *endpoints)

@@ -21,7 +21,7 @@ TIER_PREFIX = "tier:"
 MAX_MODELS = 8
 
 RUN_TIER = "run"
-"""The key of a run's own model among the tiers of its setup."""
+"""The key of the tier of a run's own model in `Setup.tiers`."""
 
 
 def tier_in_model_name(model: str) -> str | None:
@@ -50,7 +50,7 @@ TierModels = Annotated[tuple[ModelName, ...], Field(max_length=MAX_MODELS), Afte
 
 
 class ModelTiers(CheckedInput):
-    """`[models.tiers]`: models by tier, in fallback order. If no tier is set, each means the default model."""
+    """`[models.tiers]`: models by tier, in fallback order. If no tier is set, each stands for the default model."""
 
     local: TierModels = ()
     """Models that may see data which must not leave the house."""
@@ -94,7 +94,7 @@ class GoalTiers(CheckedInput):
 
 
 class FailedOver(Record):
-    """A model that failed and was replaced by the next of its tier."""
+    """A model that failed, and the next model of its tier, which was asked instead."""
 
     before: str
     after: str

@@ -1,4 +1,4 @@
-"""Tokens, calls and cost of a run, and prices."""
+"""Usage: tokens, calls and cost of a run, and the prices of models."""
 
 from collections.abc import Set
 from typing import Any, Self, TypedDict, Unpack
@@ -106,7 +106,7 @@ class ToolCallCounts(Record):
     """
 
     proposed: int = 0
-    """Proposals of the model, of lookups before its first step, and of recoveries."""
+    """Calls that the model, lookups before its first step, and recoveries proposed."""
     run: int = 0
     denied: int = 0
     """Denials by policy or by a person, and nothing else."""

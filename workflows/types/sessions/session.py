@@ -11,7 +11,7 @@ from orga.workflows.types.sessions.session_result import TurnResult
 from orga.workflows.types.state import AgentState
 
 SESSION_BYTES = 100_000
-"""Bytes of JSON for the fields that an agent's run lacks: queued messages, message ids, shortened results."""
+"""Bytes of JSON for the fields that only a session has: queued messages, message ids, shortened results."""
 
 
 class QueuedMessage(Record):
@@ -26,7 +26,7 @@ class QueuedMessage(Record):
 
 
 class TakenMessage(Record):
-    """An accepted message, as a session remembers it. So a repetition of it begins no second turn."""
+    """An accepted message that a session remembers, so that sending it again begins no second turn."""
 
     turn: int
     """The turn that it began or guided."""
@@ -59,7 +59,7 @@ class Session(Record):
     accepted: int = 0
     """The number of the last accepted turn. Turns are numbered from 1."""
     begun: int = 0
-    """The number of turns that have begun. An interrupting message can begin a turn before those with lower numbers."""
+    """Turns that have begun. An interrupting message can begin its turn before turns with lower numbers."""
     before: int = 0
     """Iterations of all turns before the current one."""
     queue: tuple[QueuedMessage, ...] = ()
@@ -75,7 +75,7 @@ class Session(Record):
     is_cut: bool = False
     """True if the current turn was interrupted."""
     closing: bool = False
-    """True if the session ends after the current turn. Queued messages begin no turn then."""
+    """True if the session ends after the current turn. Queued messages then begin no turn."""
     last_end: datetime | None = None
     """The time at which the last turn ended."""
     idle_since: datetime | None = None
@@ -110,12 +110,12 @@ class SessionState(AgentState):
 
     @property
     def is_paused_elsewhere(self) -> bool:
-        """True if the clock stops without a pause or a question: while a delegate is held, or between turns."""
+        """True while a person holds up a delegate, and between turns."""
         return super().is_paused_elsewhere or not self.session.turn
 
     @property
     def not_continued_reason(self) -> str:
-        return "it waited for messages" if not self.session.turn else super().not_continued_reason
+        return super().not_continued_reason if self.session.turn else "it waited for messages"
 
     @property
     def task_bytes(self) -> int:

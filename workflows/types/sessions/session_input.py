@@ -19,8 +19,8 @@ from orga.workflows.types.input import (
 from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 
 WhenBusy = Literal["enqueue", "steer", "interrupt", "refuse"]
-"""The handling of a message that arrives during a turn: it waits for its own turn, guides the current one, interrupts
-it and begins the next, or is refused.
+"""The handling of a message that arrives during a turn. In order: it waits for a turn of its own, it guides the current
+turn, it interrupts the current turn and begins the next, or it is refused.
 """
 
 MAX_MESSAGE_BYTES = 50_000
@@ -118,7 +118,7 @@ class AwaitTurnArgument(CheckedInput):
 
 
 class InterruptArgument(CheckedInput):
-    """Argument of the update `interrupt`. A bare text is `why`."""
+    """Argument of the update `interrupt`. A text in place of the object is its `why`."""
 
     why: str = ""
     turn: int | None = Field(default=None, ge=1)
@@ -127,7 +127,7 @@ class InterruptArgument(CheckedInput):
 
 
 def parse_session(raw: object) -> SessionInput:
-    """Return the session in the input, by default the default agent's. Raise InvalidInput with every problem."""
+    """Return the checked input, by default for the default agent. Raise InvalidInput with every problem."""
     if raw is None:
         return SessionInput()
     if not isinstance(raw, (dict, SessionInput)):

@@ -10,7 +10,7 @@ from orga.workflows.types.status import AgentResult, AgentStatus, data_of_type
 T = TypeVar("T")
 
 TURN_STARTED, TURN_ENDED = "TurnStarted", "TurnEnded"
-"""Names of the journal events."""
+"""The journal events of a turn."""
 
 TurnReason = StopReason | Literal["interrupted"]
 """The reasons of a run, or `interrupted` if somebody interrupted the turn."""
@@ -38,7 +38,7 @@ class TurnResult(Record):
     """Seconds of workflow time. Pauses and waits for people do not count."""
 
     def data_as(self, kind: type[T]) -> T:
-        """Return the data as a type, as those of a run's result."""
+        """Return the data as a type, as `AgentResult.data_as` does."""
         return data_of_type(kind, self.data, self.output)
 
     def with_output(self, output: str, data: Any) -> Self:
@@ -62,7 +62,7 @@ class SessionStatus(AgentStatus):
     turn: int = 0
     """The current turn. 0 between turns."""
     turns: int = 0
-    """Messages that became turns so far, including those that wait."""
+    """Turns so far, including those whose messages still wait."""
     queued: int = 0
     """Messages that wait for their turn."""
     turn_usage: UsageTotals = UsageTotals()

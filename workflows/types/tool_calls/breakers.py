@@ -18,7 +18,7 @@ CIRCUIT_OPEN = "CircuitOpen"
 """Failure type of a call that a worker's open circuit rejected."""
 
 PROVIDER_PREFIX = "provider:"
-"""Precedes a provider's name in the names of circuits. No tool has a colon in its name."""
+"""Begins the name of a provider's circuit. No tool has a colon in its name."""
 
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
@@ -29,7 +29,7 @@ class CircuitOptions(CheckedInput):
     enabled: bool = True
     """True if failures are counted at all."""
     failure_threshold: int = Field(default=3, ge=1, le=1_000)
-    """Failures in a row at which the circuit opens."""
+    """The circuit opens at this number of failures in a row."""
     recovery_s: float = Field(default=60.0, gt=0, le=86_400)
     """Seconds from opening until a trial call is allowed."""
     half_open_max_calls: int = Field(default=1, ge=1, le=100)
@@ -44,7 +44,7 @@ class BreakerOptions(CircuitOptions):
 
 
 class Breaker(Record):
-    """The state of one circuit. A closed circuit without failures equals a new one, so nobody stores it.
+    """The state of one circuit. A closed circuit without failures equals a new one, so it is not stored.
 
     The methods hold all rules, for both scopes. `now` is workflow time in the scope `run`, else the worker's clock.
     """
@@ -81,7 +81,7 @@ class Breaker(Record):
         return Breaker()
 
     def after_failure(self, options: CircuitOptions, now: datetime, cause: str = "") -> "Breaker":
-        """Return the circuit after a failure that counts. A late one does not move the clock of an open circuit.
+        """Return the circuit after a failure that counts. A failure of an open circuit does not prolong its wait.
 
         Every caller that is rejected reads the `cause`, so it must not hold anything confidential.
         """

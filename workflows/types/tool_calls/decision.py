@@ -16,12 +16,12 @@ VariableName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
 class ValueKind(CheckedInput):
-    """The values of a field or a fact: one of several words, a number within bounds, or true and false."""
+    """The allowed values of a field or a fact: some words, the numbers within bounds, or true and false."""
 
     enum: tuple[Label, ...] = Field(default=(), max_length=100)
     """The allowed words."""
     type: Literal["boolean", "integer", "number"] | None = None
-    """Leave it out if there is an `enum`."""
+    """The type of values that are not words. Leave it out if there is an `enum`."""
     minimum: Number | None = None
     """The smallest allowed number."""
     maximum: Number | None = None
@@ -30,7 +30,7 @@ class ValueKind(CheckedInput):
     """A description for the model."""
 
     def fit_value(self, value: object) -> Value:
-        """Return the value in this kind's type. JSON's 3.0 is an integer too. Raise ValueError if it is not allowed."""
+        """Return the value in this kind's type, in which 3.0 is an integer. Raise ValueError if it is not allowed."""
         match value:
             case str() if value in self.enum:
                 return value
@@ -63,10 +63,10 @@ class Fact(ValueKind):
 
 
 class Condition(CheckedInput):
-    """A rule's condition on one field or fact. In `orga.toml` a value, a list of words, or a table of bounds."""
+    """A rule's condition on one field or fact. `orga.toml` has a value, a list of values, or a table of bounds."""
 
     any_of: tuple[Value, ...] = ()
-    """The values that satisfy it. A bare value or list means this."""
+    """The values that satisfy it. A value or a list in place of the table means this."""
     at_least: Number | None = None
     """The smallest number that satisfies it."""
     at_most: Number | None = None
@@ -80,7 +80,7 @@ class Condition(CheckedInput):
         return {"any_of": cast("list[Any]", value)} if isinstance(value, (list, tuple)) else value
 
     def is_met_by(self, value: Value) -> bool:
-        """Return True if the value is one of these, or within the bounds. A value of another kind never is."""
+        """Return True if the value is in `any_of`, or is a number within the bounds."""
         if self.any_of:  # true equals 1 in Python
             return any(value == met and isinstance(value, bool) == isinstance(met, bool) for met in self.any_of)
         if isinstance(value, str):
@@ -95,19 +95,19 @@ def _shown_value(value: object) -> str:
 
 
 DECISION_GROUNDED = "DecisionGrounded"
-"""The journal event of a decision with its grounds. A `decide` call has no activity that would show them."""
+"""The journal event of a decision with its grounds, because a `decide` call has no activity to show them."""
 
 TAINTED = "tainted"
-"""A fact of every decision: whether untrusted content has entered the conversation."""
+"""A fact of every decision. It is true if untrusted content has entered the conversation."""
 
 DEFAULT_RULE = "default"
 
 
 class Rule(CheckedInput):
-    """If all conditions hold, this is the outcome."""
+    """If all conditions in `when` hold, `then` is the outcome."""
 
     name: str = Field(default="", max_length=100)
-    """The name in journals and grounds. Empty: its number, from 1."""
+    """The name of the rule in the journal. Empty: its number, from 1."""
     when: dict[VariableName, Condition]
     then: dict[VariableName, Value]
     """The outcome, by field."""
@@ -144,7 +144,7 @@ class Ground(Record):
 
     value: Value
     source: str
-    """The fact's source. For `tainted`: the tools with untrusted content."""
+    """The fact's source. For `tainted`: the tools whose untrusted content has entered."""
 
 
 class Decided(Record):
@@ -171,20 +171,20 @@ class Decided(Record):
 
 
 MAX_BOXES = 20_000
-"""Pieces of the space of cases that are examined. The problem is hard if rules overlap in many ways."""
+"""The most sets of cases that are examined. Their number can grow exponentially if rules overlap in many ways."""
 
 Box = dict[str, frozenset[Value]]
-"""A set of cases by variable: every combination of these values."""
+"""A set of cases: every combination of the values of its variables."""
 
 
 class TooManyCombinations(ValueError):
-    """It takes too long to find out whether each rule can decide."""
+    """The rules overlap in too many ways to find out if each one can decide."""
 
 
 def unreachable_rules(decision: GroundedDecision) -> tuple[int, ...]:
     """Return the indexes of the rules that never decide. Raise TooManyCombinations if they overlap in too many ways.
 
-    Numbers are tested at the limits that rules use, and between them.
+    Numbers are tested at the bounds in the rules, and between them.
     """
     values = {name: _distinct_values(kind, _conditions(decision, name)) for name, kind in decision.variables.items()}
     boxes = [_rule_box(rule.when, values) for rule in decision.rules]
@@ -210,7 +210,7 @@ def _conditions(decision: GroundedDecision, name: str) -> list[Condition]:
 
 
 def _distinct_values(kind: ValueKind, conditions: list[Condition]) -> frozenset[Value]:
-    """Return one value for each set of values that the conditions do not distinguish."""
+    """Return enough values to cover each range of values between which no condition distinguishes."""
     if kind.enum or kind.type == "boolean":
         return frozenset(kind.enum or (False, True))
     low = -inf if kind.minimum is None else kind.minimum
@@ -255,7 +255,7 @@ def _box_without(box: Box, other: Box) -> Iterator[Box]:
 DecisionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 
 MAX_EXACT = 2**53
-"""Larger integers do not survive every JSON reader."""
+"""Many JSON readers round larger integers."""
 
 
 class CheckedDecision(GroundedDecision):

@@ -12,12 +12,12 @@ from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 
 class Delegate(CheckedInput):
-    """An agent that another may delegate to. In `orga.toml` its name alone, or a table that narrows it."""
+    """An agent that another may delegate to. `orga.toml` has its name, or a table that also narrows its tools."""
 
     agent: str = Field(min_length=1, max_length=200)
     """The agent's name."""
     tools: tuple[str, ...] | None = None
-    """The tools of its own that it may use. Null for all of them."""
+    """The tools of its config that it may use. Null for all of them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -41,7 +41,7 @@ class Child(Record):
     task: str
     """The beginning of its task, for people."""
     ceiling: Ceiling | None = None
-    """Its reserved share. Null until its turn has come."""
+    """Its reserved share of the budgets. None while it waits for its turn."""
     held: bool = False
     """True if a person holds it up."""
 
@@ -61,7 +61,7 @@ _ACTIVITY_ID_SUFFIX = re.compile(r"\d+\.\d+(?:\.[a-z]\d+)*$")
 def child_id(workflow_id: str, activity_id: str) -> str:
     """Return the workflow id of the run that carries out a `delegate` call.
 
-    The call's id is `<iteration>.<index>`. If the call is repeated, a suffix such as `.r1`, `.f0` or `.q3` follows.
+    The call's id is `<iteration>.<index>`. A retry, fallback or requeue adds a suffix such as `.r1`, `.f0` or `.q3`.
     """
     is_short = len(workflow_id.encode()) <= MAX_PARENT_ID_BYTES
     parent = workflow_id if is_short else sha256(workflow_id.encode()).hexdigest()

@@ -1,7 +1,6 @@
-"""The gate's requests, its verdicts and its permits, and the names of policy engines.
+"""The gate's requests, verdicts and permits, the ids of its activities, and the comparison of policies.
 
-A permit is the gate's signature on a call, so that no worker carries out a call that the gate did not allow. Some
-engines are weaker than others.
+A permit is the gate's signature on a call, so that no worker carries out a call that the gate did not allow.
 """
 
 import re
@@ -26,13 +25,15 @@ for a run that ends without an answer, `plan` a goal's plan, and `learning` the 
 """
 
 RECONFIRMED_PURPOSES: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
-"""Calls that may be judged a second time: a saga plans its steps ahead, and a dead letter may be sent later."""
+"""Purposes of calls that may be judged more than once. The steps of a saga are judged before it begins, too. A dead
+letter may be sent long after its first verdict.
+"""
 
 COMPENSATED_PURPOSES: frozenset[Purpose] = frozenset({"saga"})
-"""Calls that a later call may undo. The later call has to come after them."""
+"""Purposes of calls that a later call may undo. It can only do so after they have ended."""
 
 UNCONFIRMED_PURPOSES: frozenset[Purpose] = frozenset({"compensation", "learning"})
-"""Calls that need only one verdict, since they continue while a run is paused or ending."""
+"""Purposes of calls that are not judged again after a pause, because they also run while a run is ending."""
 
 ENDING = "ending"
 """The place of the text of a run that ends without an answer."""
@@ -41,7 +42,7 @@ PLAN = "plan"
 """The place of a goal's plan."""
 
 LEARNINGS = "learnings"
-"""The place of the learnings that a run stores at its end."""
+"""The place of the call that stores a run's learnings at its end."""
 
 SEPARATE_PROPOSALS = frozenset({ENDING, PLAN, LEARNINGS})
 """Places of proposals that are neither a call nor the answer of a reply."""
@@ -72,7 +73,7 @@ class ApprovalTerms(Record):
 class GateRequest(Record):
     """Input of `gate`: the calls of one reply, the final answer, or the plan of a goal.
 
-    A policy engine gets a proposal in the same form: a plan, an answer, or only one of the calls.
+    A policy engine gets each proposal in the same form: one call, the answer, or the plan.
     """
 
     agent: str
@@ -81,11 +82,11 @@ class GateRequest(Record):
     """The policy engine that the run began under."""
     calls: tuple[ToolCall, ...] = ()
     places: tuple[str, ...] = ()
-    """The activity ids of `calls`, which permits are bound to. For an answer: its iteration."""
+    """The activity ids of `calls`, to which permits are bound. For an answer: its iteration."""
     answer: str | None = None
     plan: tuple[ProposedStep, ...] = ()
     specs: tuple[ToolSpec, ...] = ()
-    """The offered tools that `calls` or `plan` name. Other skills of a plan are agents."""
+    """The offered tools that `calls` or `plan` name. A plan's skills that are missing here are agents."""
     offered: tuple[str, ...] = ()
     """Tools that the agent's config lists."""
     tenant: str | None = None
@@ -102,9 +103,9 @@ class GateRequest(Record):
     values: dict[str, Any] = {}
     """The latest value of each tool with an output schema."""
     left: dict[str, float] = {}
-    """The rest of each limited budget: `iterations`, `tokens`, `cost_usd`, `time_s`, ..."""
+    """The amount left of each limited budget: `iterations`, `tokens`, `cost_usd`, `time_s`, ..."""
     approved_by: str = ""
-    """The person who approved the one proposal of this request. It is judged once more."""
+    """The person who has approved the only proposal of this request, which is now judged once more."""
     approved_version: str = ""
     """The version of the policy set that asked for the approval."""
 
@@ -126,7 +127,7 @@ class GateRequest(Record):
         return next((spec for spec in self.specs if spec.name == name), None)
 
     def tool_facts(self, name: str) -> dict[str, Any]:
-        """Return what policies can know about a tool. One without a definition counts as the most dangerous kind."""
+        """Return the facts about a tool for policies. A tool without a definition counts as the most dangerous kind."""
         spec = self.spec(name)
         return {
             "name": name,
@@ -159,11 +160,11 @@ class Verdict(Record):
     decision: Decision
     reason: str = ""
     tools: tuple[str, ...] | None = None
-    """The only tools that the agent of a delegation may use, of those that its config allows. None: all of those."""
+    """For a delegation: the tools of its config that the delegate may use. None: all of them."""
     arguments: dict[str, Any] | None = None
     """The arguments that policy or a person put in place of the model's. They were checked and judged again."""
     changed_by: str = ""
-    """The person who changed the arguments. Empty: policy."""
+    """The person who changed the arguments. Empty if policy did."""
     approval: ApprovalTerms | None = None
     """The terms of `decision="approval"`."""
     policies: tuple[str, ...] = ()
@@ -201,8 +202,8 @@ class Verdicts(Record):
 
     verdicts: tuple[Verdict, ...]
     places: tuple[str, ...] = ()
-    """The place of each verdict, as the request names it: that of a call, the iteration of an answer, or `ending`. The
-    gate sets it, never a policy. If the request has only one place, it is in the activity's id.
+    """The place of each verdict, taken from the request: that of a call, the iteration of an answer, or `ending`. Empty
+    for a request with only one place, because the activity's id names that place.
     """
 
     def by_place(self, activity_id: str) -> dict[str, Verdict] | None:
@@ -230,11 +231,11 @@ class Verdicts(Record):
 _GATE = ".gate"
 
 SEVERAL = "{}.*"
-"""Pattern for several calls of a reply, or steps of a saga. It begins with the common part of their places."""
+"""Subject of a gate activity for several calls of a reply or steps of a saga, after the common part of their places."""
 
 
 def gate_id(places: Sequence[str]) -> str:
-    """Return the id of the activity that judges these places. It names them even if there is no result."""
+    """Return the id of the activity that judges these places. The id names them even if the activity has no result."""
     subject = places[0]
     if len(places) > 1:
         subject = SEVERAL.format(subject.rpartition(".")[0])
@@ -264,14 +265,14 @@ START_SUFFIX = ".d0"
 """The end of the activity id that starts the work of a deferred tool. The id without it is that of the call's end."""
 
 INPUT_SUFFIX = ".i"
-"""Before the number at the end of the id of an activity that repeats a call with the input from people."""
+"""Ends, with a number, the id of an activity that repeats a call with input from people."""
 
 _INPUT_NUMBER = re.compile(rf"{re.escape(INPUT_SUFFIX)}\d+$")
 _SAME_CALL_SUFFIX = re.compile(rf"(?:\.r\d+)?(?:{re.escape(START_SUFFIX)})?$")
 
 
 def permit_text(signature: str, version: str, purpose: str, approver: str) -> str:
-    """Return the permit that goes with a call: the signature, then the signed terms that the call itself lacks."""
+    """Return the permit of a call: the signature, and the signed terms that are not part of the call itself."""
     terms = "|".join((version, "" if purpose == "reply" else purpose, approver)).rstrip("|")
     return f"{signature}{terms}" if signature else ""
 
@@ -292,13 +293,13 @@ def policy_text(engine: str, location: str, version: str) -> str:
 
 
 RULES = frozenset({"cedar", "opa", "code"})
-"""Engines that evaluate configured rules, or are the application's own."""
+"""Engines that evaluate configured rules, or rules in the application's code."""
 
 
 def is_same_policy(worker: str, run: str) -> bool:
-    """Return True if a worker's policy is that of a run. Both are as `policy_text` returns them. "" is unknown.
+    """Return True if a worker's policy is that of a run. Both are as `policy_text` returns them, and "" is unknown.
 
-    Rules are the same policy if they are edited in place, or copied unchanged.
+    Rules with the same location are the same policy even after an edit. So are unchanged copies at another location.
     """
     if not worker or not run:
         return True
@@ -306,13 +307,15 @@ def is_same_policy(worker: str, run: str) -> bool:
     run_engine, run_location, run_version = (*run.split(":"), "", "")[:3]
     if run_engine not in RULES:
         return not is_weaker_engine(engine, run_engine)
-    return engine == run_engine and (location == run_location or (bool(version) and version == run_version))
+    has_same_rules = location == run_location or (version != "" and version == run_version)
+    return engine == run_engine and has_same_rules
 
 
 _STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2, "code": 2}
+"""How much an engine can deny, by its name."""
 
 
 def is_weaker_engine(engine: str, than: str) -> bool:
-    """Return True if an engine may allow what another one denies, judged by their kinds. Unknown engines: False."""
+    """Return True if an engine is of a kind that checks less than another. False if one of the two is unknown."""
     strength, wanted = _STRENGTH.get(engine), _STRENGTH.get(than)
     return strength is not None and wanted is not None and strength < wanted

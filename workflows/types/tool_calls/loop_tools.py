@@ -1,6 +1,6 @@
-"""Tools that the loop carries out itself, without an activity, and all that others need to know about them.
+"""Tools of the loop itself, and the properties by which other modules treat them. Their calls are no tool activities.
 
-One of them is the saga: its finished steps are undone if a later one fails.
+One of them is the saga. If one of its steps fails, the finished steps are undone.
 """
 
 from collections.abc import Callable, Collection
@@ -14,12 +14,13 @@ from orga.workflows.types.record import Record
 from orga.workflows.types.tool_calls.decision import DECISION_GROUNDED
 
 SAGA_ENDED = "SagaEnded"
-"""The note about the end of a saga. The call has no activity."""
+"""The note about the end of a saga, which has no activity of its own."""
 
 MAX_STEPS = 20
+"""Steps of one saga."""
 
 StepKind = Literal["read_only", "compensatable", "final"]
-"""The lasting effect of a step: none, one that its compensation undoes, or a final one."""
+"""The effect of a step: none, one that its compensation undoes, or one that nothing undoes."""
 
 
 class Action(Record):
@@ -47,19 +48,19 @@ def step_count(arguments: dict[str, Any]) -> int:
 
 
 DELEGATE = "delegate"
-"""The tool by which a model delegates. It runs as a child workflow."""
+"""The tool for delegating to another agent. Each call is a child workflow."""
 
 TERMINATE = "terminate"
-"""The tool by which a model ends its run: `{"reason": ..., "output": ...}`."""
+"""The tool for ending the run: `{"reason": ..., "output": ...}`."""
 
 DECIDE = "decide"
-"""The tool by which a model proposes a decision: `{"decision": ..., "fields": {...}}`."""
+"""The tool for proposing a decision: `{"decision": ..., "fields": {...}}`."""
 
 SAGA = "saga"
-"""The tool by which a model proposes a saga: `{"steps": [...]}`."""
+"""The tool for proposing a saga: `{"steps": [...]}`."""
 
 ASK_USER = "ask_user"
-"""The tool by which a model asks a person: `{"question": ..., "options": [...], "default": ..., "expires_s": ...}`."""
+"""The tool for asking a person: `{"question": ..., "options": [...], "default": ..., "expires_s": ...}`."""
 
 Arguments = dict[str, Any]
 
@@ -82,13 +83,14 @@ def _tools_of_steps(arguments: Arguments) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ToolNeed:
-    """The part of an agent's config that a tool needs. With it, the tool is offered without being listed."""
+    """The part of an agent's config that a tool needs. An agent that has it is offered the tool without listing it."""
 
     key: str
     """`agents.NAME.<key>`."""
     lacking: str
+    """The problem in an error if that part is missing."""
     remedy: str
-    """The remedy in an error. The key follows it."""
+    """The remedy in that error. The key follows it."""
 
 
 @dataclass(frozen=True)
@@ -98,19 +100,19 @@ class LoopTool:
     name: str
     action: str = "tool_call"
     cost: Callable[[Arguments], int] = lambda _: 1
-    """The number of `max_tool_calls` that a call takes, computed from its arguments."""
+    """Returns how much of `max_tool_calls` a call with these arguments takes."""
     stands_alone: bool = False
-    """Other calls of the same reply are not begun."""
+    """True if the other calls of the same reply are not begun."""
     is_answer: bool = False
-    """It returns the run's answer."""
+    """True if a call holds the run's answer."""
     calls: Callable[[Arguments], tuple[str, ...]] = lambda _: ()
-    """The other tools that it calls, computed from its arguments."""
+    """Returns the other tools that a call with these arguments calls."""
     is_saga: bool = False
-    """It calls other tools, and ends by itself if the run is interrupted."""
+    """True if it calls other tools, and ends by itself if the run is interrupted."""
     is_run: bool = False
-    """Each call is a run of another agent."""
+    """True if each call is a run of another agent."""
     ends_with: str = ""
-    """The note about the end of a call that has no activity or child."""
+    """The note that records the end of a call. Set if a call has neither an activity nor a child workflow."""
     need: ToolNeed | None = None
 
 
@@ -135,10 +137,10 @@ LOOP_TOOLS = {
         LoopTool(SAGA, cost=_saga_cost, calls=_tools_of_steps, is_saga=True, ends_with=SAGA_ENDED),
     )
 }
-"""Loop tools by name. None may be a step of a saga: no compensation declared in advance undoes a delegate's work."""
+"""Loop tools by name. None of them may be a step of a saga, because no compensation undoes a delegate's work."""
 
 CALL_ENDS = frozenset(tool.ends_with for tool in LOOP_TOOLS.values() if tool.ends_with)
-"""The notes about the end of a call that has no activity or child."""
+"""The notes that record the end of a call."""
 
 RUN_TOOL = next(tool.name for tool in LOOP_TOOLS.values() if tool.is_run)
 """The tool whose calls are runs of other agents."""
@@ -157,5 +159,5 @@ def tool_needing(key: str) -> str:
 
 
 def needed_keys(names: Collection[str]) -> frozenset[str]:
-    """Return the keys of an agent's config that have a meaning if these tools are offered."""
+    """Return the keys of an agent's config that these tools need."""
     return frozenset(tool.need.key for tool in LOOP_TOOLS.values() if tool.need is not None and tool.name in names)

@@ -10,7 +10,7 @@ from orga.workflows.types.tool_calls.sandbox import ConfiguredPath
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolProfile
 
 DEFINITIONS = "definitions of "
-"""Precedes a server's name if its definitions taint a run. No tool can have such a name."""
+"""Begins the name in a run's taint of a server whose definitions taint it. No tool can have such a name."""
 
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
@@ -18,7 +18,7 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 SecretReference = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\[(tenant|trusted_context(\.[^.\s\[\]{}]+)+)\])?$", max_length=300)
 ]
-"""`VARIABLE` for its value, or `VARIABLE[tenant]` or `VARIABLE[trusted_context.user]` for a secret by caller."""
+"""`VARIABLE` for its value. `VARIABLE[tenant]` or `VARIABLE[trusted_context.user]` for a secret of each caller."""
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
@@ -31,7 +31,7 @@ class McpOAuth(CheckedInput):
     issuer: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]+[^\s?#]*$")
     """The only authorization server that is used. A login without it uses the one that the MCP server names."""
     client_id: str | None = Field(default=None, min_length=1, max_length=1_000)
-    """The name under which the client is registered there. A login without it registers a client."""
+    """The name under which the client is registered at the issuer. A login without it registers a client."""
     scope: str | None = Field(default=None, pattern=r"^[!-~]+( [!-~]+)*$", max_length=2_000)
     """The scope that a login requests, separated by spaces. Null: that of the server's metadata."""
     secret_from: Variable | None = None
@@ -90,7 +90,7 @@ class McpServer(CheckedInput):
     tool_profile: ToolProfile = ToolProfile()
     """The tools that are offered, by the names that agents use (`NAME_*`)."""
     pinned: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]] = {}
-    """Names that agents use, each with the digest of the only definition that is offered. It leaves no taint."""
+    """Digests by the names that agents use. Only the definition with this digest is offered, and it leaves no taint."""
     options: ToolOptions = ToolOptions()
     """Options of all its tools. `[tools.options.NAME_tool]` overrides them."""
 
@@ -112,7 +112,7 @@ class McpServer(CheckedInput):
 
 
 SEPARATOR = "_"
-"""Separates server and tool. Server names do not contain it, so tools of two servers never share a name."""
+"""Separates server and tool. No server's name contains it, so tools of two servers never share a name."""
 
 
 def meant_server(tool: str, servers: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""The outcome of a call, and what to do if it failed."""
+"""The outcome of a call, and the handling of failed calls: recovery, stopped steps, dead letters."""
 
 from datetime import datetime
 from typing import Literal, Self
@@ -10,27 +10,27 @@ from orga.workflows.types.parts import MediaPart
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 OutcomeStatus = Literal["ok", "failed", "denied", "invalid", "cancelled", "not_run"]
-"""`cancelled`: stopped while it ran. `not_run`: never started, because the run was aborted or out of time before."""
+"""`cancelled`: stopped while it ran. `not_run`: allowed but never started, for example after an abort."""
 
 
 class Outcome(Record):
-    """The outcome of one call. The model reads `text`, including a marker."""
+    """The outcome of one call. The model reads `text`, which may begin with a marker."""
 
     call: ToolCall
     status: OutcomeStatus
     text: str
     error: str = ""
-    """The bare failure of a call that failed."""
+    """The failure of a failed call, without a marker."""
     result: str | None = None
     """Id of the tool activity that holds the text of a successful call."""
     may_have_acted: bool = False
-    """It did not succeed, but may have had its effect."""
+    """True if the call did not succeed but may have had its effect."""
     goes_on: bool = False
-    """It was cut off, and the work that it began may still act."""
+    """True if the call was cut off and the work that it began may still act."""
     ours: tuple[int, int] | None = None
-    """Characters at the beginning and the end of the text that are ours. None: determined by the status."""
+    """Characters at the beginning and the end of the text that the loop wrote. None: `own_text_lengths` decides."""
     by: str = ""
-    """The tool that was called instead. The text is from it."""
+    """The tool that was called instead and returned the text."""
     media: tuple[MediaPart, ...] = ()
 
     @property
@@ -74,7 +74,7 @@ class Outcome(Record):
         return replace_fields(self, {"media": media}) if media else self
 
     def without_result(self) -> Self:
-        """Return the outcome as one whose text is no activity's result under the call's id."""
+        """Return the outcome without a result id, because no activity under the call's id returned its text."""
         return replace_fields(self, {"result": None})
 
     def message(self) -> Message:
@@ -83,7 +83,7 @@ class Outcome(Record):
 
 
 ERROR_MARKER = "[Error] "
-"""Precedes the text of a failed call."""
+"""Begins the text of a failed call."""
 
 
 def tool_message(call: ToolCall, text: str, *, is_error: bool, ours: tuple[int, int] = (0, 0)) -> Message:
@@ -94,12 +94,12 @@ RecoveryStrategy = Literal["retry", "fallback", "cached_result", "llm_recovery",
 
 
 class Recovery(CheckedInput):
-    """Handling of failed calls, per tool or for all. Every strategy starts with attempts. Its name says what
-    follows.
+    """Handling of failed calls, of one tool or of all. Every strategy begins with repeated attempts. Its name says
+    what follows them.
     """
 
     strategy: RecoveryStrategy = "retry"
-    """`retry`: nothing more happens, and the model gets the error."""
+    """`retry`: nothing follows the attempts, and the model gets the error."""
     max_attempts: int = Field(default=2, ge=1, le=100)
     """Attempts of one call. An irreversible tool has one."""
     base_delay_ms: int = Field(default=500, ge=1, le=3_600_000)
@@ -107,11 +107,11 @@ class Recovery(CheckedInput):
     alternatives: tuple[str, ...] = ()
     """`fallback`: tools that are called instead, in order, with the same arguments, each through the gate."""
     max_staleness_s: float = Field(default=300.0, gt=0, le=31_536_000)
-    """`cached_result`: how old the last good result of the same call may be, in seconds."""
+    """`cached_result`: the largest age of the last good result of the same call, in seconds."""
     max_recovery_attempts: int = Field(default=2, ge=1, le=100)
-    """`llm_recovery`: failures in a row of one tool that the model may answer with another try."""
+    """`llm_recovery`: the number of failures in a row of one tool after which the model may still try again."""
     queue: str = Field(default="default", min_length=1, max_length=100)
-    """`escalate`: the queue where people find it (`orga inbox --queue`)."""
+    """`escalate`: the queue where people find the question (`orga inbox --queue`)."""
     context_snapshot: bool = True
     """`escalate`: also show the person the arguments and the latest messages."""
 
@@ -134,11 +134,11 @@ class StepIteration(CheckedInput):
     enabled: bool = True
     """True if failed steps are compared at all."""
     max_reattempts: int = Field(default=2, ge=1, le=100)
-    """Failed calls of one step at which it is stopped (`>=`)."""
+    """A step is stopped at this number of failed calls."""
     similarity_threshold: float = Field(default=0.85, ge=0, le=1)
-    """A failure at least this similar to the previous one stops the step at once: trying again changes nothing."""
+    """A failure at least this similar to the previous one stops the step, because another try would change nothing."""
     on_limit_reached: OnLimit = "skip_step"
-    """The consequence for a step without progress."""
+    """The consequence of a stopped step."""
 
 
 class Step(Record):
@@ -148,7 +148,7 @@ class Step(Record):
     attempts: int = 0
     last_error: str = ""
     stopped: str = ""
-    """The reason why it is not run again. Empty while it may be."""
+    """The reason why the step is not run again. Empty if it may run again."""
 
     def with_stop(self, why: str) -> Self:
         return replace_fields(self, {"stopped": why})

@@ -1,4 +1,4 @@
-"""Limits and isolation of a command that a worker starts, and the paths in its configuration."""
+"""Limits and isolation of a command that a worker starts, and types for configured paths."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ PathLike = TypeVar("PathLike", str, Path)
 
 
 def can_exist(path: str | Path) -> bool:
-    """Return True if the operating system accepts it as a path. Other values raise wherever they are used."""
+    """Return True if the operating system accepts this as a path. Any use of another text as a path raises."""
     text = os.fsencode(path)
     is_short = len(text) <= _MAX_PATH_BYTES and all(len(name) <= _MAX_NAME_BYTES for name in text.split(b"/"))
     return is_short and b"\0" not in text
@@ -33,11 +33,11 @@ ConfiguredPath = Annotated[Path, AfterValidator(_checked_path)]
 PathOrGlob = Annotated[str, AfterValidator(_checked_path)]
 
 Isolation = Literal["none", "bubblewrap"]
-"""`bubblewrap`: own namespaces, in which all but one folder is read-only and there is no network."""
+"""`bubblewrap`: namespaces of its own, with one folder that can be written, and with no network."""
 
 
 class SandboxLimits(CheckedInput):
-    """Limits of a command. Null lifts a limit. All but `processes` apply to each process: a request above one fails."""
+    """Limits of a command. Null lifts a limit. All but `processes` apply to each process separately."""
 
     cpu_s: float | None = Field(default=120, gt=0, le=86_400)
     """Seconds of processor time, rounded up. A process that reaches them is killed."""

@@ -17,8 +17,8 @@ from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.recovery import Recovery, tool_message
 
 Effect = Literal["read_only", "idempotent", "irreversible"]
-"""The effect of repeating a call: none, the same again, or harm. It determines whether a call with an unknown outcome
-is repeated.
+"""The effect of repeating a call: none, the same again, or more harm. It decides if a call with an unknown outcome may
+be repeated.
 """
 
 
@@ -26,17 +26,17 @@ class ToolOptions(CheckedInput):
     """Settings for the calls of one tool, mostly Temporal activity options in seconds. `[tools.options.NAME]`."""
 
     effect: Effect | None = None
-    """Overrides the tool's own effect, if you know better what a function or a program does."""
+    """Overrides the effect that the tool declares, if you know better what it does."""
     timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)
     """Seconds for one attempt. None takes `tool_timeout_s` of the run."""
     heartbeat_timeout_s: float | None = Field(default=None, ge=0.1, le=3_600)
-    """Seconds of silence after which an attempt counts as lost. None takes a default that our own tools keep."""
+    """Seconds of silence after which an attempt counts as lost. None takes 10."""
     max_attempts: int | None = Field(default=None, ge=1, le=100)
-    """None follows the effect: the run's recovery setting, and 1 for an irreversible tool."""
+    """Attempts of one call. None takes the run's recovery setting, and 1 for an irreversible tool."""
     initial_interval_s: float | None = Field(default=None, ge=0.001, le=3_600)
     """Seconds before the second attempt. None takes `base_delay_ms` of the run's recovery setting."""
     backoff_coefficient: float = Field(default=2.0, ge=1, le=10)
-    """The factor by which each delay is longer than the previous one."""
+    """Each delay is longer than the previous one by this factor."""
     max_interval_s: float = Field(default=30.0, ge=0.001, le=3_600)
     """The longest delay between two attempts, in seconds."""
     non_retryable: tuple[str, ...] = ()
@@ -48,24 +48,24 @@ class ToolOptions(CheckedInput):
     isolation: Literal["thread", "process"] | None = None
     """The isolation of a Python function. A `process` can be killed if it ignores its time limit. None: as declared."""
     verified: bool = False
-    """The operator vouches for this tool (`require_verified` of a tool profile). Built-in tools are verified."""
+    """True if the operator vouches for this tool, for `require_verified` of a tool profile. True for built-in tools."""
     tags: tuple[str, ...] = ()
     """Tags of the tool for policies."""
     approval: bool = False
-    """A person has to approve each call. The default gate asks. Cedar and OPA see it as `approval` of the tool."""
+    """True if a person has to approve each call. The default gate asks. Cedar and OPA see it as `approval`."""
     trusted_output: bool = False
-    """The tool's output is trusted (that of a calculator, say) and leaves no taint."""
+    """True if the tool's output is trusted, such as that of a calculator. It then leaves no taint."""
     recovery: Recovery | None = None
     """Overrides the run's `recovery`."""
     breaker: BreakerOptions = BreakerOptions()
     max_result_bytes: int = Field(default=20_000, ge=200, le=500_000)
-    """UTF-8 bytes of a result that reach the model. The rest is cut and marked."""
+    """UTF-8 bytes of a result that reach the model. The rest is cut off, and a line says so."""
 
     def with_timeout(self, timeout_s: float | None) -> Self:
         return replace_fields(self, {"timeout_s": timeout_s})
 
     def with_overrides(self, above: "ToolOptions") -> Self:
-        """Return the options with those that are set in `above` instead."""
+        """Return these options, overridden by those that are set in `above`."""
         return replace_fields(self, {name: getattr(above, name) for name in above.model_fields_set})
 
     def with_recovery(self, recovery: Recovery) -> Self:
@@ -73,10 +73,10 @@ class ToolOptions(CheckedInput):
 
 
 class Deferral(Record):
-    """The terms of a deferred tool: the result of a call comes later, by the update `complete_tool_call`."""
+    """The terms of a deferred tool, whose results come later, by the update `complete_tool_call`."""
 
     expires_s: float
-    """Seconds after which a call without a result has failed."""
+    """Seconds without a result, after which a call has failed."""
     has_start: bool = False
     """True if an activity starts the work of each call."""
     output_schema: dict[str, Any] | None = None
@@ -87,7 +87,7 @@ class Deferral(Record):
 
 
 class ToolSpec(Record):
-    """A tool as it is offered: its definition for the model, its effect, its options."""
+    """A tool as a run offers it to the model: its definition, its effect, its options."""
 
     name: str
     description: str = ""
@@ -98,13 +98,13 @@ class ToolSpec(Record):
     main_argument: str | None = None
     """The argument that distinguishes calls in summaries (`read_file README.md`)."""
     digest: str = ""
-    """Digest of the maker's definition, if it may change during a run. A call is made only if it still matches."""
+    """Digest of the maker's definition, if that may change during a run. A call is made only if it matches."""
     pinned: bool = False
-    """True if the operator has reviewed exactly this definition, which somebody else wrote."""
+    """True if the operator has pinned this definition of another maker."""
     deferred: Deferral | None = None
     """Set if its results come later."""
     takes_caller: bool = False
-    """True if each call gets its `Caller`. False saves the bytes in history."""
+    """True if each call gets its `Caller`. Other calls save these bytes in history."""
     output_schema: dict[str, Any] | None = None
     """JSON Schema of the value that a call returns. The last line of its text is this value as JSON."""
 
@@ -126,7 +126,7 @@ class ToolSpec(Record):
         return self.output_schema if self.deferred is None else self.deferred.output_schema
 
     def value_in(self, text: str) -> Any:
-        """Return the value in the text of a successful call. None: it has none, or was cut."""
+        """Return the value in the text of a successful call, or None if there is none or it was cut."""
         return parsed_last_line(text) if self.value_schema is not None else None
 
     @property
@@ -149,30 +149,30 @@ UNKNOWN_OUTCOMES = frozenset({WORKER_SHUTDOWN, TIME_LIMIT, PROCESS_CRASHED})
 """Failure types after which the effect may or may not have happened."""
 
 EARLIER_UNKNOWN = "earlier attempt: outcome unknown"
-"""Detail of a failure of any type: an earlier attempt may have had its effect."""
+"""Detail of a failure, of any type: an earlier attempt may have had its effect."""
 
 JOB_FAILED, EXPIRED, INVALID_RESULT = "JobFailed", "Expired", "InvalidResult"
-"""Failure types of a call of a deferred tool. A result that does not fit is refused, and the call still waits."""
+"""Failure types of a call of a deferred tool. An invalid result is refused, and the call continues to wait."""
 
 NOT_DONE = "nothing was done"
 MAYBE_DONE = "outcome unknown"
 DONE = "it took effect"
-"""Details of a failure of any type about its effect. Without one, the effect of an irreversible call is unknown."""
+"""Details of a failure, of any type, about the effect. Without any, the effect of an irreversible call is unknown."""
 
 GOES_ON = "it goes on"
 """Detail of a failure: the call was cut off, and the work that it began may still act."""
 
 REPORT_S = 2.0
-"""Seconds beyond its time limit until the server gives up an attempt. The worker ends it in this time and
-reports it.
+"""Seconds from a call's time limit until the server gives up the attempt. The worker has this time to end the call and
+report it.
 """
 
 MAX_LOCAL_TIMEOUT_S = 2.0
-"""Seconds for a call inside the workflow task. Until it ends, no signal is handled, not even an abort."""
+"""Seconds for a call inside the workflow task. The run handles no signal, not even an abort, until the call ends."""
 
 MAX_LOCAL_RESULT_BYTES = 50_000
-"""Bytes of a call's result inside the workflow task. The results of all calls of a reply are one message, of at most 4
-MB.
+"""Bytes of the result of a call inside the workflow task. The results of all calls of a reply are one message to the
+server, which accepts 4 MB.
 """
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -180,7 +180,7 @@ NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalP
 
 
 def object_schema(properties: dict[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the schema of an object without further properties. All are required unless `required` names some."""
+    """Return the schema of an object with exactly these properties. All are required, or else those in `required`."""
     names = list(properties if required is None else required)
     return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
 
@@ -199,7 +199,7 @@ class Caller(Record):
     def from_facts(
         cls, agent: str, tenant: str | None, trusted_context: dict[str, Any], approver: str = ""
     ) -> "Caller":
-        """Return the caller. Facts that do not exist stay unset, to save history."""
+        """Return the caller. Empty facts stay unset, to save history."""
         given = {"agent": agent, "tenant": tenant, "trusted_context": trusted_context, "approver": approver}
         return cls.model_validate({name: value for name, value in given.items() if value})
 
@@ -221,13 +221,11 @@ class ToolRequest(Record):
     left_s: float | None = None
     """Seconds left on the run's clock when the call was scheduled. Set only if the call may be retried."""
     is_awaited: bool = False
-    """True if the run waits for the call's end after it cuts the call short, because its next work has to come
-    later.
-    """
+    """True if the run, after it cuts the call short, waits for the call's end before its next work."""
     given: GivenInputs | None = None
-    """Set if people have given input that the tool has asked for."""
+    """Input from people that the tool has asked for."""
     completion: Completion | None = None
-    """Set if this is the end of a call of a deferred tool. The tool itself is not called."""
+    """The end of a call of a deferred tool. If it is set, the tool itself is not called."""
 
     def with_completion(self, completion: Completion) -> Self:
         return replace_fields(self, {"completion": completion})
@@ -243,13 +241,13 @@ class ActivityCall(CheckedInput):
     arguments: dict[str, Any] = {}
     """The activity's first argument."""
     context: dict[str, Any] | None = None
-    """Its second argument. None: it has none."""
+    """The activity's second argument. None: it takes only one."""
     timeout_s: float = Field(gt=0, le=86_400)
     """Seconds from the start of the activity to its end."""
     pickup_s: float = Field(gt=0, le=86_400)
     """Seconds until a worker has to take it."""
     heartbeat_timeout_s: float | None = Field(default=None, gt=0, le=86_400)
-    """Seconds of silence after which it counts as lost. None: it need not report."""
+    """Seconds without a heartbeat, after which it counts as lost. None: it need not send any."""
 
 
 class ToolOutput(Record):
@@ -285,7 +283,7 @@ class ToolOutput(Record):
 
 
 def _valid_media(media: list[dict[str, Any]]) -> tuple[MediaPart, ...]:
-    """Return the references, or none of them if another maker's worker means something else by `media`."""
+    """Return the references. None if they are invalid: another maker's worker may use `media` for something else."""
     try:
         return tuple(map(MediaPart.model_validate, media[:MAX_RESULT_MEDIA]))
     except ValidationError:
@@ -325,9 +323,9 @@ class ToolProfile(CheckedInput):
     exclude: tuple[Glob, ...] = Field(default=(), max_length=MAX_GLOBS)
     """Tools that match any of these are not offered."""
     require_verified: bool = False
-    """Only offer tools that the operator vouches for: built-in ones, and those whose options say `verified`."""
+    """True if only tools that the operator vouches for are offered: built-in ones, and `verified` ones."""
     max_tools: int | None = Field(default=None, ge=0, le=1_000)
-    """The number of offered tools: the first of the remaining ones. Null: all."""
+    """The most tools to offer. If more remain, the first ones are offered. Null: all."""
 
     def offered_tools(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
         offered = [tool for tool in tools if not matches_any_glob(tool.name, self.exclude)]
@@ -347,7 +345,7 @@ def exclude_only(*names: str) -> ToolProfile:
 
 
 def matches_any_glob(name: str, globs: Sequence[str]) -> bool:
-    """Return True if a name equals or matches one of `globs`, in time linear in each glob times the name."""
+    """Return True if a name matches one of `globs`. The time is at most the product of both lengths."""
     return any(_matches_glob(name, glob) for glob in globs)
 
 
@@ -357,7 +355,7 @@ def is_glob(name: str) -> bool:
 
 
 def _matches_glob(name: str, glob: str) -> bool:
-    """Match both from the left. On a mismatch, the last star takes one more character. Earlier stars need no retry."""
+    """Match from the left. On a mismatch, the last star takes one more character. Earlier stars never have to."""
     at = in_glob = 0
     star, taken = -1, 0
     while at < len(name):
