@@ -22,11 +22,13 @@ from orga.client.config.sections import DeliveryConfig, NotifyConfig
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 
 SECRET = "ORGA_NOTIFY_SECRET"
-"""The variable with the secret that signs notifications."""
+"""The variable with the secret that signs what `[notify]` sends."""
 ADDRESS = "ORGA_NOTIFY__URL"
 """The variable that sets `notify.url`, for an address that is itself a secret."""
 
-REMEDY = "set it to what the receiver checks signatures with, say the output of: openssl rand -hex 32"
+REMEDY = (
+    "set it to the secret that the receiver checks signatures with, for example the output of: openssl rand -hex 32"
+)
 
 TELEGRAM = "https://api.telegram.org"
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
@@ -50,7 +52,7 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
 
 
 def checked_address(key: str, url: str, *, allow_http: bool) -> str:
-    """Return the address. Raise ValueError if others could read what is sent, unless `allow_http`.
+    """Return the address. Raise ValueError if it is http://, except on this machine or with `allow_http`.
 
     The error does not contain the address, which may be secret.
     """
@@ -63,7 +65,7 @@ def checked_address(key: str, url: str, *, allow_http: bool) -> str:
 def run_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ...]:
     """Return the channels as runs see them: names and kinds, but no addresses."""
     return tuple(
-        # unset unless it is true, because setups are recorded without unset fields
+        # a setup records only fields that are set, so `default` is set only if it is true
         Channel(name=name, kind=config.kind, **({"default": True} if config.default else {}))
         for name, config in deliveries.items()
     )
@@ -77,7 +79,7 @@ def delivery_channels(
 ) -> dict[str, DeliveryChannel]:
     """Return the channels by name. `root` is called only for a file channel, `store` only for a memory channel.
 
-    Raise ValueError if a variable is not set, or answers would be sent unencrypted. Its text has no variable's value.
+    Raise ValueError if a variable is not set, or answers would be sent unencrypted. The error has no variable's value.
     `DeliveryConfig` has checked that each kind has the keys it needs.
     """
 

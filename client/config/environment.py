@@ -16,7 +16,7 @@ SEPARATOR = "__"
 
 
 def parse_setting(annotation: Any, text: str) -> Any:
-    """Return None for `null`, a list or table from JSON, a list for `a,b`, and else the text itself for pydantic."""
+    """Return None for `null`, a list or table for JSON, a list for `a,b`. Pydantic parses any other text, as it is."""
     kinds = kinds_of(annotation)
     if text == "null" and NoneType in kinds:
         return None
@@ -48,7 +48,7 @@ def settings(env: Mapping[str, str], file: Mapping[str, Any]) -> list[Setting]:
 
 
 def bare_sections(env: Mapping[str, str]) -> list[str]:
-    """Return the variables that name a section without a key. They set nothing, which their author does not expect."""
+    """Return the variables that name a section without a key. They set nothing, which the user does not expect."""
     return [variable for name in OrgaConfig.model_fields if (variable := PREFIX + name.upper()) in env]
 
 

@@ -1,4 +1,4 @@
-"""Finds and reads `orga.toml` with the line of each key. Environment variables override its settings."""
+"""Finds and reads `orga.toml`, applies the environment's settings, and refuses a file that needs trust and lacks it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -105,8 +105,8 @@ def load_config(
 ) -> LoadedConfig:
     """Return the configuration that holds in `folder`, by default the working directory.
 
-    The file is `named`, else the one in `ORGA_CONFIG`, else the first `orga.toml` from `folder` upwards. Without any,
-    the defaults hold. `NO_FILE` selects the defaults. Errors mention `named_by` as the source of `named`.
+    The file is `named`, else the one in `ORGA_CONFIG`, else the first `orga.toml` from `folder` upwards. Without a
+    file, the defaults hold. `NO_FILE` selects the defaults. Errors mention `named_by` as the source of `named`.
 
     Raises:
         ConfigError: The file has problems. The text names file, line and key of each, and what is allowed.
@@ -142,7 +142,7 @@ class ConfigSources:
 
 
 def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
-    """Return the configuration of `load_config` for display. It needs no trust. Raise ConfigError as that does."""
+    """Return the configuration that `load_config` would use, for display. It needs no trust. Raise its ConfigError."""
     inputs = _read_config(named, folder, env)
     return ConfigSources(with_policy_folder(inputs.config(env), inputs.base), inputs.path, inputs.origin)
 
@@ -188,7 +188,7 @@ class _ConfigInputs:
         return f"{self.path}:{line}" if line else str(self.path)
 
     def trust_request(self, env: Mapping[str, str]) -> TrustRequest | None:
-        """Return the request of the file, or without a file that of the policies. None if they ask for nothing."""
+        """Return the trust request of the file. Without a file: of a policy folder that needs trust, or None."""
         user = user_settings(self.overrides, env)
         policies = self._policies_risk(user)
         if self.path is None:
@@ -197,7 +197,7 @@ class _ConfigInputs:
         if policies:
             found.append(policies)
         if self.hidden is not None:
-            why = "no longer holds here, since this file takes its place"
+            why = "no longer holds here, because this file replaces it"
             found.append(Risk((FILE_NAME,), str(self.hidden), why=why))
         try:
             config = OrgaConfig.model_validate(self.file, extra="forbid")
@@ -229,7 +229,7 @@ def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named
 
 
 def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> Path | None:
-    """Return the file, or None. Raise ConfigError if a named one does not exist, or a folder is called `orga.toml`."""
+    """Return the file, or None. Raise ConfigError if a named file does not exist or a folder is called `orga.toml`."""
     chosen = named or (Path(env[VARIABLE]) if env.get(VARIABLE) else None)
     if chosen is None:
         paths = (above / FILE_NAME for above in (folder.absolute(), *folder.absolute().parents))
@@ -243,8 +243,8 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_
         return None
     path = folder / user_path(chosen)
     if not path.is_file():
-        by = named_by if named else VARIABLE
-        raise ConfigError(f"{by} names {chosen}, which is no file; correct the path or leave it out")
+        source = named_by if named else VARIABLE
+        raise ConfigError(f"{source} names {chosen}, which is no file; correct the path or leave it out")
     return path.absolute()
 
 
@@ -254,7 +254,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; TOML files are saved as UTF-8") from None
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
 
 
 def _parse_file(text: str, path: Path) -> dict[str, Any]:

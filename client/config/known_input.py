@@ -20,13 +20,13 @@ Environment = Mapping[str, str]
 
 
 def require_model(name: str) -> None:
-    """Raise ConfigError, which lists the providers, for a model of none of them. It knows no endpoints of your own."""
+    """Raise ConfigError for a model of an unknown provider. Models of your own endpoints are refused, too."""
     if problem := model_name_problem(name):
         raise ConfigError(problem)
 
 
 def model_problem(name: str, env: Environment, models: ModelsConfig) -> str:
-    """Return why a process with this environment cannot call the model, or "". Nothing is loaded or called."""
+    """Return why a process with this environment cannot call the model, or "". No model is loaded or called."""
     from orga.activities.adapters.models.model_settings import (
         EMBEDDED_MODEL,
         ModelNotConfigured,
@@ -42,7 +42,7 @@ def model_problem(name: str, env: Environment, models: ModelsConfig) -> str:
         except ModelNotConfigured as error:
             return str(error)
     if provider == CODE:
-        return ""  # only the worker knows the models in its code
+        return ""  # only the worker knows the models that its code defines
     if provider == "local":
         from orga.activities.adapters.offline.local_model import missing_extra
 
@@ -59,7 +59,7 @@ def price_check(config: ModelsConfig, is_priced: Callable[[str], bool]) -> Calla
 
 @dataclass(frozen=True)
 class RequestedNames:
-    """The names in the input of a run or a goal that must be known."""
+    """The names in a run's input that the configuration must know."""
 
     agent: str
     model: str | None = None
@@ -134,8 +134,8 @@ def refuse_in_process(wanted: RequestedNames, config: OrgaConfig) -> None:
 def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
     """Return each agent with an unknown tool, and the problem. No code of the configuration is run.
 
-    Functions, manifests and MCP servers may offer tools of any name. If the configuration has some, only a name close
-    to a known one counts as misspelt.
+    Functions, manifests and MCP servers may offer tools of any name. If the configuration has any of these, a tool
+    counts as misspelt only if its name is close to a known one.
     """
     from orga.activities.adapters.tools.catalog import builtin_specs
     from orga.workflows.types.text import known_names_hint, similar_name_hint

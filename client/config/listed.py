@@ -1,4 +1,4 @@
-"""Lists the agents, models and tools of a configuration. It runs nothing, and shows no secret."""
+"""Lists the agents, models, tools and MCP servers of a configuration, without running its code or showing a secret."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ def agent_json(name: str, agent: AgentConfig, config: OrgaConfig, env: Environme
 class ModelRow:
     model: str
     named_by: str
-    """The keys that name the model, or "" if the configuration does not use it."""
+    """The configuration's keys that name the model, or "" if none does."""
     problem: str
     """The reason why the model cannot be used, or "" if none is known."""
     warning: str = ""
@@ -44,7 +44,7 @@ class ModelRow:
 
 
 def model_rows(config: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
-    """Yield the models of the configuration, and then those that other keys of the environment would allow."""
+    """Yield the models that the configuration uses, then models that it could use, possibly with another API key."""
     from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL
 
     keys_by_model: dict[str, list[str]] = {}
@@ -105,7 +105,7 @@ class ModelFacts:
     """The levels of `effort` that the provider's protocol has. The model may have fewer."""
     takes_thinking_tokens: bool
     calls_tools: bool | None
-    """None if the server decides it, model by model."""
+    """None if it depends on the model, and only the server knows."""
 
 
 def model_facts(model: str, config: OrgaConfig, env: Environment) -> ModelFacts:
@@ -120,10 +120,9 @@ def model_facts(model: str, config: OrgaConfig, env: Environment) -> ModelFacts:
     address = config.models.base_urls.get(name) or env.get(provider.base_url) or provider.default_url
     dialect = provider_dialect(provider, model_name, address, settings) if provider.is_remote else None
     levels = dialect.thinking_levels if dialect and "effort" in dialect.thinking_forms else ()
+    calls_tools = True if provider.default_model or not provider.is_remote else None
     if "tools" in settings.lacks:
         calls_tools = False
-    else:
-        calls_tools = True if provider.default_model or not provider.is_remote else None
     return ModelFacts(
         provider=name,
         key=provider.key,
@@ -173,7 +172,7 @@ def _configured_models(config: OrgaConfig, env: Environment) -> Iterator[tuple[s
 
 
 def tool_rows(config: OrgaConfig) -> Iterator[dict[str, Any]]:
-    """Yield the tools that are known without running any code: built-in ones, functions, manifests, pinned tools."""
+    """Yield the tools that are known without running their code. Of an MCP server, only the pinned tools are known."""
     from orga.activities.adapters.manifests.tool import manifest_spec
     from orga.activities.adapters.tools.activity_tool import ActivityTool
     from orga.activities.adapters.tools.catalog import builtin_specs
@@ -187,7 +186,10 @@ def tool_rows(config: OrgaConfig) -> Iterator[dict[str, Any]]:
         spec = manifest_spec(file.manifest)
         yield _tool_row(spec.name, f"manifest {Path(file.path).name}", config, spec)
     for name, activity in config.tools.activities.items():
-        settings: dict[str, Any] = {**dict(activity), "output_schema": None}  # a worker checks it, and no row shows it
+        settings: dict[str, Any] = {
+            **dict(activity),
+            "output_schema": None,
+        }  # no row shows it, and the worker checks it
         tool = ActivityTool(name, **settings)
         yield _tool_row(name, tool.source, config, tool.spec)
     for name, deferred in config.tools.deferred.items():
@@ -212,7 +214,7 @@ def _tool_row(name: str, source: str, config: OrgaConfig, spec: ToolSpec | None 
 
 
 def mcp_rows(config: OrgaConfig) -> list[dict[str, Any]]:
-    """Return the MCP servers. Commands and addresses may hold secrets, so they are only in the file."""
+    """Return the MCP servers. Commands and addresses may hold secrets, so no row has them."""
     return [
         {
             "name": name,

@@ -16,13 +16,13 @@ from orga.client.config.file import line_of
 from orga.client.config.problems import validation_problem_text
 from orga.client.config.sections import OrgaConfig
 
-MAX_BYTES = 500_000
+MAX_BYTES = 500_000  # of a manifest
 EXAMPLE_HINT = "see docs/tool-manifests.md; `orga tools new NAME` writes one that works"
 
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """A manifest without problems, and its file."""
+    """A valid manifest and its file."""
 
     path: Path
     manifest: Manifest
@@ -92,7 +92,7 @@ class _ParsedManifest:
 def _read_manifest(path: Path) -> _ParsedManifest | list[FileProblem]:
     try:
         if path.stat().st_size > MAX_BYTES:
-            return [FileProblem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
+            return [FileProblem(str(path), f"more than {MAX_BYTES:,} bytes", "declare one tool per file")]
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         return [FileProblem(str(path), f"cannot be read ({error.strerror})", "correct its path")]

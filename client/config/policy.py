@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from orga.activities.adapters.policy.engines import PolicySettings
 
 FOLDER = "policies"
-LOCATION_CHARS = 12
-TOKEN = "OPA_TOKEN"
+LOCATION_CHARS = 12  # hexadecimal characters of a digest
+TOKEN = "OPA_TOKEN"  # the variable with the token for an OPA server
 
 
 def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
@@ -32,8 +32,9 @@ def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
 def policy_location_digest(config: OrgaConfig) -> str:
     """Return a short digest of the location of the rules in use: a folder, a file or a server."""
     policy, engine = config.policy, _engine(config)
-    folder, file = (path and path.absolute() for path in (policy.dir, policy.opa.wasm))
-    location = {"cedar": folder, "opa": policy.opa.url or file}.get(engine)
+    folder = policy.dir and policy.dir.absolute()
+    compiled_policy = policy.opa.wasm and policy.opa.wasm.absolute()
+    location = {"cedar": folder, "opa": policy.opa.url or compiled_policy}.get(engine)
     return sha256(f"{engine}\0{location or ''}".encode(errors="surrogateescape")).hexdigest()[:LOCATION_CHARS]
 
 
@@ -52,7 +53,7 @@ def starter_policy(config: OrgaConfig) -> str:
 
 
 def _engine(config: OrgaConfig) -> str:
-    """Return the engine as `engines.engine_name` does, but without loading the libraries of all engines."""
+    """Return the name of the engine, as `engines.engine_name` does, without loading the libraries of all engines."""
     policy = config.policy
     if policy.engine:
         return policy.engine
@@ -68,7 +69,9 @@ def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> "PolicySett
 
     token, url = env.get(TOKEN) or None, config.opa.url
     if token and url and not url.startswith("https://") and not is_loopback(url):
-        raise ValueError(f"policy.opa.url: {TOKEN} is set, so it has to begin with https://")
+        raise ValueError(
+            f"policy.opa.url: {TOKEN} is set, so it has to begin with https://, or the token is sent unencrypted"
+        )
     return PolicySettings(
         engine=config.engine,
         folder=config.dir,

@@ -17,7 +17,7 @@ MAX_SHOWN = 20
 
 
 def problem_lines(error: ValidationError, model: type[BaseModel], source: KeySource) -> list[str]:
-    """Return one line per problem, and at last the number of those left out."""
+    """Return one line per problem. If some are left out, the last line has their number."""
     problems = error.errors(include_url=False)
     lines: list[str] = []
     for details in problems[:MAX_SHOWN]:
@@ -40,12 +40,12 @@ def validation_problem_text(details: ErrorDetails, model: type[BaseModel], path:
     if details["type"] == "extra_forbidden":
         return f"unknown key; {unknown_key_remedy(path[-1], known_keys(model, path[:-1]))}"
     if details["type"] in {"tuple_type", "list_type"}:
-        return f"{_value_text(details['input'])} should be a list{_list_text(details['input'])}"
+        return f"{_value_text(details['input'])} should be a list{_list_example(details['input'])}"
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{_value_text(details['input'])} {message}" if message.startswith("should") else message
 
 
-def _list_text(value: object) -> str:
+def _list_example(value: object) -> str:
     return f", as [{json.dumps(value, ensure_ascii=False)}]" if isinstance(value, str) and len(value) <= 60 else ""
 
 

@@ -1,7 +1,7 @@
-"""Settings that people change at run time: the allowed keys, and a configuration with their values.
+"""Checks the settings that people change at run time, and puts their values into a configuration.
 
-These settings are no more trusted than the input of a run. So no key that runs code or widens powers is allowed: tools,
-commands, MCP servers, policies, credentials, addresses, and the models of the local tier.
+These settings are no more trusted than the input of a run. So no key is allowed that runs code or gives agents more
+rights: tools, commands, MCP servers, policies, credentials, addresses, and the models of the local tier.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -62,7 +62,7 @@ def value_at(config: OrgaConfig, path: KeyPath) -> Any:
 
 
 def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
-    """Return the configuration with these values. Raise InvalidSettings for those that `orga.toml` could not have."""
+    """Return the configuration with these values. Raise InvalidSettings for values that are not allowed."""
     config = config.with_agents(with_default_agent(config.agents))
     paths = setting_paths(config)
     problems = list(_value_problems(values, paths))
@@ -102,7 +102,7 @@ def _value_problems(values: Values, paths: Mapping[str, KeyPath]) -> Iterator[Se
 
 
 def _settable_document(config: OrgaConfig) -> dict[str, Any]:
-    """Return the sections with such keys, as `orga.toml` would have them, and the sections that those refer to."""
+    """Return the sections with settable keys, in the form of `orga.toml`, and `models.endpoints`, which they name."""
     document = config.model_dump(
         include={
             "models": {"default", "tiers", "endpoints"},
@@ -121,16 +121,16 @@ def _validation_problems(error: ValidationError, paths: Mapping[str, KeyPath]) -
         text = validation_problem_text(details, OrgaConfig, bad)
         keys = [key for key, path in paths.items() if bad[: len(path)] == path]
         if not keys:
-            inside = {key: path[len(bad) :] for key, path in paths.items() if path[: len(bad)] == bad}
-            # the text of a check of a whole section begins with the key that it is about
-            keys = [key for key, rest in inside.items() if text.startswith(".".join(rest))] or list(inside)
+            # a check of a whole section begins its text with the key that has the problem
+            keys_inside = {key: path[len(bad) :] for key, path in paths.items() if path[: len(bad)] == bad}
+            keys = [key for key, rest in keys_inside.items() if text.startswith(".".join(rest))] or list(keys_inside)
         problems.append(SettingProblem(where=", ".join(keys[:3]) or ".".join(bad), detail=text))
     return problems
 
 
 @dataclass(frozen=True)
 class RunTimeRules:
-    """The settings that a process with this configuration and environment allows."""
+    """Checks settings against the configuration and environment of a process."""
 
     config: OrgaConfig
     default_model: str
@@ -141,7 +141,7 @@ class RunTimeRules:
 
     @classmethod
     def for_display(cls, config: OrgaConfig, env: Mapping[str, str]) -> Self:
-        """Return the rules of a process that runs no agents. It may lack the workers' keys, so it checks names only."""
+        """Return the rules of a process that runs no agents. It may lack API keys, so it checks only names."""
         from orga.activities.adapters.models.model_settings import default_model
 
         def check_name(name: str) -> None:
@@ -151,7 +151,7 @@ class RunTimeRules:
         return cls(config, default_model(env), check_name, lambda model: True)
 
     def effective(self, values: Values) -> OrgaConfig:
-        """Return the configuration with the values. Raise InvalidSettings, which names each bad key."""
+        """Return the configuration with the values. Raise InvalidSettings with the problems of all keys."""
         config = with_values(self.config, values)
         if problems := [*self._model_problems(values), *self._new_problems(config)]:
             raise InvalidSettings(problems)
@@ -166,11 +166,11 @@ class RunTimeRules:
         return ()
 
     def _model_problems(self, values: Values) -> Iterator[SettingProblem]:
-        """Yield the models among the values that cannot be called."""
+        """Yield a problem for each model among the values that cannot be called."""
         for key, value in values.items():
-            if key != "models.default" and not key.startswith("models.tiers.") and not key.endswith(".model"):
-                continue
-            for name in cast("list[object]", value) if isinstance(value, list) else [value]:
+            names_models = key == "models.default" or key.startswith("models.tiers.") or key.endswith(".model")
+            models = cast("list[object]", value) if isinstance(value, list) else [value]
+            for name in models if names_models else ():
                 if isinstance(name, str) and name and tier_in_model_name(name) is None:
                     try:
                         self.check_model(name)
@@ -178,7 +178,7 @@ class RunTimeRules:
                         yield SettingProblem(where=key, detail=str(error))
 
     def _new_problems(self, config: OrgaConfig) -> Iterator[SettingProblem]:
-        """Yield the problems of agents that this configuration has and our own has not."""
+        """Yield the problems of agents that `config` has and the process's own configuration does not have."""
         before = {(problem.where, problem.detail) for problem in self._agent_problems(self.config)}
         for problem in self._agent_problems(config):
             if (problem.where, problem.detail) not in before:

@@ -46,7 +46,7 @@ Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1
 
 
 class _ChannelKeys(NamedTuple):
-    """The keys that a kind of channel requires, and those that it may have in addition."""
+    """The required and the optional keys of a kind of channel."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...] = ()
@@ -64,22 +64,22 @@ _CHANNEL_KEYS: Mapping[DeliveryKind, _ChannelKeys] = {
 
 
 class DeliveryConfig(CheckedInput):
-    """A channel."""
+    """`[goals.deliveries.NAME]`: a channel that sends the answers of goals."""
 
     kind: DeliveryKind
-    """The channel's kind, which decides which keys it has."""
+    """The kind of channel. It decides which keys the channel has."""
     default: bool = False
-    """Send the answers of goals that name no delivery here."""
+    """Send an answer to this channel if its goal names no delivery."""
     path: str | None = Field(default=None, min_length=1, max_length=1_000)
     """`file`: the path below the root of the file tools. It must contain `{goal_id}`."""
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
-    """`webhook`: its address. `telegram`: the server of the Bot API; null: `https://api.telegram.org`."""
+    """`webhook`: the address. `telegram`: the server of the Bot API, by default `https://api.telegram.org`."""
     url_from: Variable | None = None
     """`webhook`, `discord`, `slack`: the variable that holds the address, if the address is itself a secret."""
     allow_http: bool = False
     """Allow answers to be sent unencrypted."""
     secret_from: Variable | None = None
-    """`webhook`: the variable that holds the signing secret, as for `[notify]`."""
+    """`webhook`: the variable that holds the secret that signs answers, in the form of `ORGA_NOTIFY_SECRET`."""
     token_from: Variable | None = None
     """`telegram`: the variable that holds the bot's token."""
     chat_id: int | str | None = None
@@ -87,7 +87,7 @@ class DeliveryConfig(CheckedInput):
     host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.:-]{1,253}$")
     """`email`: the mail server."""
     port: int | None = Field(default=None, ge=1, le=65_535)
-    """`email`: the server's port. Null: 587, for `tls` 465, for `none` 25."""
+    """`email`: the server's port. Null: 587 for `starttls`, 465 for `tls`, 25 for `none`."""
     security: Literal["starttls", "tls", "none"] = "starttls"
     """`email`: how the connection is encrypted."""
     username: str | None = Field(default=None, min_length=1, max_length=300)
@@ -121,18 +121,18 @@ class DeliveryConfig(CheckedInput):
         if GOAL_ID not in self.path or "{" in rest or "}" in rest:
             raise ValueError(f"path: needs {GOAL_ID} and no other braces, or goals would replace each other's answers")
         if self.path.startswith("/") or ".." in self.path.split("/"):
-            raise ValueError("path: has to lie below the root of the file tools, as answers/{goal_id}.md does")
+            raise ValueError("path: has to lie below the root of the file tools, such as answers/{goal_id}.md")
         return self
 
     @property
     def variables(self) -> set[str]:
-        """The variables that hold its secrets."""
+        """The variables that hold the channel's secrets."""
         variables = (self.url_from, self.secret_from, self.token_from, self.password_from)
         return {variable for variable in variables if variable}
 
 
 class PromptsConfig(CheckedInput):
-    """A template for each goal prompt. An empty one takes the default."""
+    """`[goals.prompts]`: a template for each goal prompt. An empty template means the default."""
 
     planning: str = ""
     """Asks for the plan."""
@@ -169,7 +169,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
 def _checked_variable(name: object) -> object:
-    """Accept the name of a variable. An error does not repeat any other value, which may hold a password."""
+    """Refuse text that is not the name of a variable. The error does not repeat it, because it may hold a password."""
     if isinstance(name, str) and not _VARIABLE.fullmatch(name):
         raise ValueError(
             f'has to name the environment variable that holds the address, as in dsn = "{DSN_VARIABLE}"; the '
@@ -179,7 +179,7 @@ def _checked_variable(name: object) -> object:
 
 
 def _checked_embedder(name: object) -> object:
-    """Accept any endpoint here. `OrgaConfig` checks whether it is configured."""
+    """Check the embedder's name, but accept any endpoint. `OrgaConfig` checks whether the endpoint is configured."""
     if not isinstance(name, str):
         return name
     endpoint = name.strip().partition(":")[0]
@@ -188,27 +188,28 @@ def _checked_embedder(name: object) -> object:
 
 
 class KnowledgeConfig(CheckedInput):
-    """The section. Only runs that have `knowledge` use it."""
+    """`[knowledge]`: the store of what agents learn. Only runs that have `knowledge` use it."""
 
     backend: Literal["sqlite", "postgres"] = "sqlite"
-    """`postgres`: one store for the workers of several machines; it needs pgvector, and the extra `postgres` here."""
+    """`postgres`: one store for the workers of several machines. It needs pgvector in the database, and the extra
+    `postgres` on each machine."""
     path: ConfiguredPath | None = None
     """`sqlite`: the file, relative to this configuration. Null: a file for this folder in orga's own state."""
     dsn: Annotated[str, BeforeValidator(_checked_variable)] = DSN_VARIABLE
     """`postgres`: the variable that holds the address, `postgresql://user:password@host/database`."""
     embedder: Annotated[str, BeforeValidator(_checked_embedder), Field(max_length=300)] = HASHING
     """The embedder, which turns texts into vectors: `hashing`, `wordllama` (the extra `embeddings`), `provider:model`,
-    as `openai:text-embedding-3-small` and `ollama:nomic-embed-text`, or `NAME:model` of an endpoint."""
+    such as `openai:text-embedding-3-small`, or `NAME:model` of an endpoint."""
 
 
 ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
-"""No underscore is allowed, because one separates it from the tool's own name."""
+"""No underscore is allowed, because an underscore separates the server's name from the tool's own name."""
 
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
 class TemporalConfig(CheckedInput):
-    """`[temporal]`: which server. Without an address: `TEMPORAL_*` and its profile, else the embedded server."""
+    """`[temporal]`: the server. Without an address: that of `TEMPORAL_*` or its profile, else the embedded server."""
 
     address: str | None = Field(default=None, min_length=1)
     """`host:port`."""
@@ -237,26 +238,27 @@ class ModelsConfig(CheckedInput):
     base_urls: dict[str, str] = {}
     """URLs by provider: `openai-compatible = "http://localhost:8000/v1"`."""
     endpoints: dict[str, EndpointSettings] = {}
-    """Servers by name: settings of a provider's, or servers of your own, whose models are `NAME:model`."""
+    """Servers by name. A provider's name changes its server's settings. Any other name adds a server of your own, with
+    models `NAME:model`."""
     breaker: CircuitOptions = CircuitOptions()
     """The circuit of each provider and endpoint, which all runs of a worker share."""
     prices: dict[str, ModelPrice] = {}
     """Prices by `provider:model`. They override the installed list and the provider's own bill."""
     unpriced: Literal["refuse", "allow"] = "refuse"
-    """The treatment of a run with `max_cost_usd` and a model of unknown price. With `allow` it starts, and its cost is
-    not limited."""
+    """`refuse` rejects a run with `max_cost_usd` and a model of unknown price. `allow` starts it, and its cost is not
+    limited."""
 
     def with_choice(self, default: str | None, tiers: ModelTiers) -> Self:
         return replace_differing_fields(self, {"default": default, "tiers": tiers})
 
     @property
     def own_endpoints(self) -> tuple[str, ...]:
-        """The endpoints that are no provider's, by name."""
+        """The names of the endpoints that are no provider's."""
         return own_endpoints(self.endpoints)
 
     @property
     def embedding_endpoints(self) -> tuple[str, ...]:
-        """The own endpoints whose protocol has embeddings, by name."""
+        """The names of the own endpoints whose protocol has embeddings."""
         return tuple(name for name in self.own_endpoints if self.endpoints[name].api != "messages")
 
     @field_validator("base_urls")
@@ -309,7 +311,7 @@ class FilesConfig(CheckedInput):
 
 
 class WebConfig(CheckedInput):
-    """`[tools.web]`."""
+    """`[tools.web]`: tools that fetch from the web."""
 
     allow_hosts: tuple[str, ...] = ()
     """Hosts that may be fetched although their address is private."""
@@ -319,12 +321,12 @@ def _checked_https(url: str) -> str:
     parts = urlsplit(url)
     is_local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
     if not parts.hostname or not (parts.scheme == "https" or is_local):
-        raise ValueError("has to begin with https://, since the token goes there")
+        raise ValueError("has to begin with https://, because the token is sent to this address")
     return url
 
 
 class GitHubConfig(CheckedInput):
-    """`[tools.github]`: for `read_issue` and `read_pull_request`. The token is `GITHUB_TOKEN` of the environment."""
+    """`[tools.github]`: `read_issue` and `read_pull_request`. The token is `GITHUB_TOKEN` of the environment."""
 
     base_url: Annotated[str, AfterValidator(_checked_https)] = "https://api.github.com"
     """The API's address. GitHub Enterprise has `https://HOST/api/v3`."""
@@ -333,7 +335,7 @@ class GitHubConfig(CheckedInput):
 
 
 class CommandsConfig(CheckedInput):
-    """`[tools.commands]`."""
+    """`[tools.commands]`: the tool `run_command`."""
 
     allow: tuple[str, ...] = ()
     """Programs that `run_command` may start, by bare name."""
@@ -354,11 +356,11 @@ class ActivityConfig(CheckedInput):
     effect: Effect = "irreversible"
     """The effect of repeating a call: `read_only`, `idempotent` or `irreversible`."""
     heartbeat_timeout_s: float | None = Field(default=None, ge=0.1, le=3_600)
-    """Seconds of silence after which a call counts as lost. Only for an activity that sends heartbeats, by which an
-    abort reaches it, too. Null: only the time limit counts."""
+    """Seconds without a heartbeat after which a call counts as lost. Set it only if the activity sends heartbeats. They
+    also deliver an abort. Null: only the time limit counts."""
     pass_context: bool = False
     """Give the activity a second argument: an object with `idempotency_key`, `workflow_id`, `call_id`, `agent`, and, if
-    there are such, `tenant`, `trusted_context` and `approver`."""
+    the call has them, `tenant`, `trusted_context` and `approver`."""
     output_schema: dict[str, Any] | None = None
     """JSON Schema (2020-12) of the value that the activity returns. Null: any JSON."""
 
@@ -367,8 +369,8 @@ class DeferredConfig(CheckedInput):
     """`[tools.deferred.NAME]`: a tool whose results come later, by `complete_tool_call`."""
 
     start: ToolName | None = None
-    """Another tool, which starts the work. It gets the arguments and the ids of each call. Null: whoever does the work
-    finds the call in the inbox."""
+    """The tool that starts the work. It gets the arguments and the ids of each call. Null: whoever does the work finds
+    the call in the inbox."""
     description: Annotated[str, Field(max_length=4_000)] = ""
     """The description that the model reads. Empty: that of `start`."""
     parameters: dict[str, Any] | None = None
@@ -377,13 +379,13 @@ class DeferredConfig(CheckedInput):
     """The effect of repeating a call: `read_only`, `idempotent` or `irreversible`. Null: that of `start`, or
     `irreversible`."""
     expires_s: float = Field(default=604_800.0, ge=1, le=31_536_000)
-    """Seconds after which a call without a result has failed."""
+    """Seconds after which a call without a result fails."""
     output_schema: dict[str, Any] | None = None
     """JSON Schema (2020-12) of a result. Null: any JSON."""
 
 
 class ToolsConfig(CheckedInput):
-    """`[tools]`: what agents can be given."""
+    """`[tools]`: the tools that agents can be given."""
 
     python: tuple[Annotated[str, Field(max_length=200)], ...] = ()
     """Functions as `package.module:function`. The module is installed, or lies next to this configuration."""
@@ -409,9 +411,9 @@ class OpaConfig(CheckedInput):
     wasm: ConfiguredPath | None = None
     """The file that `opa build -t wasm` wrote, relative to this configuration."""
     path: str = Field(default="orga/decision", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_-]+)*$")
-    """The rule: `orga/decision` is `decision` of package `orga`."""
+    """The rule that decides. `orga/decision` is the rule `decision` of the package `orga`."""
     timeout_s: float = Field(default=3.0, gt=0, le=9)
-    """Time limit of one decision, including repeated attempts."""
+    """Seconds for one decision, including repeated attempts."""
 
 
 class McpConfig(CheckedInput):
@@ -426,11 +428,11 @@ class McpConfig(CheckedInput):
 
 
 class PolicyConfig(CheckedInput):
-    """`[policy]`: who decides."""
+    """`[policy]`: the engine that judges proposals, and the place of its rules."""
 
     engine: Literal["cedar", "opa", "code", "default", "allow"] | None = None
-    """Null: Cedar if `dir` has Cedar files, else OPA if it is configured, else `default`: the tools that the agent
-    lists. `allow` allows every call and warns about it. `code` is an engine that an application gives its worker."""
+    """Null: Cedar if there is a `dir`, else OPA if it is configured, else `default`, which allows the tools that the
+    agent lists. `allow` allows every call and warns about it. `code` is an engine that an application provides."""
     dir: ConfiguredPath | None = None
     """Folder of `*.cedar` files, relative to this configuration. Null: the folder `policies` next to it, if it has
     Cedar files."""
@@ -446,7 +448,7 @@ class PolicyConfig(CheckedInput):
 
 
 class AuditConfig(CheckedInput):
-    """`[audit]`: who signs exported journals, and whose signatures count."""
+    """`[audit]`: the key that signs exported journals, and the keys that are trusted."""
 
     signing_key_file: ConfiguredPath | None = None
     """Private key from `orga audit keygen`, relative to this configuration. `ORGA_SIGNING_KEY_FILE` overrides it."""
@@ -455,7 +457,7 @@ class AuditConfig(CheckedInput):
 
 
 class NotifyConfig(CheckedInput):
-    """`[notify]`: a webhook for what waits for a person. The secret is `ORGA_NOTIFY_SECRET` of the environment."""
+    """`[notify]`: a webhook that reports what waits for a person. `ORGA_NOTIFY_SECRET` of the environment signs it."""
 
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
     """The webhook's address. Null: nothing is sent. Put an address that is itself a secret into `ORGA_NOTIFY__URL`."""
@@ -466,7 +468,7 @@ class NotifyConfig(CheckedInput):
     allow_http: bool = False
     """Allow messages to be sent unencrypted."""
     ui_url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
-    """Address of the Temporal UI, for links. Null: that of the embedded server, else no links."""
+    """Address of the Temporal UI, for links in messages. Null: the UI of the embedded server. Without it: no links."""
 
 
 class GoalsConfig(CheckedInput):
@@ -475,7 +477,7 @@ class GoalsConfig(CheckedInput):
     tiers: GoalTiers = GoalTiers()
     """`plan = "heavy"`: the tier of each goal prompt."""
     deliveries: dict[DeliveryName, DeliveryConfig] = Field(default={}, max_length=MAX_DELIVERIES)
-    """Channels by name, to which the answers of goals may go."""
+    """The channels that answers can be sent to, by name."""
     prompts: PromptsConfig = PromptsConfig()
     """Templates of the goal prompts."""
 
@@ -490,7 +492,7 @@ class TelemetryConfig(CheckedInput):
     service_name: str = "orga"
     """Service name in spans and metrics."""
     export_interval_s: float = Field(default=10.0, gt=0, le=3_600)
-    """Interval between two exports of metrics."""
+    """Seconds between two exports of metrics."""
 
 
 class OrgaConfig(CheckedInput):
@@ -506,7 +508,7 @@ class OrgaConfig(CheckedInput):
     notify: NotifyConfig = NotifyConfig()
     goals: GoalsConfig = GoalsConfig()
     pipelines: dict[PipelineName, Pipeline] = {}
-    """Plans by name, which a goal may name."""
+    """Plans by name. A goal may name one of them."""
     knowledge: KnowledgeConfig = KnowledgeConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     _file: Path | None = PrivateAttr(default=None)
@@ -516,9 +518,9 @@ class OrgaConfig(CheckedInput):
     def _check_goal_tiers(cls, goals: GoalsConfig, info: ValidationInfo) -> GoalsConfig:
         models = info.data.get("models")
         if isinstance(models, ModelsConfig) and models.tiers.configured_tiers:
-            for turn, tier in goals.tiers.by_goal_prompt.items():
+            for prompt, tier in goals.tiers.by_goal_prompt.items():
                 if tier not in models.tiers.configured_tiers:
-                    key = f"tiers.{turn.removeprefix('goal_')} = {tier!r}"
+                    key = f"tiers.{prompt.removeprefix('goal_')} = {tier!r}"
                     raise ValueError(f"{key} names a tier without models; {_tier_remedy(models.tiers, tier)}")
         return goals
 
@@ -554,7 +556,7 @@ class OrgaConfig(CheckedInput):
         return replace_fields(self, {"mcp": mcp})
 
     def with_file(self, path: Path | None) -> "OrgaConfig":
-        """Return a copy that was read from that file."""
+        """Return a copy that names this path as the file that it was read from."""
         config = self.model_copy()
         config._file = path
         return config
@@ -563,7 +565,7 @@ class OrgaConfig(CheckedInput):
 def tool_folders(config: OrgaConfig) -> list[Path]:
     """Return the folders that tool modules may be in.
 
-    They are the file's own folder (the working directory without a file), and the folders that were removed from
-    `sys.path`.
+    They are the folder of the configuration file, or the working directory if there is no file, and the folders that
+    were removed from `sys.path`.
     """
     return [config.file.parent if config.file else Path.cwd(), *removed_folders]

@@ -1,4 +1,4 @@
-"""Text of a first `orga.toml`. Every line is explained, and unused keys are there as comments."""
+"""The text of the `orga.toml` that `orga init` writes. Comments explain the keys, and show those that are not set."""
 
 import json
 import tomllib
@@ -98,7 +98,7 @@ _REST = """
 
 @dataclass(frozen=True)
 class StarterChoices:
-    """The choices for a first configuration."""
+    """The answers of the user of `orga init`."""
 
     model: str | None = None
     """`provider:model`. None leaves the choice to the environment."""
@@ -145,7 +145,7 @@ def _base_url(choices: StarterChoices) -> str:
 
 
 def _toml_value(value: str | bool | list[str] | None) -> str:
-    # TOML rejects the surrogate escapes of ASCII JSON, and DEL without an escape
+    # JSON as a TOML value: TOML allows no surrogate escapes, as ASCII JSON has them, and no unescaped DEL
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -34,12 +34,13 @@ from orga.workflows.types.tool_calls.sandbox import can_exist
 
 ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"
 
-MARK_CHARS = 10
-MODELS_CHARS = 8
-DIGEST_CHARS = 12
+# hexadecimal characters of three digests
+MARK_CHARS = 10  # of a root
+MODELS_CHARS = 8  # of the environment's model settings
+DIGEST_CHARS = 12  # of a configuration file
 
 MAX_SHOWN_VARIABLES = 5
-"""Variables in a displayed command."""
+"""Variables that a displayed command names."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,80}")
 _MAX_CONFIG_BYTES = 1_000_000
 
@@ -60,12 +61,12 @@ def workplace(config: OrgaConfig, root: Path | None = None) -> Workplace:
 
 
 def folder_queue(workplace: Workplace) -> str:
-    """Return a folder's task queue on the embedded server. The queues of its shells and programs begin with it."""
+    """Return a folder's queue on the embedded server. The queues of its shells and programs begin with this name."""
     return f"{TASK_QUEUE}-{workplace.mark}"
 
 
 def is_earlier_queue(task_queue: str, recorded: Workplace | None, current: Workplace) -> bool:
-    """Return whether a run of this folder is on its former queue, whose name also depended on the configuration."""
+    """Return whether a run of this folder is on its former queue. That name also depended on the configuration."""
     if recorded is None or recorded.root != current.root:
         return False
     earlier = mark_digest(f"{recorded.root}\0{recorded.config or ''}")
@@ -73,9 +74,9 @@ def is_earlier_queue(task_queue: str, recorded: Workplace | None, current: Workp
 
 
 def own_queue(config: OrgaConfig, workplace: Workplace, *, embedded: bool) -> str:
-    """Return the task queue: on a configured server that of the configuration, else that of folder and shell.
+    """Return the task queue of a process. On a configured server, it is the configuration's.
 
-    On the embedded server the configuration names no queue, unless a command passes its folder's queue to its worker.
+    On the embedded server, folder and shell decide, unless a command passes a queue of its folder to its worker.
     """
     configured, of_folder = config.temporal.task_queue or TASK_QUEUE, folder_queue(workplace)
     if not embedded or configured.startswith(of_folder):
@@ -95,7 +96,7 @@ async def recorded_policy(run: WorkflowExecution) -> str:
 
 
 ANY_WORKER = "your project's own worker, or orga worker if it has none"
-"""The worker to start for a run without a folder, as on a configured server. A project may define agents in code."""
+"""The worker to start for a run without a workplace. A project's worker comes first: it may define agents in code."""
 
 
 def worker_command(workplace: Workplace | None, command: str | None = None) -> str:
@@ -131,7 +132,7 @@ def _model_settings() -> tuple[str, tuple[str, ...]]:
 
 
 def _finds_root(config: Path | None, workplace: Workplace) -> bool:
-    """Return whether a worker with this configuration has the workplace's root by itself."""
+    """Return whether a worker with this configuration uses the workplace's root without a variable."""
     root = Path(workplace.folder)
     if config is not None and (configured := _configured_root(config)):
         root = config.parent / user_path(configured)
@@ -139,7 +140,7 @@ def _finds_root(config: Path | None, workplace: Workplace) -> bool:
 
 
 def _configured_root(file: Path) -> str | None:
-    """Return the root that a configuration names. The run's starter named the file, so it may be anything."""
+    """Return the root that a file names. The run's starter named the file, so the file may contain anything."""
     try:
         if not file.is_file() or file.stat().st_size > _MAX_CONFIG_BYTES:
             return None
@@ -161,7 +162,7 @@ def _digest(file: Path) -> str:
 
 
 def _printable_path(path: Path) -> str:
-    """Return the path, without bytes that are no UTF-8."""
+    """Return the path with a replacement character for each byte that is not UTF-8."""
     return str(path).encode(errors="surrogateescape").decode(errors="replace")
 
 
@@ -175,6 +176,6 @@ def set_client_home(client: Client, queue: str, workplace: Workplace | None, pol
 
 
 def queue_and_memo(client: Client) -> tuple[str, dict[str, Any]]:
-    """Return the client's queue and the memo of a run that starts now. Other clients get the default queue."""
+    """Return the client's queue and the memo of a run that starts now. The queue is the default without a home."""
     queue, home, policy = _CLIENT_HOMES.get(client, (TASK_QUEUE, None, str))
     return queue, run_memo(home, policy())

@@ -1,8 +1,8 @@
 """The Agent Client Protocol: an editor talks with an agent over standard input and output.
 
 A session of the protocol is a session of orga, and a prompt is a turn. A goal, or any other run, can be loaded as a
-session, too: a prompt then guides it. This process keeps nothing that the run does not have: if it dies, the run goes
-on, and another process can load the session with everything that waits for a person.
+session, too. A prompt then guides it. All state is in the run. So if this process dies, the run goes on, and another
+process can load the session with all its open questions.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ KINDS: dict[str, schema.ToolKind] = {
     "edit_file": "edit",
     "run_command": "execute",
 }
-"""The kind that the client shows of each built-in tool. Other tools are `other`."""
+"""The kind that the client shows for each built-in tool. All other tools are `other`."""
 
 ALLOW = schema.PermissionOption(option_id="allow", name="Allow this call once", kind="allow_once")
 DENY = schema.PermissionOption(option_id="reject", name="Deny", kind="reject_once")
@@ -65,7 +65,7 @@ async def serve(
 ) -> None:
     """Serve a client until it closes the input. The runs then go on.
 
-    `agent` is that of new sessions, whose first prompt is a goal with `starts_goals`. The agents act in `folder`.
+    New sessions use `agent`, which acts in `folder`. With `starts_goals`, the first prompt of a session is a goal.
     """
     lines = await _JsonLines.over(*pipes)
     connect: Any = partial(AcpAgent, reach, agent, folder, starts_goals=starts_goals)
@@ -104,7 +104,7 @@ class AcpAgent:
             run = AgentHandle(self._reach.client, run_id_of(None, "goal"))  # the first prompt starts it
         else:
             run = await self._reach.start("session", self._agent)
-        await self._open(run, goal_of=self._agent if self._starts_goals else "")
+        await self._open(run, goal_agent=self._agent if self._starts_goals else "")
         return schema.NewSessionResponse(session_id=run.id)
 
     @_explained
@@ -139,8 +139,8 @@ class AcpAgent:
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
         session, text = self._session(session_id), clean_text("".join(map(block_text, prompt)))
         media = [file for file in map(block_media, prompt) if file is not None]
-        clients_id = str(more.get("messageId") or "").encode(errors="replace")
-        message_id = sha256(clients_id).hexdigest() if clients_id else ""
+        client_message_id = str(more.get("messageId") or "").encode(errors="replace")
+        message_id = sha256(client_message_id).hexdigest() if client_message_id else ""
         return schema.PromptResponse(stop_reason=await session.prompt(text, media, message_id))
 
     @_explained
@@ -149,16 +149,16 @@ class AcpAgent:
 
     @_explained
     async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
-        """Stop the session's work and forget it here. In orga it stays open, so that it can be loaded again."""
+        """Interrupt the session's turn, and stop following it. It stays open in orga, so it can be loaded again."""
         await self._session(session_id).cancel()
         self._sessions.pop(session_id).stop()
         return schema.CloseSessionResponse()
 
-    async def _open(self, run: AgentHandle, goal_of: str = "", *, shows_past: bool = True) -> None:
+    async def _open(self, run: AgentHandle, goal_agent: str = "", *, shows_past: bool = True) -> None:
         if earlier := self._sessions.pop(run.id, None):
             earlier.stop()
-        session = self._sessions[run.id] = AcpSession(self._reach, self._folder, self._client, run, goal_of)
-        if not goal_of:
+        session = self._sessions[run.id] = AcpSession(self._reach, self._folder, self._client, run, goal_agent)
+        if not goal_agent:
             await session.begin(shows_past=shows_past)
 
     def _session(self, session_id: str) -> "AcpSession":
@@ -205,9 +205,9 @@ def block_text(block: Any) -> str:
 class AcpSession:
     """Follows one run for the client."""
 
-    def __init__(self, reach: Reach, folder: Path, client: Any, run: AgentHandle, goal_of: str) -> None:
-        """Prepare a session. `goal_of` is the agent of a goal that the first prompt starts, or "" if the run exists."""
-        self._reach, self._folder, self._client, self._run, self._goal_of = reach, folder, client, run, goal_of
+    def __init__(self, reach: Reach, folder: Path, client: Any, run: AgentHandle, goal_agent: str) -> None:
+        """Prepare a session. If its first prompt starts a goal, `goal_agent` is the goal's agent, else ""."""
+        self._reach, self._folder, self._client, self._run, self._goal_agent = reach, folder, client, run, goal_agent
         self._fold = turns.TurnFold(run.id, None)
         self._is_silent = False
         self._turn = 0
@@ -215,15 +215,15 @@ class AcpSession:
         self._followers = list[asyncio.Task[None]]()
         self._sending = asyncio.Lock()
         self._endings = defaultdict[int, "asyncio.Future[schema.StopReason]"](asyncio.Future)
-        """The ends of turns, which prompts wait for."""
+        """By turn: its stop reason, which a prompt waits for."""
         self._cancelled = set[int]()
         self._asked = dict[str, asyncio.Task[None]]()
-        """Requests for a decision, by the id of the held call or the question. A prompt repeats undecided ones."""
+        """Requests to the client, by the id of the held call or question. A prompt repeats the undecided ones."""
         self._question: OpenWait | None = None
         """The question that was shown as a text. The next prompt answers it."""
 
     async def begin(self, *, shows_past: bool = True) -> None:
-        """Read the past, and show it to the client if that is wanted. Then follow the run in the background."""
+        """Read the past, and show it to the client if `shows_past`. Then follow the run in the background."""
         self._is_silent = not shows_past
         for entry in await turns.read_past(self._run):
             for step in self._fold.take(entry):
@@ -240,20 +240,20 @@ class AcpSession:
         """Send a message, or answer the question that was shown, and wait until the turn has ended."""
         async with self._sending:  # prompts keep their order
             self._asked = {key: task for key, task in self._asked.items() if not task.done()}
-            self._fold.pause_s = turns.QUIET_S  # ask again what waits
+            self._fold.pause_s = turns.QUIET_S  # soon ask again about open questions
             ending = self._endings[await self._send(text, media, message_id)]
         if not ending.done() and any(follower.done() for follower in self._followers):
-            raise Refused(f"session {self._run.id} is not followed any more. Load it to see the answer")
+            raise Refused(f"session {self._run.id} is no longer followed. Load it to see the answer")
         return await ending
 
     async def cancel(self) -> None:
-        """Interrupt the current turn, and those of all prompts that the client waits for once they begin."""
+        """Interrupt the current turn. The turns of other prompts that wait are interrupted once they begin."""
         async with self._sending:
             self._cancelled |= {turn for turn, ending in self._endings.items() if not ending.done()}
         await self._interrupt()
 
     async def _interrupt(self, turn: int | None = None) -> None:
-        with suppress(Refused, RunEnded):  # it has ended, or has not begun
+        with suppress(Refused, RunEnded):  # the turn has ended, or has not begun
             if isinstance(self._run, SessionHandle):
                 await self._run.interrupt("cancelled in the editor", turn=turn, by=self._reach.by)
             elif self._cancelled:
@@ -262,17 +262,17 @@ class AcpSession:
     async def _send(self, text: str, media: list[Media], message_id: str) -> int:
         """Send a prompt, and return its turn."""
         turn = self._turn
-        if media and (self._question or not (self._goal_of or isinstance(self._run, SessionHandle))):
+        if media and (self._question or not (self._goal_agent or isinstance(self._run, SessionHandle))):
             raise InvalidInput("prompt: answers and guidance have no pictures. Send only text")
         text, attachments = await message_with_media(text, media, self._reach.client)
         if question := self._question:
-            self._endings.pop(turn, None)  # the turn that has ended for the client goes on
+            self._endings.pop(turn, None)  # the turn goes on, though it ended for the client
             await question.run.answer(text.strip(), question.wait.wait_id, self._reach.by)
-            if self._question is question:  # no other one was shown meanwhile
+            if self._question is question:  # no other question was shown meanwhile
                 self._question = None
-        elif self._goal_of:
-            await self._reach.start("goal", self._goal_of, text, self._run.id, attachments)
-            self._goal_of = ""
+        elif self._goal_agent:
+            await self._reach.start("goal", self._goal_agent, text, self._run.id, attachments)
+            self._goal_agent = ""
             await self.begin()
         elif isinstance(self._run, SessionHandle):
             return await self._run.post(text, message_id=message_id or None, by=self._reach.by, attachments=attachments)
@@ -289,7 +289,7 @@ class AcpSession:
             if not self._is_silent:
                 await self._client.session_update(self._run.id, update)
 
-    async def _say(self, text: str) -> None:
+    async def _show_text(self, text: str) -> None:
         if text:
             await self._update(helpers.update_agent_message_text(harmless_text(text)))
 
@@ -298,13 +298,13 @@ class AcpSession:
             async for step in turns.turn_steps(self._run, self._fold, []):
                 await self._take(step)
         except (OrgaError, RPCError) as error:
-            await self._say(f"\n\n({error})")
+            await self._show_text(f"\n\n({error})")
         finally:
             for turn in list(self._endings):
                 self._end(turn, "cancelled")
 
     async def _take(self, step: turns.Step) -> None:
-        """Show a step. The texts and calls of delegates are no part of the conversation."""
+        """Show a step. Texts and calls of delegates are not shown."""
         match step:
             case turns.Begun():
                 self._turn = step.turn
@@ -332,15 +332,15 @@ class AcpSession:
             case turns.Over():
                 self._question = None
                 self._ask([])
-                await self._say(step.new_output)
+                await self._show_text(step.new_output)
                 if step.reason not in {"completed", "interrupted"}:
-                    await self._say(f"\n\n(The turn ended: {one_line(f'{step.reason} {step.detail}', 1_000)})")
+                    await self._show_text(f"\n\n(The turn ended: {one_line(f'{step.reason} {step.detail}', 1_000)})")
                 self._end(step.turn, "cancelled" if step.reason in turns.CANCELLED else "end_turn")
             case _:
                 pass
 
     def _shown_call(self, tool: str, arguments: dict[str, Any] | None) -> dict[str, Any]:
-        """Return what a call shows: the tool, what it is about, and its file."""
+        """Return the fields of a call. Its title is the tool and the first text among the arguments."""
         texts = {name: value for name, value in (arguments or {}).items() if value and isinstance(value, str)}
         path = harmless_text(str(self._folder / texts.get("path", "")))
         return {
@@ -352,7 +352,7 @@ class AcpSession:
         }
 
     def _ask(self, waits: list[OpenWait]) -> None:
-        """Ask the client about all that waits, unless it is asked already. Withdraw requests that need no decision."""
+        """Ask the client about new questions. Withdraw the requests about questions that are no longer open."""
         open_items = {item.approval_id: (wait, item) for wait in waits for item in wait.calls}
         open_items |= {wait.wait.wait_id: (wait, None) for wait in waits if not wait.calls}
         for key in self._asked.keys() - open_items:
@@ -361,7 +361,7 @@ class AcpSession:
             self._asked[key] = asyncio.create_task(self._decide(*open_items[key]))
 
     async def _decide(self, wait: OpenWait, item: Item | None) -> None:
-        """Ask, and record the decision. Without one, show how to decide it, and let the client go on."""
+        """Ask the client, and record its decision. If there is none, show how to decide, and let the prompt end."""
         how = "It waits in `orga inbox`."
         try:
             is_decided = await (self._ask_about_call(wait, item) if item else self._ask_to_choose(wait))
@@ -372,7 +372,7 @@ class AcpSession:
         if wait.wait.kind == "answer":
             self._question, how = wait, "Your next message answers it."
         lines = [wait.wait.question, *(f"- {option}" for option in wait.options), how]
-        await self._say("\n".join(["\n", *lines, ""]))
+        await self._show_text("\n".join(["\n", *lines, ""]))
         if all(task.done() or task is asyncio.current_task() for task in self._asked.values()):
             self._end(self._turn, "end_turn")
 
@@ -404,7 +404,7 @@ class AcpSession:
         return chosen is not None
 
     async def _choice(self, place: str, text: str, options: list[schema.PermissionOption], **shown: Any) -> int | None:
-        """Ask the client to choose, and return the index of the option, or None if it chooses none of them."""
+        """Ask the client to choose, and return the index of the option, or None if it chooses none."""
         call = schema.ToolCallUpdate(tool_call_id=place, content=content(text), **shown)
         outcome = (await self._client.request_permission(self._run.id, call, options)).outcome
         ids = [option.option_id for option in options]
@@ -422,7 +422,7 @@ def plan_entry(step: dict[str, Any]) -> schema.PlanEntry:
 
 
 class _Message(BaseModel):
-    """The keys that every message shares. The package checks the rest, but wrong ones of these would stop it."""
+    """The keys that all messages share. The package checks all others, but a wrong value of these would stop it."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -434,7 +434,7 @@ class _Message(BaseModel):
 class _JsonLines:
     """The connection: each line is one JSON object. For any other line, the client gets an error.
 
-    While the client does not read, nothing more is read from it. Otherwise unsent responses would fill the memory.
+    Nothing is read from a client that does not read its responses. Otherwise unsent responses would fill the memory.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -460,7 +460,7 @@ class _JsonLines:
                 if not (line := await self._reader.readline()):
                     return None
                 return _Message.model_validate_json(line).model_dump(exclude_unset=True)
-            except ValueError:  # the reader has dropped this part of a line that is too long. The rest is no JSON
+            except ValueError:  # no JSON, or a line that is too long: the reader drops parts of it
                 problem = f"a line must be a message of JSON-RPC 2.0 with at most {MAX_FRONTEND_MESSAGE_BYTES:,} bytes"
                 await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_MESSAGE, "message": problem}})
 

@@ -1,9 +1,9 @@
 """AG-UI 1.0: `POST /agui/{agent}` runs an agent for CopilotKit, assistant-ui and other clients of the protocol.
 
-A thread is a session, and a run of the protocol is a turn or the rest of one. The client sends the messages it has, the
-journal has all, and the stream carries the difference. So a client that lost its connection repeats its request.
+A thread is a session, and a run of the protocol is a turn or the rest of a turn. The client sends the messages that it
+has, and the stream sends the others from the journal. So a client that lost its connection repeats its request.
 
-What waits for a person ends a run of the protocol with an interrupt for each question. The next request decides it.
+If questions wait for a person, the run of the protocol ends with an interrupt for each. The next request decides them.
 """
 
 import importlib.util
@@ -89,7 +89,7 @@ class _NewMessage(NamedTuple):
 
 
 async def _new_message(given: "RunAgentInput", client: Client, *, only_last: bool = False) -> _NewMessage | None:
-    """Return the user's last message, and keep what is attached. With `only_last`, nothing may come after it."""
+    """Return the user's last message, and store its attachments. With `only_last`, return None if others follow it."""
     messages = given.messages[-1:] if only_last else given.messages
     message = next((each for each in reversed(messages) if each.role == "user"), None)
     if message is None:
@@ -103,7 +103,7 @@ async def _new_message(given: "RunAgentInput", client: Client, *, only_last: boo
 
 
 def _refuse_unusable(message: _NewMessage) -> None:
-    """Raise Problem for a message that no session takes: it is empty or too long."""
+    """Raise Problem for a message that no session accepts: it is empty or too long."""
     try:
         SessionMessage(text=message.text, message_id=message.id)
     except ValidationError as error:
@@ -129,13 +129,13 @@ class _ProtocolRun:
         yield view.started()
         run = await self._find()
         past = await read_past(run) if run else []
-        seen, last_turn = 0, None
+        seen_count, last_turn = 0, None
         if self.given.resume:
             if run is None:
                 raise Problem(404, "resume: this thread has no interrupts. Send a message instead")
             turn, last_turn = await self._resume(run, past)
             has_messages = any(each.id.startswith(f"{run.id}/") for each in self.given.messages)
-            seen = 0 if has_messages else _last_question(past)
+            seen_count = 0 if has_messages else _count_to_last_question(past)
         else:
             run, turn = await self._send(run, past)
         if run is None or turn == 0:
@@ -143,13 +143,13 @@ class _ProtocolRun:
             return
         yield await self._state(run)
         view.run_id, fold = run.id, TurnFold(run.id, turn, last_turn)
-        for entry in past[:seen]:
+        for entry in past[:seen_count]:
             for step in fold.take(entry):
                 list(view.take(step))
         for event in view.open_subagents():
             yield event
         newest = past[-1].sequence if past else -1
-        async for step in turn_steps(run, fold, past[seen:]):
+        async for step in turn_steps(run, fold, past[seen_count:]):
             if isinstance(step, TurnProgress) and step.is_plan:
                 yield view.plan(fold)
             elif isinstance(step, Waiting | Over) or (isinstance(step, TurnProgress) and step.entry.sequence > newest):
@@ -160,7 +160,7 @@ class _ProtocolRun:
                 return
 
     async def _resume(self, run: AgentHandle, past: list[JournalEntry]) -> tuple[int | None, int | None]:
-        """Decide what the request answers. Return the turn that asked, and the turn of a message that comes with it."""
+        """Carry out the request's decisions. Return the turn that asked, and that of a new message in the request."""
         from orga.client.frontends.agui_events import decide
 
         answers = self.given.resume or []
@@ -187,8 +187,8 @@ class _ProtocolRun:
     async def _find(self) -> AgentHandle | None:
         """Return the run of the thread.
 
-        The thread may also be a run that was started elsewhere, but only one whose id was made, not chosen. Otherwise
-        whoever guesses the name of a thread could take a run's id from it, and would get its messages.
+        A thread may also name a run that was started elsewhere, but only by an id that orga made. With a chosen id,
+        somebody who guesses the name of a thread could start a run of that id, and would get the thread's messages.
         """
         made_ids = [] if made_version(self.given.thread_id) is None else [self.given.thread_id]
         for run_id in (*made_ids, self._own_id("session"), self._own_id("goal")):
@@ -215,7 +215,7 @@ class _ProtocolRun:
             if wanted.get("kind") == "goal":
                 goal = given | {"goal": text, "attachments": [each.model_dump() for each in attachments]}
                 return await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None
-            _refuse_unusable(message)  # a session that is started for it would stay open
+            _refuse_unusable(message)  # before a session is started, because that would stay open
             run = await start_thread(self.console, self.visitor, "session", self._own_id("session"), given)
         if not isinstance(run, SessionHandle):
             if not past or past[0].data.get("task") == text:  # the same request again
@@ -237,7 +237,7 @@ class _ProtocolRun:
         from ag_ui.core import StateSnapshotEvent
 
         state: dict[str, Any] = {"run": run.id, "url": f"{self.base}runs/{run.id}"}
-        with suppress(OrgaError):  # without a worker, the journal goes on
+        with suppress(OrgaError):  # no worker is running: the state lacks these keys
             state |= (await run.status()).model_dump(mode="json", include=_STATE_KEYS)
         return StateSnapshotEvent(snapshot=state)
 
@@ -246,8 +246,8 @@ def _fields(event: "BaseEvent") -> dict[str, str]:
     return {"data": event.model_dump_json(by_alias=True)}
 
 
-def _last_question(past: list[JournalEntry]) -> int:
-    """Return how many entries there are up to the last question, which a client without messages has seen."""
+def _count_to_last_question(past: list[JournalEntry]) -> int:
+    """Return the number of entries up to the last question, which a client that keeps no messages has seen."""
     counts = (
         count
         for count, entry in enumerate(past, 1)

@@ -1,8 +1,8 @@
-"""The steps of a turn as events of AG-UI, for a client that may have some of its messages already.
+"""Turns the steps of a turn into events of AG-UI, and carries out the decisions of a client.
 
 A question to people is an interrupt, and the next request decides it.
 
-The package of the protocol comes with an extra. So this file is imported only by a request, not with the console.
+The package of the protocol comes with an extra. So only a request imports this file, not the console itself.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -28,13 +28,14 @@ from orga.workflows.types.questions import ANSWER, Choice, Item
 
 @dataclass
 class ClientView:
-    """The messages that a client has, from which follow the events that it lacks.
+    """The messages that a client has. So it gets only the events that it lacks.
 
-    The ids of messages are the same whenever a turn is read again.
+    A message has the same id whenever its turn is read again.
     """
 
     given: core.RunAgentInput
     base: str
+    """The address of the console's pages."""
     run_id: str = ""
     _open: set[str] = field(default_factory=set[str])
     """Messages whose text streams."""
@@ -42,7 +43,7 @@ class ClientView:
 
     @cached_property
     def _messages(self) -> dict[str, dict[str, Any]]:
-        """The client's messages by id. Each message that is sent becomes one of them."""
+        """The client's messages by id. They include those that were sent to it."""
         return {each.id: each.model_dump(by_alias=True) for each in self.given.messages}
 
     @property
@@ -72,7 +73,7 @@ class ClientView:
                 pass
 
     def open_subagents(self) -> Iterator[core.BaseEvent]:
-        """Announce the delegates at work whose start the client has seen in an earlier run of the protocol."""
+        """Announce again the delegates that still work. An earlier run of the protocol announced them first."""
         for started in [*self._subagents.values()]:
             yield from self._delegation(started)
 
@@ -94,7 +95,7 @@ class ClientView:
         return f"{run or self.run_id}/{part}"
 
     def _text(self, step: turns.Text) -> Iterator[core.BaseEvent]:
-        """Send the new part of a text. One that does not continue what the client has replaces it once it is whole."""
+        """Send the new part of a text. If it does not continue the client's text, replace that at the end."""
         message_id = self._id(step.run, f"{step.iteration}{'/thinking' if step.is_thinking else ''}")
         role = "reasoning" if step.is_thinking else "assistant"
         message = self._messages.get(message_id) or {"id": message_id, "role": role, **_subagent_field(step.run)}
@@ -152,7 +153,7 @@ class ClientView:
                 yield core.SubagentErrorEvent(subagent_run_id=step.child, message=step.reason)
 
     def _interrupted(self, waits: list[OpenWait]) -> Iterator[core.BaseEvent]:
-        """End the run of the protocol with an interrupt for each thing that waits."""
+        """End the run of the protocol with an interrupt for each open question."""
         for asked in waits:
             if asked.run.id == self.run_id:
                 continue
@@ -192,12 +193,14 @@ BOOLEAN, STRING = {"type": "boolean"}, {"type": "string"}
 
 def interrupt_of(asked: OpenWait, thread: str, base: str) -> core.Interrupt:
     """Return the interrupt of a question."""
-    call = asked.calls[0] if len(asked.calls) == 1 and asked.calls[0].call.get("name") != ANSWER else None
+    reason, call = "confirmation" if asked.calls else "input_required", None
+    if len(asked.calls) == 1 and asked.calls[0].call.get("name") != ANSWER:
+        reason, call = "tool_call", asked.calls[0]
     expiries = [item.expires_at.isoformat() for item in asked.calls] or [as_text(asked.wait.data.get("expires_at"))]
     own = {"kind": asked.wait.kind, "run": asked.run.id, "url": f"{base}inbox"}
     return core.Interrupt(
         id=f"{asked.run.id}/{asked.wait.wait_id}",
-        reason="tool_call" if call else "confirmation" if asked.calls else "input_required",
+        reason=reason,
         message=asked.wait.question,
         tool_call_id=f"{asked.run.id}/{call.place}" if call else None,
         response_schema=_response_schema(asked),
@@ -239,11 +242,11 @@ def _response_schema(asked: OpenWait) -> dict[str, Any]:
 
 
 async def decide(console: Console, thread: AgentHandle, visitor: Visitor, entries: Sequence[core.ResumeEntry]) -> None:
-    """Carry out what the entries decide. An interrupt that is decided already stays as it is.
+    """Carry out the decisions of the entries. Ignore an entry whose interrupt is decided already.
 
     Raises:
-        Problem: Nothing was decided.
-        Refused: Somebody else was faster, or the visitor is no approver of this call.
+        Problem: An entry is not valid or not allowed. Nothing was decided.
+        Refused: Somebody else has decided meanwhile, or the visitor is no approver of this call.
     """
     waits = {interrupt_of(each, "", "").id: each for each in await open_waits(thread)}
     actions = list[Callable[[], Awaitable[Any]]]()
@@ -272,9 +275,9 @@ async def _is_decided(console: Console, thread: AgentHandle, visitor: Visitor, i
 
 
 def _actions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Sequence[Callable[[], Awaitable[Any]]]:
-    """Return the actions that an answer calls for.
+    """Return the actions that carry out an answer.
 
-    None cancels the question: held calls are denied. For any other question, the turn ends.
+    The answer None cancels the question: held calls are denied, and any other question ends the turn of a session.
     """
     run, wait, answer = asked.run, asked.wait, as_object(given)
     if wait.kind == "approval":
@@ -304,7 +307,7 @@ def _actions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seque
 
 
 def _call_action(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) -> Callable[[], Awaitable[Any]]:
-    """Return the approval or the denial of a held call."""
+    """Return the action that approves or denies a held call."""
     approved = as_object(answer.get("calls")).get(item.approval_id, answer.get("approved"))
     if not isinstance(approved, bool):
         raise Problem(422, f"resume: {item.approval_id}: approved must be true or false. Nothing was decided")
@@ -316,10 +319,10 @@ def _call_action(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: st
 
 
 async def _once(run: AgentHandle, decision: Awaitable[Any], recorded: Mapping[str, Any]) -> None:
-    """Make a decision. If it is refused because a repeated request has made it already, all is well.
+    """Await a decision. Ignore its refusal if a repeated request has already made the same decision.
 
     Args:
-        recorded: The data by which the journal shows this decision of this person.
+        recorded: The data of the journal entry that this decision of this person has.
     """
     try:
         await decision

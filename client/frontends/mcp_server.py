@@ -1,7 +1,7 @@
-"""An MCP server: assistants start runs as tools, follow them, and answer their questions.
+"""An MCP server whose tools let assistants start runs, follow them, and answer their questions.
 
-Clients give up on a call after a minute. So each call returns within `wait_s` with the state of the run and what it
-waits for, and the run goes on. The next call waits for more. No run ends because a call or a client does.
+Clients give up on a call after a minute. So each call returns within `wait_s`, with the state of the run and its open
+questions. The run goes on, and the next call waits for more. No run ends because a call or a client ends.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from orga.workflows.types.questions import Choice
 from orga.workflows.types.text import escaped_text, one_line
 
 LOOK_S = 0.5
-"""Seconds between two looks at a run."""
+"""Seconds between two reads of a run's state."""
 PROGRESS_S = 5.0
 """Seconds between two reports of progress."""
 MAX_ANSWER_CHARS = 20_000
@@ -79,18 +79,19 @@ Reply = RunState | InputRequiredResult
 
 @dataclass
 class Runs:
-    """The tools, for one client."""
+    """Follows runs, and asks their questions, for the tools of one client."""
 
     reach: Reach
     _reported: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """The ids of what each run waited for when its state was last returned."""
-    _declined: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Questions not to ask in a form again, each as the run that asks and the id."""
+    """By run: the ids of the questions that its last returned state had."""
+    _no_form: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Questions that no form asks again. Each is the id of the run that asks, and the id of the question."""
 
     async def follow(self, ctx: Context, run: AgentHandle, wait_s: float) -> Reply:
-        """Wait until the run has ended, or until it waits for something that was not reported yet."""
+        """Wait for the end of the run, for a question that was not reported yet, or for `wait_s` seconds."""
         clock, state = asyncio.get_running_loop().time, RunState(run_id=run.id, state="running")
-        until, progress_at = clock() + wait_s, clock()
+        started = progress_at = clock()
+        deadline = started + wait_s
         while True:
             if (await run.describe()).status != WorkflowExecutionStatus.RUNNING:
                 return await self._ended(run)
@@ -101,25 +102,25 @@ class Runs:
                 waits = await open_waits(run)
             except OrgaError:  # no worker answers at the moment
                 state.phase = "no worker"
-            form = await self._ask_first_question(ctx, run, waits, until - clock())
+            form = await self._ask_first_question(ctx, run, waits, deadline - clock())
             if isinstance(form, InputRequiredResult):
                 return form
-            if form:
+            if form:  # it was answered or declined, or its time is over
                 continue
             state.waits, state.state = [_wait_view(wait) for wait in waits], "waiting" if waits else "running"
             keys = frozenset(key for wait in waits for key in wait.ids)
             is_news = not keys <= self._reported.get(run.id, frozenset())
-            if clock() >= until or is_news:
+            if clock() >= deadline or is_news:
                 self._reported[run.id] = keys
                 return state
             if clock() >= progress_at:
                 progress_at = clock() + PROGRESS_S
                 about = f"{state.state}: {state.phase}, iteration {state.iteration}"
-                await ctx.report_progress(clock() - until + wait_s, wait_s, about)
-            await asyncio.sleep(min(LOOK_S, max(until - clock(), 0)))
+                await ctx.report_progress(clock() - started, wait_s, about)
+            await asyncio.sleep(min(LOOK_S, max(deadline - clock(), 0)))
 
     async def find_wait(self, run: AgentHandle, wanted: str, kinds: frozenset[str]) -> OpenWait:
-        """Return what waits in a run under this id, or the only one of these kinds if the id is empty."""
+        """Return the open question with this id, or with a held call of this id. "" is the only one of these kinds."""
         waits = [wait for wait in await open_waits(run) if wait.wait.kind in kinds]
         if not wanted and len(waits) == 1:
             return waits[0]
@@ -140,13 +141,13 @@ class Runs:
     async def _ask_first_question(
         self, ctx: Context, run: AgentHandle, waits: list[OpenWait], within_s: float
     ) -> InputRequiredResult | bool:
-        """Ask the person the first question. Return False if there is none, or if the client cannot ask.
+        """Ask the person the first question in a form. Return False if there is no question, or no form is possible.
 
-        A client of a later revision gets the question as the result of its call, and calls again with the answer.
+        A client of a newer revision of MCP gets the form as its call's result, and repeats the call with the answer.
         """
         offered = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
         questions = (wait for wait in waits if wait.wait.kind == "answer")
-        wait = next((each for each in questions if (each.run.id, each.wait.wait_id) not in self._declined), None)
+        wait = next((each for each in questions if (each.run.id, each.wait.wait_id) not in self._no_form), None)
         if offered is None or wait is None or within_s <= 0 or not self.reach.may_write:
             return False
         limit = {"enum": wait.options} if wait.options else {"maxLength": MAX_ANSWER_CHARS}
@@ -162,27 +163,27 @@ class Runs:
                 result = await session.elicit_form(message, schema, ctx.request_id)
             await self._take_answer(wait.run, wait.wait.wait_id, result)
         except TimeoutError:
-            self._declined.add((wait.run.id, wait.wait.wait_id))
+            self._no_form.add((wait.run.id, wait.wait.wait_id))
         return True
 
     async def continued(self, ctx: Context) -> AgentHandle | None:
-        """Take the answer that a client of a later revision calls again with, and return the run that it is for."""
+        """Record the answer of a repeated call, and return the run that the first call follows. Else return None."""
         if not ctx.request_state:
             return None
         # the package seals the state, so the client cannot name another run
         state, answer = json.loads(ctx.request_state), (ctx.input_responses or {}).get("answer")
         asker, question = state["asker"], state["question"]
-        if isinstance(answer, ElicitResult) and (asker, question) not in self._declined:
+        if isinstance(answer, ElicitResult) and (asker, question) not in self._no_form:
             await self._take_answer(AgentHandle(self.reach.client, asker), question, answer)
         return await self.reach.open(state["run"])
 
     async def _take_answer(self, asker: AgentHandle, question: str, result: ElicitResult) -> None:
-        """Answer a question once. It is not asked again in a form, so that a refused answer is not asked for ever."""
-        self._declined.add((asker.id, question))
+        """Answer a question, unless the person declined. No form asks it again, or refused answers would never end."""
+        self._no_form.add((asker.id, question))
         text = (result.content or {}).get("answer") if result.action == "accept" else None
         if isinstance(text, str) and text.strip():
             self.reach.count_write()
-            with suppress(Refused):  # somebody else was first, or it is none of the options: then it still waits
+            with suppress(Refused):  # it is answered already, or the text is none of its options
                 await asker.answer(text, question, self.reach.by)
 
 
@@ -206,8 +207,9 @@ def _wait_view(wait: OpenWait) -> WaitingItem:
 def build_server(reach: Reach, *, agent_tools: Mapping[str, str] | None = None, may_decide: bool = False) -> MCPServer:
     """Return a server for one client.
 
-    `agent_tools` are agents that get a tool of their own, with what each is for. With `may_decide`, the client may
-    decide held calls, and its operator is the approver.
+    Args:
+        agent_tools: Agents that get a tool of their own, each with its purpose.
+        may_decide: Offer the tool `decide`. The user of the client is the approver.
     """
     runs = Runs(reach)
     server: MCPServer = MCPServer("orga", title="orga: durable agents", instructions=INSTRUCTIONS, log_level="ERROR")
@@ -216,7 +218,7 @@ def build_server(reach: Reach, *, agent_tools: Mapping[str, str] | None = None, 
     def tool(function: Callable[..., Any], annotations: ToolAnnotations | None = None, **named: Any) -> None:
         @wraps(function)
         async def call(**given: Any) -> Any:
-            if (ctx := given.get("ctx")) and (run := await runs.continued(ctx)):  # the first call has acted
+            if (ctx := given.get("ctx")) and (run := await runs.continued(ctx)):  # an earlier call has acted already
                 return await runs.follow(ctx, run, given["wait_s"])
             return await function(**given)
 

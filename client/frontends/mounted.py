@@ -1,8 +1,8 @@
-"""The protocols of other front ends that the console serves.
+"""Mounts the protocols of other front ends in the console: AG-UI, Responses, and the MCP server at `/mcp`.
 
-`/mcp` is the MCP server over HTTP, for each visitor with the visitor's own runs and rights. It keeps no session of the
-protocol, so the console can be restarted between two calls. The inbox is the place to decide held calls. Only a console
-that was started for it offers the tool `decide`, to approvers alone, because the assistant holds their token.
+Over `/mcp`, each visitor has the runs and rights that the visitor has in the console. `/mcp` keeps no session of the
+protocol, so the console can be restarted between two calls. Its tool `decide`, for held calls, needs an option of the
+console and an approver, because an assistant uses it with the approver's token. Otherwise people use the inbox.
 """
 
 from functools import partial
@@ -27,10 +27,10 @@ from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
 
-_KEPT_SERVERS = 100
+_KEPT_SERVERS = 100  # one per visitor
 
 _BY_THE_DOORS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-"""The doors of the console have checked the host and the origin."""
+"""No check, because the doors of the console have already checked the host and the origin."""
 
 
 def mcp_adapter(*, may_decide: bool = False) -> Adapter:
@@ -39,7 +39,7 @@ def mcp_adapter(*, may_decide: bool = False) -> Adapter:
 
 
 class _Endpoint:
-    """The ASGI application of `/mcp`, after the doors."""
+    """The ASGI application of `/mcp`. The doors have checked its requests."""
 
     def __init__(self, *, may_decide: bool) -> None:
         self._may_decide = may_decide
@@ -75,7 +75,14 @@ def _server_for(console: Console, visitor: Visitor, *, may_decide: bool) -> MCPS
     tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
     may_write = visitor.may("operator") and not console.doors.read_only
     reach = Reach(
-        console.client, visitor.name, "", partial(may_see, visitor), None, tenant, check, count_write, may_write
+        console.client,
+        by=visitor.name,
+        runs_query="",
+        has=partial(may_see, visitor),
+        tenant=tenant,
+        check=check,
+        count_write=count_write,
+        may_write=may_write,
     )
     return build_server(reach, may_decide=may_decide and visitor.may("approver"))
 

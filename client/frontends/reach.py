@@ -1,4 +1,4 @@
-"""The runs that exist for a front end, and the questions that wait for a person there."""
+"""`Reach`: the runs that a front end may see and start. `open_waits`: the questions that wait in a run."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -30,19 +30,19 @@ Kind = Literal["agent", "goal", "session"]
 
 @dataclass(frozen=True)
 class Reach:
-    """The runs that a front end may see, and the person who uses it. No other run exists for it."""
+    """The runs that a front end may see, and its user. For the front end, no other run exists."""
 
     client: Client
     by: str
     """The name of the person, for the journal."""
     runs_query: str
-    """A visibility query for these runs."""
+    """A visibility query that selects these runs."""
     has: Callable[[WorkflowExecution], bool]
     """Returns whether a run is one of these."""
     serve: Callable[[WorkflowExecution], Awaitable[None]] | None = None
     """Makes sure that a worker polls for a run, if this process may start one."""
     tenant: str | None = None
-    """Runs of other tenants do not exist, and each run that is started gets this one. None: no limit."""
+    """The only tenant whose runs exist. A new run gets this tenant. None: runs of all tenants exist."""
     check: Callable[[AgentInput | GoalInput], None] = lambda _: None
     """Raises InvalidInput for a run that no worker would take."""
     count_write: Callable[[], None] = lambda: None
@@ -104,7 +104,7 @@ class Reach:
 
 
 def converts_errors(convert: Callable[[Exception], Exception]) -> Callable[[F], F]:
-    """Return a decorator that converts failures which the user can fix into errors of a protocol."""
+    """Return a decorator that converts errors with a text for the user into errors of a protocol."""
 
     def decorate(method: F) -> F:
         @wraps(method)
@@ -121,7 +121,7 @@ def converts_errors(convert: Callable[[Exception], Exception]) -> Callable[[F], 
 
 @dataclass(frozen=True)
 class OpenWait:
-    """Something that waits for a person in a run or in one of its delegates."""
+    """An open question of a run, or of one of its delegates."""
 
     run: AgentHandle
     """The run that asks."""
@@ -140,18 +140,18 @@ class OpenWait:
 
 
 async def open_waits(run: AgentHandle) -> list[OpenWait]:
-    """Return what a run and its delegates wait for. Raise NoAnswer if no worker is running."""
+    """Return the open questions of a run and its delegates. Raise NoAnswer if no worker is running."""
     status = await run.status()
     waits = list[OpenWait]()
     for wait in status.waiting:
         ids = {as_text(call.get("id")) for call in as_objects(wait.data.get("calls"))}
         waits.append(OpenWait(run, wait, tuple(item for item in status.pending_approvals if item.approval_id in ids)))
     for child in status.children:
-        with suppress(OrgaError):  # it may have ended meanwhile, or not begun
+        with suppress(OrgaError):  # the delegate may have ended meanwhile, or not begun
             waits += await open_waits(AgentHandle(run.client, child.workflow_id))
     return waits
 
 
 def held_arguments(item: Item) -> dict[str, Any] | None:
-    """Return the arguments of a held call, or None if the run has no room for them: nobody may approve it unseen."""
+    """Return the arguments of a held call, or None if they are too long to be kept. Then nobody may approve it here."""
     return None if "arguments_digest" in item.call else as_object(item.call.get("arguments"))

@@ -1,7 +1,8 @@
 """OpenAI Responses: `/v1/responses` and `/v1/models`, for the `openai` SDK and chat pages that speak this protocol.
 
-A model is an agent, and a response is a turn of a session. Its id names both, so nothing is kept here. A stream can be
-read again from any `sequence_number`, because the numbers count what the journal repeats: events, and characters.
+A model is an agent, and a response is a turn of a session. The response's id names session and turn, so this process
+keeps nothing. A stream can be read again from any `sequence_number`: the numbers count events and characters of texts,
+which are the same whenever the journal is read.
 """
 
 import json
@@ -35,14 +36,14 @@ _TURN = re.compile("[1-9][0-9]{0,7}")
 _STATUS_BY_REASON = (
     {"completed": "completed"} | dict.fromkeys(turns.CANCELLED, "cancelled") | dict.fromkeys(turns.FAILED, "failed")
 )
-"""The status of a turn that has ended. Other reasons are limits: the response is incomplete."""
+"""The status of a response, by the reason why its turn ended. All other reasons are limits: it is `incomplete`."""
 _SHARED_FIELDS: dict[str, Any] = {"instructions": None, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 """The fields that all responses share."""
 _ERROR_CODES = {401: "invalid_api_key", 404: "not_found", 429: "rate_limit_exceeded"}
 
 
 def responses_adapter(agents: Callable[[], Sequence[str]]) -> Adapter:
-    """Return the adapter. `agents` returns the names to list as models."""
+    """Return the adapter. `agents` returns the names of the agents, which are listed as models."""
 
     async def models(_: Request) -> Response:
         listed = [{"id": name, "object": "model", "created": 0, "owned_by": "orga"} for name in agents()]
@@ -75,20 +76,21 @@ def _error_response(problem: Problem) -> Response:
         "param": where if where.isidentifier() else None,
         "code": "model_not_found" if is_unknown_model else _ERROR_CODES.get(status),
     }
-    # the SDK would send a message again, with no id by which the second one could be recognised
+    # the SDK would repeat the request, which has no id by which we could recognise the repeated message
     no_retry = {} if status == 429 else {"x-should-retry": "false"}
     return JSONResponse({"error": error}, status, headers=problem.headers | no_retry)
 
 
 @dataclass
 class ResponseFold:
-    """One response. The number of an event is its position in the stream, in which each character of a text counts."""
+    """Turns the steps of a turn into a response and its stream. The number of an event counts events and characters."""
 
     facts: dict[str, Any]
     """The fields of the response that do not change."""
     inbox: str
+    """The address of the inbox."""
     after: int
-    """Events up to this number are left out."""
+    """The last number that the client has. Events up to it are left out."""
     _number: int = -1
     _items: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """All items of the stream by id, in the order of their `output_index`."""
@@ -150,7 +152,7 @@ class ResponseFold:
         return item["type"] == "mcp_call" or item["id"] == self._answer or item["status"] == "incomplete"
 
     def _event(self, kind: str, size: int = 1, **data: Any) -> Iterator[dict[str, Any]]:
-        """Yield an event of `size` numbers, unless the client has it. The client may lack only the end of a text."""
+        """Yield an event that takes `size` numbers, or the part of its text that the client lacks, or nothing."""
         self._number += size
         missing = self._number - self.after
         if 0 < missing < size:
@@ -159,7 +161,7 @@ class ResponseFold:
             yield {"type": f"response.{kind}", "sequence_number": self._number, **data}
 
     def _item(self, kind: str, item_id: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Add an item or change it, and yield the event about it."""
+        """Add or change an item, and yield the event about it."""
         item = self._items[item_id] = {"id": item_id} | self._items.get(item_id, {}) | fields
         yield from self._event(f"output_item.{kind}", output_index=[*self._items].index(item_id), item=item)
 
@@ -169,7 +171,7 @@ class ResponseFold:
         yield from self._event(kind, size, **at, **data)
 
     def _message(self, item_id: str, step: turns.Text, status: str = "completed") -> Iterator[dict[str, Any]]:
-        """Begin the message of a text, send the text's new part, and end the message once the text is whole."""
+        """Begin a message if none is open, send the new part of its text, and end it if the text is whole."""
         if not self._open and step.text:
             message: dict[str, Any] = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
             part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -194,7 +196,7 @@ class ResponseFold:
         self._open = ""
 
     def _waiting(self, step: turns.Waiting) -> Iterator[dict[str, Any]]:
-        """Show what waits for a person. A later stream may lack these events, so they have no numbers of their own."""
+        """Show what waits for a person. These events take no numbers, because another stream may not have them."""
         lines = [f"- {asked.wait.question}" for asked in step.waits]
         text = "\n".join(["This waits for a person:", *lines, f"Decide it in the inbox: {self.inbox}"])
         position = self._number, self.after, self._open
@@ -227,7 +229,7 @@ class _TurnRequest:
     """The body of a request that asks for a response. Empty for other requests."""
 
     async def past(self) -> list[JournalEntry]:
-        """Return the journal of the session. Raise Problem if it never got the message of this turn."""
+        """Return the journal of the session. Raise Problem if it has no message for this turn."""
         past = await turns.read_past(self.session)
         sent = [entry.event for entry in past if entry.data.get("kind") == "send"]
         if sent.count("InterventionReceived") - sent.count("InterventionRefused") < self.turn:
@@ -235,7 +237,7 @@ class _TurnRequest:
         return past
 
     async def read(self, after: int = -1) -> tuple[ResponseFold, turns.TurnFold, list[JournalEntry]]:
-        """Return the empty response, the empty turn, and the journal."""
+        """Return a response and a turn that have taken no steps yet, and the journal."""
         past = await self.past()
         begun = next((entry for entry in past if entry.data.get("turn") == self.turn), past[-1])
         facts = _SHARED_FIELDS | {
@@ -251,7 +253,7 @@ class _TurnRequest:
         return shown, turns.TurnFold(self.session.id, self.turn), past
 
     async def response(self, *, is_awaited: bool) -> Response:
-        """Return the response: now, or when the turn is over or waits for a person."""
+        """Return the response at once. If it is awaited, return it when the turn is over or waits for a person."""
         shown, fold, past = await self.read()
         async with aclosing(turns.turn_steps(self.session, fold, past, follow=is_awaited)) as steps:
             async for step in steps:
@@ -273,7 +275,7 @@ class _TurnRequest:
             async for step in turns.turn_steps(self.session, fold, past):
                 if isinstance(step, turns.Waiting):
                     ids = {wait.wait.wait_id for wait in step.waits}
-                    if ids == shown_waits:  # nobody has decided it for a while, so the client asks again later
+                    if ids == shown_waits:  # nobody has decided for a while. The client can read on later
                         return
                     shown_waits = ids
                 for event in shown.take(step):
@@ -303,8 +305,9 @@ async def _create(request: Request) -> Response:
     new = [each for each in messages if each.role != "assistant"]
     text = "\n\n".join(each.text for each in new) if previous else _transcript(messages)
     media = [each for message in new for each in message.media]
-    if not previous:  # the oldest part of a whole conversation may be cut
-        media = media[-max(MAX_MESSAGE_ATTACHMENTS, len(messages[-1].media)) :]
+    if not previous:  # the request has the whole conversation, which may lose its oldest part
+        kept = max(MAX_MESSAGE_ATTACHMENTS, len(messages[-1].media))
+        media = media[-kept:]
     text, attachments = await message_with_media(text, media, console.client)
     if (size := len(to_json(text)) - 2) > MAX_MESSAGE_BYTES:
         raise Problem(422, f"input: has {size:,} bytes, and a turn takes {MAX_MESSAGE_BYTES:,}. Put it into a file")
@@ -319,7 +322,9 @@ async def _create(request: Request) -> Response:
     try:
         turn = await threads.post_message(session, text, by=visitor.name, attachments=attachments)
     except NoAnswer as error:
-        if not previous and not isinstance(error, NotTakenYet):  # nobody knows it, so it would wait for ever
+        if not previous and not isinstance(
+            error, NotTakenYet
+        ):  # the client does not know the session, so nobody would close it
             with suppress(OrgaError):
                 await session.close(by=visitor.name)
         raise
@@ -355,7 +360,7 @@ async def _cancel(request: Request) -> Response:
     wanted = await _turn_request(request, console, visitor, unquote(request.path_params["id"]))
     try:
         await wanted.session.interrupt("the response was cancelled", turn=wanted.turn, by=visitor.name)
-    except Refused:  # it is over already, or has not begun
+    except Refused:  # the turn is over already, or has not begun
         return await wanted.response(is_awaited=False)
     return await wanted.response(is_awaited=True)
 
@@ -367,11 +372,11 @@ class _Message(NamedTuple):
 
 
 def _messages(body: dict[str, Any]) -> list[_Message]:
-    """Return the messages of a request. Items of its input that are no messages come from earlier responses."""
+    """Return the messages of a request. Other items of its input come from earlier responses, and are left out."""
     if body.get("tools"):
         raise Problem(422, "tools: an agent has its own tools. Leave them out")
     if body.get("conversation"):
-        raise Problem(422, "conversation: there are none. Send the previous_response_id of the newest response")
+        raise Problem(422, "conversation: is not supported. Send the previous_response_id of the newest response")
     given = body.get("input")
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
@@ -388,7 +393,7 @@ def _messages(body: dict[str, Any]) -> list[_Message]:
 
 
 def _transcript(messages: list[_Message]) -> str:
-    """Return the messages as one text. Chat pages send the whole conversation each time; the oldest part may be cut."""
+    """Return the messages as one text. Chat pages send the whole conversation each time. Its oldest part may be cut."""
     *earlier, (_, last, _) = messages
     if not earlier:
         return last

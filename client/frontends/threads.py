@@ -1,4 +1,4 @@
-"""Shared parts of the front ends over HTTP (AG-UI, Responses, MCP): admission, open streams, and threads.
+"""Shared parts of the front ends over HTTP (AG-UI, Responses, MCP): who is admitted, open streams, and threads.
 
 A thread is a conversation that a client names. It is a session, or the run of a goal.
 """
@@ -32,7 +32,7 @@ from orga.workflows.types.status import JournalEntry
 
 E = TypeVar("E")
 
-PING_S = 15
+PING_S = 15  # seconds between two pings of a stream
 SEND_TIMEOUT_S = 60.0
 """Seconds until a client that reads nothing is disconnected. Its run goes on."""
 
@@ -80,11 +80,11 @@ class TurnStream(EventSourceResponse):
         fields: Callable[[E], dict[str, str]],
         request: Request,
     ) -> None:
-        """Serve the events of a generator as long as the token of the request is valid.
+        """Serve the events until there are no more, or the token of the request is no longer valid.
 
         Args:
             failed: Returns the event for a failure, from its message and its code.
-            fields: Returns the fields of an event in the stream.
+            fields: Returns the SSE fields of an event.
 
         Raises:
             Problem: The visitor has too many streams open.
@@ -93,7 +93,7 @@ class TurnStream(EventSourceResponse):
         require_room(self._console, self._visitor)
 
         async def encoded_events() -> AsyncGenerator[dict[str, str]]:
-            """Yield the events, then a failure as the last one. The status of the response is already sent."""
+            """Yield the events. A failure is the last event, because the status of the response is already sent."""
             try:
                 async with aclosing(events):
                     async for event in events:
@@ -134,11 +134,11 @@ async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str |
 async def start_thread(
     console: Console, visitor: Visitor, kind: Literal["session", "goal"], run_id: str, given: Mapping[str, Any]
 ) -> AgentHandle:
-    """Start a session or a goal. Return the run with this id if there is one already, as when a request is repeated."""
-    how = START_KINDS[kind]
+    """Start a session or a goal. If a run has this id already, as after a repeated request, return that."""
+    start_kind = START_KINDS[kind]
     console.doors.count_start(visitor)
     try:
-        await begin_run(console, visitor, how, checked_input(console, visitor, how, given), run_id)
+        await begin_run(console, visitor, start_kind, checked_input(console, visitor, start_kind, given), run_id)
     except OrgaError as error:
         if found := await find_run(console, visitor, run_id):
             return found
@@ -164,7 +164,8 @@ def message_parts(content: Any, where: str) -> tuple[str, list[Media]]:
     if content is None or isinstance(content, str):
         return content or "", []
     texts, media = list[str](), list[Media]()
-    for part in map(as_object, cast("list[object]", content) if isinstance(content, list) else [content]):
+    parts = cast("list[object]", content) if isinstance(content, list) else [content]
+    for part in map(as_object, parts):
         text = part.get("text", part.get("refusal"))
         if (encoded := _media_of_part(part)) is not None:
             name = part.get("filename") or as_object(part.get("metadata")).get("filename")
@@ -172,7 +173,10 @@ def message_parts(content: Any, where: str) -> tuple[str, list[Media]]:
         elif isinstance(text, str):
             texts.append(text)
         else:
-            raise Problem(422, f"{where}: has parts that are no text, picture or document. Send only these, with bytes")
+            raise Problem(
+                422,
+                f"{where}: has parts that are no text, picture or document. Send only these, with their bytes",
+            )
     return "\n".join(texts), media
 
 
@@ -198,15 +202,18 @@ def turn_that_asked(past: Sequence[JournalEntry], run_id: str, interrupts: Colle
     view, found = RunView(), None
     for entry in past:
         view.take(entry)
-        asked = f"{run_id}/{entry.data.get('id')}" if not entry.run else ""
-        child = f"{entry.data.get('workflow_id')}" if entry.event == "DelegationStarted" else ""
-        if asked in interrupts or (child and any(each.startswith((f"{child}/", f"{child}.")) for each in interrupts)):
+        question = f"{run_id}/{entry.data.get('id')}" if not entry.run else ""
+        is_asked = question in interrupts
+        if entry.event == "DelegationStarted":
+            child = entry.data.get("workflow_id")
+            is_asked = is_asked or any(each.startswith((f"{child}/", f"{child}.")) for each in interrupts)
+        if is_asked:
             found = view.turn.number if view.turn else None
     return found
 
 
 def current_turn(past: Sequence[JournalEntry]) -> int:
-    """Return the turn that is under way, or 0."""
+    """Return the turn that has begun and has not ended, or 0."""
     view = RunView()
     for entry in past:
         view.take(entry)
@@ -214,7 +221,7 @@ def current_turn(past: Sequence[JournalEntry]) -> int:
 
 
 def turn_of_message(past: Sequence[JournalEntry], message_id: str) -> int | None:
-    """Return the turn that the message with this id has begun, or None."""
+    """Return the turn that began with the message of this id, or None."""
     text = None  # the start of a turn records the message's text, not its id
     for entry in past:
         sent = as_object(entry.data.get("text"))

@@ -1,7 +1,7 @@
-"""One turn of a session, or a whole run, as front ends show it: texts, calls, results, what waits, the end.
+"""Turns the journal and the live activities of a run into steps that front ends show: texts, calls, questions, the end.
 
-The journal and the live activities become steps. Reading the same turn again gives the same steps, so a front end that
-lost its connection can continue: it skips what its client has.
+The steps are those of one turn of a session, or of a whole run. Whoever reads the same turn again gets the same steps.
+So a front end that lost its connection can continue: it skips the steps that its client has.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.status import JournalEntry
 
 QUIET_S = 0.2
-"""Seconds without news. Then the list of waiting questions is complete, because a run asks all of them at once."""
+"""Seconds without news, after which the list of open questions is complete. A run asks all its questions at once."""
 AGAIN_S = 30.0
-"""Seconds until the run is asked again what waits."""
+"""Seconds until the open questions are read again."""
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A turn of a session begins, or a run with a task of its own."""
+    """A turn of a session has begun, or a run that has a task."""
 
     turn: int
     """0 for a run that is no session."""
@@ -41,7 +41,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Text:
-    """A reply, or the thinking before it, as far as it is known."""
+    """The known part of a reply, or of the thinking before it."""
 
     run: str
     """The delegated run that writes it, or "" for the run itself."""
@@ -51,11 +51,11 @@ class Text:
     is_whole: bool = False
     is_answer: bool = False
     had: str = ""
-    """The part that earlier steps had. After a failed attempt, the whole text may not continue it."""
+    """The text of earlier steps. `text` may begin differently after a failed attempt."""
 
     @property
     def new(self) -> str:
-        """The part that earlier steps did not have. A text that does not continue theirs is repeated as a whole."""
+        """The part of `text` after `had`. It is the whole `text` if that does not continue `had`."""
         return self.text[len(self.had) :] if self.text.startswith(self.had) else f"\n\n{self.text}"
 
 
@@ -64,7 +64,7 @@ class CallMade:
     run: str
     iteration: int
     place: str
-    """Its iteration and its index in the reply, such as `7.0`: unique in its run."""
+    """The call's activity id, such as `7.0`: its iteration and its index in the reply."""
     tool: str
     arguments: str
     """JSON."""
@@ -72,7 +72,7 @@ class CallMade:
 
 @dataclass(frozen=True)
 class CallBegun:
-    """A call is allowed, and is executed now."""
+    """A call is allowed, and runs now."""
 
     run: str
     place: str
@@ -97,7 +97,7 @@ class Delegated:
     """The delegated run."""
     agent: str
     reason: str = ""
-    """Why the delegated run ended; "" while it works."""
+    """Why the delegated run ended, or "" while it works."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ class TurnProgress:
 
 @dataclass(frozen=True)
 class Waiting:
-    """All that waits for a person now, after nothing else has happened for a moment."""
+    """All questions that are open after a moment without news."""
 
     waits: list[OpenWait]
 
 
 @dataclass(frozen=True)
 class Over:
-    """A turn has ended, or the run."""
+    """The turn or the run has ended."""
 
     reason: str
     detail: str
@@ -135,9 +135,9 @@ class Over:
 
 
 CANCELLED = {"interrupted", "aborted"}
-"""Reasons of turns that a person ended."""
+"""Why a turn ended if a person ended it."""
 FAILED = {"error", "failed", "terminated"}
-"""Reasons of turns that could not go on. All others are limits, except for `completed`."""
+"""Why a turn ended if it could not go on. All other reasons except `completed` are limits."""
 
 Step = Begun | Text | CallMade | CallBegun | CallEnded | Delegated | TurnProgress | Waiting | Over
 
@@ -148,17 +148,21 @@ _TEXTS_FOR_PEOPLE = {"reason", ANSWER_PROMPT}
 
 @dataclass
 class _Stream:
-    """The text of one model call, as its live activity shows it: only its end, and possibly with gaps."""
+    """The text of a model call, collected from its live activity. That shows only the end, and may skip parts."""
 
     attempt: int = 0
     text: str = ""
     had: str = ""
-    """The part that steps have, maybe from an earlier attempt."""
+    """The text that steps have shown, perhaps that of an earlier attempt."""
 
     def add(self, attempt: int, tail: str, length: int) -> bool:
-        """Add the new part of the text's end. Return True if the text is without gaps, and continues that of the steps.
+        """Add the new part of the text. Return True if the text has no gaps and continues the text of the steps.
 
-        After a gap, or if an attempt begins differently, only the journal can show the text, once it is whole.
+        Otherwise only the journal can show the text, once it is whole.
+
+        Args:
+            tail: The end of the text.
+            length: The length of the whole text.
         """
         if attempt != self.attempt:
             self.attempt, self.text = attempt, ""
@@ -171,17 +175,17 @@ class _Stream:
 
 @dataclass
 class TurnFold:
-    """Makes steps of the entries of a run, all of them from the first one on, and of its live activities."""
+    """Makes steps of a run's journal entries and live activities. It must take all entries from the first one on."""
 
     run_id: str
     turn: int | None
-    """The first turn to show, of a session. None means the whole run, with all its turns."""
+    """The first turn of a session to show. None: the whole run, with all its turns."""
     last: int | None = None
-    """The last turn to show. None: the same turn."""
+    """The last turn to show. None: only the first."""
     view: RunView = field(default_factory=RunView)
     is_over: bool = False
     pause_s: float | None = None
-    """Seconds without news after which the run is asked what waits for a person. None: there can be nothing."""
+    """Seconds without news after which the open questions are read. None: there can be no open question."""
     newest: JournalEntry | None = None
     """The last entry that was taken."""
     _is_reached: bool = False
@@ -189,7 +193,7 @@ class TurnFold:
     _streams: dict[tuple[str, int, bool], _Stream] = field(default_factory=dict[tuple[str, int, bool], _Stream])
     """By run, iteration, and True for thinking."""
     _open: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
-    """By run: the places and call ids of the calls that have no outcome yet."""
+    """By run: place and call id of each call that has no outcome yet."""
     _answer: str = ""
     """The last reply of the run itself that was an answer."""
 
@@ -244,7 +248,7 @@ class TurnFold:
         for is_thinking, tail, length in tails:
             stream = self._streams.setdefault((run, iteration, is_thinking), _Stream())
             if stream.add(live.attempt, tail, length):
-                had, stream.had = stream.had, stream.text.rstrip()  # a whole text may lack the spaces at its end
+                had, stream.had = stream.had, stream.text.rstrip()  # the journal's text may lack the spaces at its end
                 yield Text(run, iteration, stream.had, is_thinking, had=had)
 
     def _take_reply(self, run: str, iteration: int, event: on.ReasoningComplete) -> Iterator[Step]:
@@ -267,7 +271,7 @@ class TurnFold:
         return next((place for place, call in self._open.get(run, []) if call == call_id), "")
 
     def _end_calls(self, run: str, iteration: int, outcomes: Iterable[on.RecordedCall]) -> Iterator[CallEnded]:
-        """End the calls of a reply. A call that has no outcome was denied."""
+        """End the calls of a reply. A call without a recorded outcome was denied."""
         open_calls = self._open.pop(run, [])
         for outcome in outcomes:
             for place, call_id in open_calls:
@@ -296,13 +300,13 @@ async def turn_steps(
 ) -> AsyncGenerator[Step]:
     """Yield the steps of a turn: first those of the past, then, if `follow` is True, live ones until it is over.
 
-    `Waiting` comes when the run begins to wait for people, and again every `AGAIN_S`. Its consumer may leave.
+    `Waiting` is yielded when questions are open, and again every `AGAIN_S`. The consumer may stop after it.
 
     Args:
         past: The entries that the fold has not taken.
 
     Raises:
-        OrgaError: The run was rewound meanwhile, or cannot be read any more.
+        OrgaError: The run was rewound meanwhile, or can no longer be read.
     """
     for entry in past:
         for step in fold.take(entry):
@@ -317,7 +321,7 @@ async def turn_steps(
     async with aclosing(_with_pauses(events, fold)) as news:
         async for event in news:
             if event is None:
-                with suppress(NoAnswer):  # a worker that comes back has the answer
+                with suppress(NoAnswer):  # no worker is running; the next pause asks again
                     waits = await open_waits(run)
                     fold.pause_s = AGAIN_S if waits else None
                     if waits:
@@ -337,7 +341,7 @@ async def read_past(run: AgentHandle) -> list[JournalEntry]:
 
 
 async def _with_pauses(events: AsyncGenerator[RunEvent], fold: TurnFold) -> AsyncGenerator[RunEvent | None]:
-    """Yield the events, and None after each pause in which the run may wait for people."""
+    """Yield the events, and None after each pause of `fold.pause_s` without an event."""
     upcoming: asyncio.Task[RunEvent] | None = None
     try:
         while True:
@@ -358,14 +362,14 @@ async def _with_pauses(events: AsyncGenerator[RunEvent], fold: TurnFold) -> Asyn
 
 
 async def with_recorded_texts(run: AgentHandle, step: Step) -> Step:
-    """Return a step with the text that the journal lacks. The history has it.
+    """Return a step with its text from the history, if the journal lacks the text.
 
-    These are the texts of thinking, of a reply with calls, of a call's result, and of a turn that did not complete.
+    It lacks the text of thinking, of a reply with calls, of a call's result, and of a turn that did not complete.
     """
     if isinstance(step, Over) and step.reason != "completed" and isinstance(run, SessionHandle):
         with suppress(OrgaError):  # without a worker, the last reply is shown
             return replace(step, output="".join(each.output for each in await run.turns() if each.turn == step.turn))
-    if not isinstance(step, CallEnded) and not (isinstance(step, Text) and step.is_whole and not step.is_answer):
+    if not isinstance(step, CallEnded | Text) or (isinstance(step, Text) and (step.is_answer or not step.is_whole)):
         return step
     with suppress(OrgaError):  # the server may no longer have the history of a delegate
         record = await timelines_of(run.client).record(step.run or run.id, step.iteration)

@@ -1,4 +1,4 @@
-"""Decides whether a configuration may be used: it is harmless, or the user's own record trusts its present content."""
+"""Decides whether a configuration may be used. It must be harmless, or the user must trust its present content."""
 
 import hashlib
 import json
@@ -20,14 +20,14 @@ from orga.workflows.types.models.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.text import escaped_line
 
 VARIABLE = "ORGA_TRUST"
-"""`1` trusts every configuration. It is for automation, where whoever sets the environment also chose the folder."""
+"""`1` trusts every configuration. It is for automation: whoever sets the environment there also chooses the folder."""
 
 _VARIABLES = {"OPA_TOKEN": "policy", "ORGA_KNOWLEDGE_DSN": "knowledge", "ORGA_NOTIFY_SECRET": "notify"}
 """Variables that are not `ORGA_SECTION__KEY` settings, with the section that each belongs to."""
 
 
 def trust_key(path: Path) -> str:
-    """Return the key of a file. A link has its own key, because other files lie next to it."""
+    """Return a file's key in the trust record. A link keeps its own path: other files lie next to its target."""
     return str(path.parent.resolve() / path.name)
 
 
@@ -62,7 +62,7 @@ def ownership_problem(path: Path, user: int) -> str | None:
 
 @dataclass(frozen=True)
 class TrustRequest:
-    """The keys and code of a configuration's present content that need trust."""
+    """The question whether the user trusts a configuration's present content."""
 
     path: Path
     risks: tuple[Risk, ...]
@@ -105,16 +105,20 @@ def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
 
 
 def file_trust_request(path: Path, text: str, config: OrgaConfig, risks: Sequence[Risk]) -> TrustRequest:
-    """Return a file's trust request. `config` is the file's, without settings of the environment."""
+    """Return a file's trust request. `config` names the code that the digest includes."""
     return TrustRequest(path, tuple(risks), lambda: _digest(path, text, config))
 
 
 def policies_risk(folder: Path, user: UserSettings) -> Risk | None:
-    """Return the risk of a policy folder that nothing names, or None if it replaces no decision of the user's."""
+    """Return the risk of a policy folder that no file names, or None if it replaces no setting of the user."""
     if user.server:
-        return Risk(("policies",), str(folder), user.server, why="judges the runs of others on that server")
+        return Risk(("policies",), str(folder), user.server, why="judges runs of other users of that server")
     setting = next((variable for key, variable in user.variables if key[0] == "policy"), "")
-    return Risk(("policies",), str(folder), setting, why="decides in place of what you have set") if setting else None
+    return (
+        Risk(("policies",), str(folder), setting, why="decides instead of the policy that you have set")
+        if setting
+        else None
+    )
 
 
 def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
@@ -123,23 +127,23 @@ def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
 
 
 def user_settings(settings: Sequence[Setting], env: Mapping[str, str]) -> UserSettings:
-    """Return the user's own settings: those of `ORGA_SECTION__KEY` variables, and what other variables set."""
+    """Return the user's own settings: `ORGA_SECTION__KEY` variables, and other variables that affect a section."""
     keys: list[tuple[Key, str]] = []
     for setting in settings:
         for key, value in _leaf_values(setting.path, setting.value):
             keys.append((key, setting.variable))
             if key[0] == "agents" and key[2:] == ("tools",) and not reads_only(value):
                 keys.append((WIDE, setting.variable))
-    of_models = [name for provider in DEFAULT_PROVIDERS for name in (provider.model, provider.base_url)]
-    variables = _VARIABLES | dict.fromkeys(of_models, "models")
+    model_variables = [name for provider in DEFAULT_PROVIDERS for name in (provider.model, provider.base_url)]
+    variables = _VARIABLES | dict.fromkeys(model_variables, "models")
     keys += [((section,), name) for name, section in variables.items() if env.get(name)]
     keys += [(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]
     return UserSettings(keys, _server_source(keys, env))
 
 
 def letter_case_risks(settings: Sequence[Setting]) -> list[Risk]:
-    """Return the names in a file that attract a setting of the user: `Clerk` takes over what is set for `clerk`."""
-    why = "gets what you have set for the name in lower case"
+    """Return the risks of capital letters in a file's names: `Clerk` gets what the user's variables set for `clerk`."""
+    why = "takes the setting that you have made for the name in lower case"
     return [
         Risk(setting.path, setting.value, setting.variable, why=why)
         for setting in settings
@@ -174,11 +178,8 @@ def _digest(path: Path, text: str, config: OrgaConfig) -> str:
 
     digests = {trust_key(path): _sha256(text.encode())}
     root, compiled_policy = config.tools.files.root, config.policy.opa.wasm
-    files = [
-        file
-        for folder in ((root,) if root else (path.parent, Path.cwd()))
-        for file in user_code(config.with_file(path), folder).existing_files()
-    ]
+    roots = (root,) if root else (path.parent, Path.cwd())
+    files = [file for folder in roots for file in user_code(config.with_file(path), folder).existing_files()]
     if compiled_policy and compiled_policy.is_file():
         files.append(compiled_policy)
     for file in files:

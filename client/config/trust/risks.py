@@ -13,14 +13,14 @@ from typing import Any, cast
 from orga.workflows.types.agents import READ_ONLY_TOOLS
 
 Key = tuple[str, ...]
-_MAX_SHOWN = 300
+_MAX_SHOWN = 300  # characters of a value
 
 _WIDE = "wide"
 WIDE: Key = (_WIDE,)
 """A pseudo setting: the user, not the file, has given some agent tools that do more than read."""
 
 _MODELS = ("models", "agents.*.model", "agents.*.critics", "goals.tiers", "knowledge.embedder", _WIDE)
-"""The settings that choose a model, and so who sees what agents read, and at what price."""
+"""The settings that choose a model. They decide who sees what agents read, and what that costs."""
 _TOOLS = (
     *("tools.python", "tools.manifests", "tools.activities", "tools.deferred", "tools.commands", "tools.options"),
     *("mcp", _WIDE),
@@ -69,11 +69,11 @@ _HARMLESS: dict[str, tuple[str, ...]] = {
     "telemetry.service_name": ("telemetry",),
     "telemetry.export_interval_s": ("telemetry",),
 }
-"""Keys that are harmless unless the user has set one of the keys on the right. A key in no table needs trust."""
+"""Keys that are harmless unless the user has set one of the keys on the right. Keys in no table need trust."""
 
 _SAFE_TOOLS = {*READ_ONLY_TOOLS, "terminate"}
 _OWN_PROVIDERS = ("ollama:", "local:", "offline:")
-"""Providers that are programs on this machine, or on one that the user has named."""
+"""Providers that run on this machine, or on a machine that the user has named."""
 
 
 def reads_only(tools: Any) -> bool:
@@ -113,27 +113,27 @@ _WHY: dict[str, str] = {
     "tools.python": "runs Python code of this folder",
     "tools.manifests": "makes tools of programs, and of requests that may carry secrets of the environment",
     "tools.activities": "lets agents call activities of other workers",
-    "tools.deferred": "lets others give agents the results of calls",
+    "tools.deferred": "lets other programs and people give agents the results of calls",
     "tools.commands": "lets agents start programs",
     "tools.files.root": "lets agents read another folder",
     "tools.web": "lets agents fetch from private addresses",
     "tools.github": "sends the GitHub token to a server",
-    "tools.options": "says what tools are, for policies to go by",
-    "mcp": "starts programs, or sends what agents say to servers",
-    "models.base_urls": "sends the keys of models, and all that agents read, to a server",
-    "models.endpoints": "sends what agents read, and variables of the environment, to servers",
-    "models.prices": "says what models cost, by which limits in dollars go",
-    "models.tiers": "decides which models the tiers mean",
-    "temporal.address": "works for another Temporal server",
-    "temporal": "says how a worker works for a Temporal server",
-    "policy.engine": "lets policy decide nothing, or a server decide",
-    "policy": "takes decisions from elsewhere",
+    "tools.options": "describes tools, and policies rely on the description",
+    "mcp": "starts programs, or sends what agents write to servers",
+    "models.base_urls": "sends API keys, and all that agents read, to a server",
+    "models.endpoints": "sends what agents read, and secrets of the environment, to servers",
+    "models.prices": "sets the prices of models, and so changes limits in dollars",
+    "models.tiers": "chooses the models of the tiers",
+    "temporal.address": "carries out runs of another Temporal server",
+    "temporal": "changes how a worker serves a Temporal server",
+    "policy.engine": "lets all calls through, or lets a server decide",
+    "policy": "takes decisions from other rules or a server",
     "notify": "reports to a server what waits for people",
     "goals.deliveries": "sends the answers of goals to files, servers and people",
     "knowledge.path": "takes the knowledge of agents from a file that others may have written",
     "knowledge": "stores what agents learn on a server, and takes their knowledge from there",
-    "telemetry": "reports to a server what runs do",
-    "audit": "says whose signatures count, and which key signs",
+    "telemetry": "sends traces and metrics of runs to a server",
+    "audit": "chooses whose signatures count, and which key signs",
 }
 
 
@@ -156,7 +156,7 @@ class Risk:
     user_setting: str = ""
     """The user's setting that makes the key a risk, or ""."""
     why: str = field(default="", kw_only=True)
-    """The effect of the key. If empty, the key's own text in `_WHY` holds."""
+    """The effect of the key. If empty, the key's own text in `_WHY` is shown."""
 
     def __str__(self) -> str:
         """Return the risk on one line, with control characters escaped."""
@@ -184,7 +184,12 @@ def _risks(key: Key, value: Any, folder: Path, user: UserSettings) -> Iterator[R
         if not accepts(value, folder):
             yield Risk(key, value, user.server or _user_variable(conflicting_keys, user))
         elif user.server:
-            yield Risk(key, value, user.server, why="holds for all runs of that server that a worker here carries out")
+            yield Risk(
+                key,
+                value,
+                user.server,
+                why="holds for all runs of that server that a worker of this folder carries out",
+            )
         elif variable := _user_variable(conflicting_keys, user):
             yield Risk(key, value, variable)
     elif isinstance(value, dict):
@@ -197,7 +202,7 @@ def _risks(key: Key, value: Any, folder: Path, user: UserSettings) -> Iterator[R
 def _harmless_check(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, ...] | None]:
     """Return a function that accepts harmless values, and the user's keys that make any value a risk.
 
-    The keys are None if the key is in no table.
+    The user's keys are None if no table names the key.
     """
     for pattern, (accepts, conflicting_keys) in _HARMLESS_VALUES.items():
         if _matches(key, pattern):
@@ -207,7 +212,7 @@ def _harmless_check(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, .
 
 
 def _user_variable(patterns: Sequence[str], user: UserSettings) -> str:
-    """Return the variable by which the user has set one of these keys or a key below one, or ""."""
+    """Return the variable that sets one of these keys, or a key below one of them, or ""."""
     for key, variable in user.variables:
         if any(_is_below(key, pattern) for pattern in patterns):
             return variable

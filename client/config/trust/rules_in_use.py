@@ -1,4 +1,4 @@
-"""The files that decide over agents. No agent may write them."""
+"""Finds the rules that are in use: all files that decide over agents. No tool of an agent may write them."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,13 +23,13 @@ from orga.workflows.types.tool_calls.sandbox import Isolation
 _FILE_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
 _POLICY_SUFFIXES = ("cedar", "test.toml")
 _LINKED_FROM_PACKAGE = ("activities", "client", "workflows", "worker.py")
-"""In a clone these lie next to the package, which links to them."""
-_MAX_SHOWN = 5
+"""In a clone, these lie next to the package `orga`, which has links to them."""
+_MAX_SHOWN = 5  # paths in a warning
 _MOVE_ROOT = "set [tools.files] root to a folder without rules"
 
 
 def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rules:
-    """Return the rules of a worker that starts here with that configuration. Its tools write below `root`."""
+    """Return the rules of a worker with this configuration that starts here. Its tools write below `root`."""
     working_folder = Path.cwd()
     variables = (user_path(env[name]).absolute() for name in _FILE_VARIABLES if env.get(name))
     named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *variables]
@@ -59,7 +59,7 @@ def _rule_globs(config: OrgaConfig, working_folder: Path) -> dict[Path, list[str
 
 
 def user_code(config: OrgaConfig, root: Path) -> UserCode:
-    """Return the code that the configuration makes run. Some of it may be missing."""
+    """Return the code that the configuration makes run. Some of it may not exist yet."""
     working_folder = Path.cwd()
     paths = manifest_paths(config.tools.manifests)
     commands = [file.manifest.command for file in read_manifests(paths)[0] if file.manifest.command]
@@ -74,13 +74,13 @@ def user_code(config: OrgaConfig, root: Path) -> UserCode:
 
 
 def _knowledge_files(config: OrgaConfig) -> Iterator[Path]:
-    """Yield the configured store and the files that SQLite writes next to it, since agents are shown their content."""
+    """Yield the configured store and the files that SQLite writes next to it, because agents are shown its items."""
     if path := config.knowledge.path:
         yield from (path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
 
 
 def _running_modules(root: Path) -> Iterator[Path]:
-    """Yield the modules below the root that belong to the application in this process, if there is one."""
+    """Yield the files below the root that this process has loaded as modules of an application, not of `orga`."""
     prefixes = (f"{root}/", f"{root.resolve()}/")
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -103,7 +103,7 @@ def _installed_files(working_folder: Path) -> Iterator[Path]:
 
 
 def _is_above(path: Path, root: Path) -> bool:
-    """Return whether the path contains the root. Such a folder as a whole is no rule, or agents could write nothing."""
+    """Return whether the path contains the root. It is then no rule as a whole, or agents could not write anything."""
     return root.is_relative_to(path.resolve())
 
 
@@ -119,7 +119,7 @@ class WritableRules:
 
 
 def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> WritableRules | None:
-    """Return the warning, or None if no agent can write or there are no rules. Raise ValueError for a bad manifest."""
+    """Return the warning, or None if no agent can write or the root has no rules. A bad manifest raises ValueError."""
     writers = dict(_writing_tools(config))
     rules = rules_in_use(config, root, env)
     try:
@@ -132,13 +132,13 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
     more = f" and {len(paths) - _MAX_SHOWN} more" if len(paths) > _MAX_SHOWN else ""
     problem = f"rules lie in a writable root: {root} holds {shown}{more}"
     if unrestricted := [name for name, isolation in writers.items() if isolation == "none"]:
-        why = f"{', '.join(unrestricted)} can change them, since what is started there is not isolated"
+        why = f"{', '.join(unrestricted)} can change them, because the programs that they start are not isolated"
         return WritableRules(f"{problem}; {why}", f'set isolation = "bubblewrap", or {_MOVE_ROOT}')
     return WritableRules(f"{problem}; {', '.join(writers)} cannot change them", f"to be sure, {_MOVE_ROOT}")
 
 
 def _writing_tools(config: OrgaConfig) -> Iterator[tuple[str, Isolation | None]]:
-    """Yield the tools by which some agent can write. Those that start programs come with their isolation."""
+    """Yield the tools with which some agent can write files, and the isolation of the programs that they start."""
     tools: dict[str, Isolation | None] = {"write_file": None, "edit_file": None}
     if config.tools.commands.allow:
         tools["run_command"] = config.tools.commands.sandbox.isolation

@@ -1,4 +1,7 @@
-"""The operator's own files that run as programs: tool modules, command scripts, and all that they import."""
+"""Finds the user's own files that run as programs: tool modules, scripts of commands, and all that they import.
+
+Trust covers their content, and no tool of an agent may write them.
+"""
 
 import ast
 import re
@@ -20,26 +23,26 @@ _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy|ipython|uv)[\d.]*(?:t|d|-dbg)?")
 _SHEBANG_OF_PYTHON = re.compile(rb"#![^\n]*(?:python|pypy|\buv\b)")
 _SHEBANG_OF_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a)?sh\b")
 _IMPORTS = re.compile(r"\b(?:from|import)\b[^\n(]*(?:\([^()]*\))?")
-"""Finds imports in source that cannot be parsed here."""
+"""Finds imports in source that this version of Python cannot parse."""
 _MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
-"""Python's `-m`. Flags may precede it in the same word, and the module may follow."""
+"""Python's `-m`. The same word may have flags before it and the module after it."""
 _CODE = re.compile(r"-[bBdEiIOPqRsSuvx]*c.*", re.DOTALL)
-"""Python's `-c`, in the same way."""
+"""Python's `-c`. The same word may have flags before it and the code after it."""
 _MODULE_OPTIONS = frozenset({"-m", "--module", "-A", "--app"})
-"""Options of Python and of web servers. A module follows."""
+"""Options of Python and of web servers that take a module."""
 _FOLDER_OPTIONS = frozenset({"cd", "pushd", "-C", "--chdir", "--cwd", "--directory", "--prefix", "--project"})
-"""Commands and options that change the folder. Its name follows."""
+"""Commands and options that change the folder. The next word is the folder."""
 _OBJECT = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_]\w*(?:\(\))?")
-"""`package.module:app`, the notation of web servers."""
+"""`package.module:app`, as web servers name an application."""
 _NAMES = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _SCRIPTS = frozenset(
     [".py", ".pyw", ".pyz", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".jar"]
 )
-"""Suffixes of code. If a command names such a file, it counts even before it exists."""
+"""Suffixes of code. If a command names a file with such a suffix, the file counts even before it exists."""
 _STARTUP_MODULES = ("sitecustomize", "usercustomize")
-"""Modules that Python imports first."""
+"""Modules that Python imports when it starts."""
 _RUN_SUFFIXES = ("", ".__main__")
-"""Suffixes of the name that `-m` runs: none for a module, `.__main__` for a package."""
+"""Suffixes of the modules that `-m NAME` may run: `NAME` itself, or `NAME.__main__` if it is a package."""
 _OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
 """Options of Python that take a value."""
 
@@ -68,7 +71,7 @@ class UserCode:
 
 
 def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> UserCode:
-    """Return the modules in `folders` that these imports would run, whether they exist or not.
+    """Return the modules in `folders` that these imports would run, even if a module does not exist yet.
 
     Imports are followed as they are written. A name that a module computes is not known.
 
@@ -85,21 +88,21 @@ def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> UserCode:
 def scripts(words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> UserCode:
     """Return what a command runs: files among its words and in its code, and what its Python files import.
 
-    A Python script imports modules next to it before installed ones. So the names that it imports count even if no such
-    file exists. So do the names of Python's own modules, which import each other.
+    A module next to a Python script replaces an installed module, or one of Python's own, of the same name. So all
+    names that the script imports count even if no such file exists yet, and so do the names of Python's own modules.
 
     Args:
         env: Variables that the command sets.
     """
     on_path = [folder / entry for entry in (env or {}).get("PYTHONPATH", "").split(":") if entry]
     code = _Command(words).code_in(folder, on_path)
-    waiting, read = [*code.files], set[Path]()
-    while waiting:
-        script = waiting.pop()
+    unread, read = [*code.files], set[Path]()
+    while unread:
+        script = unread.pop()
         if script not in read and _is_shell_script(script):
             command = _Command(_script_words(script))
             started = _union(command.code_in(base, on_path) for base in (folder, script.parent))
-            waiting += started.files
+            unread += started.files
             code |= started
         read.add(script)
     return code
@@ -134,31 +137,31 @@ class _Command:
                 yield from (name for word in self._words if not word.isidentifier() for name in _NAMES.findall(word))
 
     def code_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
-        """Return what runs if the command starts in `folder`, and Python also finds modules in `on_path`."""
+        """Return the code that runs if the command starts in `folder` and Python also imports from `on_path`."""
         on_path = [*on_path, *(folder / entry for entry in self._on_path)]
         folders = [folder, *filter(_is_folder, (folder / name for name in self._folders))]
         return _union(self._started_in(base, on_path) for base in dict.fromkeys(folders))
 
     def _started_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
         files = {path for text in self._texts if _is_file(path := folder / text)}
-        by_python = {folder / text for text in self._python_scripts}
-        run = by_python | {folder / text for text in self._words[:1]}
-        named = (
+        run_by_python = {folder / text for text in self._python_scripts}
+        run_directly = run_by_python | {folder / text for text in self._words[:1]}
+        possible_scripts = (
             folder / word
             for index, word in enumerate(self._words)
             if Path(word).suffix in _SCRIPTS or (index == 0 and "/" in word)
         )
-        code = UserCode(frozenset({*files, *filter(can_exist, named)}))
+        code = UserCode(frozenset({*files, *filter(can_exist, possible_scripts)}))
         for file in files:
             is_python = file.suffix in {".py", ".pyw"} or bool(_SHEBANG_OF_PYTHON.match(_first_bytes(file, 200)))
-            if not is_python and file not in by_python:
+            if not is_python and file not in run_by_python:
                 continue
             for base in dict.fromkeys((file.parent, file.resolve().parent)):
-                shadowing = _shadowing_modules(base) if self._is_python or file in run else ()
+                shadowing = _shadowing_modules(base) if self._is_python or file in run_directly else ()
                 code |= _with_imports([file], shadowing, base, *on_path)
         names = [f"{name}{suffix}" for name, suffix in product(self._modules, _RUN_SUFFIXES)]
         modules = [*product((folder, *on_path), names), *product(on_path, _STARTUP_MODULES)]
-        modules += [(base, "__main__") for base in run if _is_folder(base)]
+        modules += [(base, "__main__") for base in run_directly if _is_folder(base)]
         for base, name in modules:
             shadowing = _shadowing_modules(base)
             code |= _with_imports((), chain(_module_paths(base, name.split(".")), shadowing), base, *on_path)
@@ -166,7 +169,7 @@ class _Command:
 
 
 def _python_operands(line: Sequence[str]) -> Iterator[str]:
-    """Yield the first operand of each Python in a line, and all operands of `uv`, since its options have values too."""
+    """Yield the first operand after each `python`, and all after `uv`, since values of its options look alike."""
     for index, program in enumerate(line):
         if not _PYTHON.fullmatch(program):
             continue
@@ -195,12 +198,12 @@ def _is_shell_script(file: Path) -> bool:
 
 
 def _shadowing_modules(folder: Path) -> Iterator[Path]:
-    """Yield the path in this folder of each of Python's own modules. A file at that path would replace the module."""
+    """Yield the paths in this folder at which a file would replace one of Python's own modules."""
     return (folder / name for name in sys.stdlib_module_names)
 
 
 def _with_imports(files: Iterable[Path], modules: Iterable[Path], *bases: Path) -> UserCode:
-    """Return the modules and all that they and the files import from these folders, directly or not."""
+    """Return the modules, and all that they and the files import from these folders, also indirectly."""
     found: set[Path] = set()
     unread_files = [*files]
     new_modules = [*modules]
@@ -257,7 +260,7 @@ def _syntax_tree(source: bytes) -> ast.AST | None:
 
 
 def _is_unchecked(bytecode: Path) -> bool:
-    """Return whether Python runs a compiled file without comparing its source: bit 0 and 1 of its flags (PEP 552)."""
+    """Return whether the flags of a compiled file make Python run it without checking its source (PEP 552)."""
     return int.from_bytes(_first_bytes(bytecode, 8)[4:], "little") & 0b11 == 0b01
 
 
@@ -276,7 +279,7 @@ def _union(codes: Iterable[UserCode]) -> UserCode:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name that is too long, say
+    except OSError:  # for example, the name is too long
         return False
 
 
