@@ -1,4 +1,4 @@
-"""The chain of a run: its continue-as-new segments, as far as the server keeps them, and where its iterations end."""
+"""Finds the segments of a run that the server still has, and the events at which its iterations end."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ _OTHER_RUNS = {
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_CRON_SCHEDULE,
 }
-"""Initiators that start an unrelated run under the same id. The time-skipping server names no initiator."""
+"""A retry or a cron schedule starts an unrelated run under the same id.
+
+Continue-as-new is not tested for, because the time-skipping server names no initiator.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,13 @@ class RunChain:
     is_cut: bool = False
     """True if the server no longer has the oldest segments."""
     length: int = 0
-    """Events of the latest run when the chain was read. 0 if another run was named as the last."""
+    """The number of events in the latest segment when the chain was read. 0 if the caller named the last segment."""
 
 
 async def run_chain(
     client: Client, workflow_id: str, last_run: str | None = None, kinds: Collection[str] = RUN_WORKFLOWS
 ) -> RunChain:
-    """Return the chain that ends with the latest run, or with `last_run`. Raise RunNotFound or NotAnAgent."""
+    """Return the chain that ends with `last_run`, or else with the latest segment. Raise RunNotFound or NotAnAgent."""
     run_ids: list[str] = []
     run_id, length = (last_run, 0) if last_run else await latest_run(client, workflow_id, kinds)
     while run_id:
@@ -60,9 +63,10 @@ def previous_segment(started: WorkflowExecutionStartedEventAttributes) -> str:
 
 
 async def was_reset(client: Client, workflow_id: str, run_ids: Sequence[str]) -> bool:
-    """Return whether a run of the chain was reset: a reset terminates the latest run, and another continues.
+    """Return whether the run was reset after its chain was read.
 
-    A run that was reset before the chain was read is not in it. The chain has the run that continued instead.
+    A reset terminates the latest segment, and a new one continues in place of the segment that was reset. A chain that
+    is read later contains only the new one.
     """
     for run_id in reversed(run_ids):
         try:
@@ -78,7 +82,7 @@ async def was_reset(client: Client, workflow_id: str, run_ids: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class RunHistory:
-    """The whole history of one run. After a reset, the history itself no longer has the run's id."""
+    """The whole history of one segment, with its run id. After a reset, the events themselves do not have that id."""
 
     run_id: str
     history: WorkflowHistory
@@ -99,18 +103,18 @@ async def histories(client: Client, chain: RunChain) -> list[RunHistory]:
 
 
 def history_error(workflow_id: str, error: RPCError) -> OrgaError:
-    """Return the error for a user if the server does not return a history."""
+    """Return the error to raise if the server does not return a history."""
     problem = f"the history of {workflow_id!r} cannot be read: {error.message}"
     return ServerLost(problem) if is_lost(error) else OrgaError(f"{problem}; see `orga doctor`")
 
 
 def _specific_kinds(kinds: Collection[str]) -> Collection[str]:
-    """Return the kinds for an error message, or none if these are all our kinds."""
+    """Return the kinds that an error names: none if every kind of run was accepted."""
     return () if set(kinds) == set(RUN_WORKFLOWS) else kinds
 
 
 async def latest_run(client: Client, workflow_id: str, kinds: Collection[str]) -> tuple[str, int]:
-    """Return the id of the latest run and its number of events. Raise RunNotFound or NotAnAgent."""
+    """Return the run id of the latest segment, and its number of events. Raise RunNotFound or NotAnAgent."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
@@ -123,7 +127,7 @@ async def latest_run(client: Client, workflow_id: str, kinds: Collection[str]) -
 
 
 async def read_start(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
-    """Return the input and other attributes with which a run was started."""
+    """Return the attributes with which a segment was started, such as its input."""
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in handle.fetch_history_events(page_size=1):
         return event.workflow_execution_started_event_attributes
@@ -138,31 +142,32 @@ class Boundary:
     run_id: str
     iteration: int
     event_id: int
-    """Completion of the workflow task that has processed the whole iteration."""
+    """The completion of the workflow task after which the iteration was over."""
     at: datetime
-    """Workflow time in that task."""
+    """The workflow time in that task."""
 
 
 class NoSuchIteration(OrgaError):
     """The run has not finished that iteration."""
 
     def __init__(self, workflow_id: str, iteration: int, begun: int, first: int = 0) -> None:
-        """Describe the error. `begun` is the latest iteration that has begun, `first` the earliest with an end."""
+        """Describe the error. `begun` is the latest iteration, and `first` the earliest one that has an end."""
         ends = f"there are {first} to {begun - 1}" if begun else "no model call was made yet"
         super().__init__(f"run {workflow_id!r} has no end of iteration {iteration} to go on from; {ends}")
 
 
 def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) -> Boundary:
     """Return the end of an iteration. Raise NoSuchIteration if no model call follows it."""
-    begun = list[int]()
+    iterations = list[int]()
     for run in runs:
         for event in run.events:
             if number := model_call_iteration(event):
-                begun.append(number)
+                iterations.append(number)
             if number == iteration + 1:
                 task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
                 return boundary_at(workflow_id, run, iteration, task)
-    raise NoSuchIteration(workflow_id, iteration, max(begun, default=0), begun[0] - 1 if begun else 0)
+    first_end = iterations[0] - 1 if iterations else 0
+    raise NoSuchIteration(workflow_id, iteration, max(iterations, default=0), first_end)
 
 
 def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int) -> Boundary:

@@ -1,4 +1,4 @@
-"""Reads histories: pages of events from the server, decoded to `Happening`s."""
+"""Decodes the events of a run's history to `Happening`s, from which journal, timeline and conversation are folded."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
@@ -30,7 +30,7 @@ from orga.workflows.types.messages import Message
 from orga.workflows.types.status import Happening, HappeningKind
 
 EVENTS_AT_ONCE = 50
-"""Events that are read before other tasks of the process get a turn."""
+"""After so many events, the reader lets other tasks of the process run."""
 
 
 async def happenings(
@@ -41,10 +41,10 @@ async def happenings(
     follow: bool = False,
     observe: Callable[[HistoryEvent, Happening | None], None] | None = None,
 ) -> AsyncGenerator[Happening]:
-    """Yield the events of one run that a fold uses, in order. The client's codec decodes the payloads.
+    """Yield the events of one segment that a fold uses, in order. The client's codec decodes the payloads.
 
-    With `follow`, wait for new events until the run ends. `observe` is called with each event after its happening, if
-    it is one, was yielded.
+    With `follow`, wait for new events until the segment ends. `observe` is called with every event, after its happening
+    was yielded. An event that no fold uses has no happening.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
@@ -59,7 +59,7 @@ async def happenings(
 
 
 async def read_events(values: RunValues, events: Iterable[HistoryEvent]) -> AsyncGenerator[Happening]:
-    """Yield the happenings that a fold uses. The events must be those of one run, from its first on."""
+    """Yield the events that a fold uses. The events must be those of one segment, from its first."""
     reader = _EventReader(values)
     for event in events:
         happening = await reader.read(event)
@@ -68,7 +68,7 @@ async def read_events(values: RunValues, events: Iterable[HistoryEvent]) -> Asyn
 
 
 async def folded_context(client: Client, history: WorkflowHistory, iteration: int) -> tuple[Message, ...]:
-    """Return the messages of an iteration's model call. Without a call in this run, return those carried over.
+    """Return the conversation of an iteration's model call, or the one that this segment began with if it has no call.
 
     Raises:
         DigestMismatch: A model call's digest does not fit the messages in the history.
@@ -85,7 +85,7 @@ async def folded_context(client: Client, history: WorkflowHistory, iteration: in
 
 
 class ClientHistorySource:
-    """The run's own history for `orga.activities.models.conversations`, read through the worker's client."""
+    """Rebuilds a conversation from the run's own history, for the activities that call models in a worker."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -106,7 +106,7 @@ class ClientHistorySource:
 async def start_arguments(
     client: Client, workflow_id: str, started: WorkflowExecutionStartedEventAttributes
 ) -> list[Any]:
-    """Return the arguments of a run: its input, and the state of the segment before."""
+    """Return the arguments of a segment: the run's input, and the state that the segment before has passed on."""
     converter = RunValues(client.data_converter, client.namespace, workflow_id).own_converter
     return _read_values(converter, await decode_payloads(converter, started.input.payloads))
 
@@ -114,7 +114,7 @@ async def start_arguments(
 async def selected_happenings(
     client: Client, workflow_id: str, run_id: str, event_ids: Collection[int]
 ) -> dict[int, Happening]:
-    """Return some events of a run by their ids. Only they, and those that they refer to, are decoded."""
+    """Return some events of a segment by their ids. Others are decoded only if these cannot be decoded without them."""
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
     scheduled: dict[int, HistoryEvent] = {}
@@ -148,11 +148,11 @@ class _OpenActivity(NamedTuple):
     converter: DataConverter
     attempts: int = 1
     failed_before: str = ""
-    """The same as in `Happening`."""
+    """As in `Happening`."""
 
 
 class _EventReader:
-    """Decodes events, and remembers which activity a completion belongs to."""
+    """Decodes the events of one segment in order. It remembers open activities, to which later events only refer."""
 
     def __init__(self, values: RunValues) -> None:
         self._values = values
@@ -172,7 +172,7 @@ class _EventReader:
         return _read_values(self._own, await decode_payloads(self._own, payloads))
 
     async def intervention_arguments(self, payloads: Iterable[Payload]) -> list[Any]:
-        """Return the arguments of a signal or update, limited as the run reads them."""
+        """Return the arguments of a signal or update, without those that the live run did not read."""
         return _read_values(self._own, bounded_payloads(await decode_payloads(self._own, payloads)))
 
     def _pop_activity(self, scheduled_event_id: int) -> _OpenActivity:
@@ -193,7 +193,7 @@ class _EventReader:
         self._task_queue = attributes.task_queue.name
         arguments = await self.values(attributes.input.payloads)
         if not attributes.continued_execution_run_id:
-            arguments = arguments[:1]  # the second is a state, which only a run that continues another takes
+            arguments = arguments[:1]  # the second is a state: a run takes it only from the segment before
         return self.happening("started", event, name=attributes.workflow_type.name, value=arguments)
 
     async def on_signaled(self, event: HistoryEvent) -> Happening:
@@ -203,7 +203,7 @@ class _EventReader:
         return self.happening("signaled", event, name=attributes.signal_name, value=value, text=refused)
 
     async def on_task_failed(self, event: HistoryEvent) -> None:
-        """Note a reset. A run accepts a rewind signal only until its next workflow task completes."""
+        """Remember a reset. A run accepts a rewind signal only between a reset and the next completed workflow task."""
         self._is_reset = self._is_reset or bool(event.workflow_task_failed_event_attributes.base_run_id)
 
     async def on_task_completed(self, event: HistoryEvent) -> Happening | None:
@@ -225,25 +225,27 @@ class _EventReader:
         )
 
     async def on_attempt_started(self, event: HistoryEvent) -> None:
-        """Note the last attempt. The server writes the start event only when the activity has ended."""
+        """Remember the last attempt. The server writes this event only when the activity has ended."""
         attributes = event.activity_task_started_event_attributes
-        begun = self._activities.get(attributes.scheduled_event_id)
-        if begun is None or attributes.attempt < 2:
+        activity = self._activities.get(attributes.scheduled_event_id)
+        if activity is None or attributes.attempt < 2:
             return
         failure = attributes.last_failure
-        is_lost = failure.HasField("timeout_failure_info")  # its worker died: the call itself did not fail
-        text = "" if is_lost else UNRECORDED
-        if attributes.HasField("last_failure") and not is_lost:
-            text = await recorded_failure_text(begun.converter, failure)
-        self._activities[attributes.scheduled_event_id] = begun._replace(
+        if failure.HasField("timeout_failure_info"):
+            text = ""  # the attempt was lost, for example with its worker; the call itself did not fail
+        elif attributes.HasField("last_failure"):
+            text = await recorded_failure_text(activity.converter, failure)
+        else:
+            text = UNRECORDED
+        self._activities[attributes.scheduled_event_id] = activity._replace(
             attempts=attributes.attempt, failed_before=text
         )
 
     def activity_happening(
         self, kind: HappeningKind, event: HistoryEvent, activity: _OpenActivity, **fields: Any
     ) -> Happening:
-        again = {"attempts": activity.attempts, "failed_before": activity.failed_before}
-        return self.happening(kind, event, name=activity.name, key=activity.key, **again, **fields)
+        attempts = {"attempts": activity.attempts, "failed_before": activity.failed_before}
+        return self.happening(kind, event, name=activity.name, key=activity.key, **attempts, **fields)
 
     async def on_finished(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_completed_event_attributes

@@ -1,4 +1,4 @@
-"""Finds a model call's prompt in a run's history, checking every digest up to it, and the output of a goal's step."""
+"""Finds the prompt of a model call, or the output of a goal's step, in a run's history. `orga steps` shows them."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -40,9 +40,9 @@ class Prompt:
 
     iteration: int
     turn: str
-    """`reason` of an agent's run, `goal_plan` and others of a goal's."""
+    """`reason` for an agent; `goal_plan` or another goal prompt for a goal."""
     digest: str
-    """Digest of the conversation as the run recorded it, checked against the messages."""
+    """Digest of the conversation, as the run recorded it. The messages fit it."""
     request: ModelRequest
 
 
@@ -65,7 +65,7 @@ async def read_prompt(client: Client, workflow_id: str, iteration: int) -> Promp
 
 
 class _PromptSearch:
-    """Reads the events of a chain up to the iteration. Its last call counts."""
+    """Folds the events of a chain and keeps the prompt of one iteration. If it was sent again, the last one counts."""
 
     def __init__(self, iteration: int) -> None:
         self._iteration = iteration
@@ -94,9 +94,9 @@ class _PromptSearch:
             raise NoPrompt(f"no model was asked in turn {self._iteration} of {run}: its plan already had the reply")
         if self._prompt is None:
             turns = self._iterations
-            there = f"there are {turns[0]} to {turns[-1]}" if turns else "no model was asked yet"
-            gone = "; the server no longer has its oldest turns" if chain.is_cut else ""
-            raise NoPrompt(f"{run} has no turn {self._iteration}; {there}{gone}")
+            existing = f"there are {turns[0]} to {turns[-1]}" if turns else "no model was asked yet"
+            missing = "; the server no longer has its oldest turns" if chain.is_cut else ""
+            raise NoPrompt(f"{run} has no turn {self._iteration}; {existing}{missing}")
         return self._prompt
 
     def _build_prompt(self, happening: Happening) -> Prompt | None:
@@ -112,7 +112,7 @@ class _PromptSearch:
 class StepResult:
     step: str
     place: str
-    """Place of its latest call, `<turn>.<index>`, as in `StepExecuted` of the journal."""
+    """Place of the step's latest call, `<turn>.<index>`, as in `StepExecuted` of the journal."""
     status: str
     output: str
     """The full output, or the reason of a failure."""
@@ -123,7 +123,7 @@ class NoOutput(OrgaError):
 
 
 async def step_output(client: Client, workflow_id: str, step: str) -> StepResult:
-    """Return the output of a step, of a live or an ended goal. No worker is needed.
+    """Return the output of a step of a live or ended goal. No worker is needed.
 
     Args:
         step: The id of the step in the plan, or the place of its call.
@@ -147,11 +147,11 @@ class _StepOutputs:
         self._fold = ContextFold()
         self._planned_steps: dict[str, None] = {}
         self._executed_steps: dict[str, StepResult] = {}
-        """By step. The output is only the error of a failure."""
+        """By step id. `output` has only the error of a failed step."""
         self._outputs: dict[str, str] = {}
-        """By the place of the call."""
+        """Outputs of calls, by place."""
         self._call_ids: dict[str, str] = {}
-        """By place."""
+        """The model's ids of calls, by place."""
 
     def feed(self, happening: Happening) -> None:
         if happening.kind == "started":  # each run of the chain has a fold of its own
@@ -177,7 +177,7 @@ class _StepOutputs:
                 pass
 
     def _add_past_steps(self, past: GoalState) -> None:
-        """Add steps from a fork's past or from deleted runs. Their results are in the conversation."""
+        """Add the steps of a fork's past or of deleted segments. The conversation has their results."""
         for step in past.pursuit.steps:
             self._planned_steps[step.id] = None
             if step.state != "open" and step.id not in self._executed_steps:
@@ -194,31 +194,30 @@ class _StepOutputs:
             self._planned_steps |= dict.fromkeys(str(step.get("id")) for step in steps)
 
     def result_for(self, workflow_id: str, step: str) -> StepResult:
-        """Return the outcome of the step, which its id or its place names. Raise NoOutput if there is none."""
+        """Return the result of a step, given by its id or its place. Raise NoOutput if there is none."""
         executed = [result for result in self._executed_steps.values() if step in {result.step, result.place}]
         if not executed:
             known = [*dict.fromkeys([*self._planned_steps, *self._executed_steps])]
             if step in known:
                 raise NoOutput(f"step {step!r} of goal {workflow_id!r} has not been carried out yet")
-            there = known_names_hint(step, known) if known else "it has no plan yet"
-            raise NoOutput(f"goal {workflow_id!r} has no step {step!r}; {there}")
+            hint = known_names_hint(step, known) if known else "it has no plan yet"
+            raise NoOutput(f"goal {workflow_id!r} has no step {step!r}; {hint}")
         result = self._executed_steps.get(step, executed[-1])
         place, is_ok = result.place, result.status == "ok"
         texts = _result_texts(self._fold.messages, {self._call_ids.get(place, ""): place})
         if is_ok:
             texts |= self._outputs
             if place not in texts:
-                gone = f"does not hold the output of step {result.step!r} any more"
-                raise NoOutput(f"the history of {workflow_id!r} {gone}")
+                raise NoOutput(f"the history of {workflow_id!r} no longer has the output of step {result.step!r}")
         return replace(result, output=texts.get(place) or result.output)
 
 
 def _step_call_place(place: str) -> str:
-    """Return the place of the call that an attempt or alternative belongs to: `2.0` of `2.0.f1`."""
+    """Return the place of the step's own call: `2.0` for `2.0.f1`, a call that recovery made for it."""
     return ".".join(place.split(".")[:2])
 
 
 def _result_texts(messages: Iterable[Message], places: Mapping[str, str]) -> dict[str, str]:
-    """Return, by place, the results of these calls as the model saw them."""
+    """Return the results of these calls as the model saw them, by place."""
     results = (message for message in messages if message.role == "tool" and message.call_id in places)
     return {places[message.call_id or ""]: undelimited_text(message.text) for message in results}

@@ -1,11 +1,12 @@
-"""The values in histories: their form, the largest arguments that a live run reads, and how a history is decoded.
+"""Converts values for histories and back, and limits the arguments that others send to a live run.
 
-A value is plain JSON by pydantic, without unset fields. It is decoded in the context in which it was written, because
-the application's codec may have a key for each workflow. The application's external storage may hold large values.
+A value is plain JSON by pydantic, without unset fields. It is decoded in the context of its workflow or activity,
+because the application's codec may have a key for each workflow. The application's external storage may hold large
+values.
 
-What others send to a live run is limited: an argument that is too large to be valid and slow to read is not read. One
-workflow task reads all signals that arrived since the last one, and the SDK gives it two seconds. A task that takes
-longer is repeated for ever. Replays, and folds of the history, leave out the same arguments.
+A live run does not read an argument of a signal or update that is too large to be valid and slow to parse. One workflow
+task reads all signals that arrived since the last one, and the SDK gives it two seconds. A task that takes longer is
+repeated for ever. Replays and folds of the history leave out the same arguments.
 """
 
 import json
@@ -42,8 +43,8 @@ class UnreadablePayload:
 class FrugalPayloadConverter(PydanticPayloadConverter):
     """Omits unset fields, so that defaults take no space in histories.
 
-    The SDK creates a converter for each run and each workflow task. The parts inside hold nothing but caches of types,
-    so all converters share them.
+    The SDK creates a converter for each run and each workflow task. All of them share the converters of the encodings,
+    which hold nothing but caches of types.
     """
 
     def __init__(self) -> None:
@@ -75,30 +76,30 @@ data_converter = DataConverter(payload_converter_class=FrugalPayloadConverter)
 
 
 _MAX_OBJECT_BYTES = 700_000
-"""Limit for an argument that is no text. The largest valid one is the result that a person gives a run to use."""
+"""Bytes of an argument that is not a string. The largest valid one is a result that a person gives a run to use."""
 
 MAX_PARTS = 1_000
-"""Limit for an argument that is no text: its lists, objects and commas together."""
+"""The number of lists, objects and commas in an argument that is not a string."""
 
 MAX_DIGITS = 400
-"""Limit for a number. The time to parse one is quadratic in its length."""
+"""Digits of a number in an argument. The time to parse a number is quadratic in its length."""
 
 MAX_UPDATE_BYTES = 1_900_000
-"""Limit for all arguments of an update. Its answer repeats them, and the server refuses answers of 2 MiB."""
+"""Bytes of all arguments of an update. The answer repeats them, and the server refuses answers of 2 MiB."""
 
 _DIGITS = re.compile(rb"[0-9]++")
 
 
 def bounded_payloads(payloads: Iterable[Payload]) -> list[Payload]:
-    """Return the arguments. A text replaces each argument that is not read."""
+    """Return the arguments. A short text replaces each argument that is too large."""
     return [_placeholder(payload) if _is_too_large(payload.data) else payload for payload in payloads]
 
 
 def bound_activation(activation: WorkflowActivation) -> None:
-    """Limit the arguments of signals and updates.
+    """Limit the arguments of signals and updates that a worker passes to a workflow.
 
-    An update with too many bytes is removed. The server reports to its sender that it was not taken, and the run
-    continues.
+    An update with too many bytes is removed. Then the server reports to its sender that it was not accepted, and the
+    run continues.
     """
     jobs = [job for job in activation.jobs if not _is_large_update(job)]
     for job in jobs:
@@ -157,7 +158,7 @@ class RunValues:
         return self.for_named(scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name)
 
     def for_named(self, name: str, activity_id: str, task_queue: str, *, is_local: bool = False) -> DataConverter:
-        """Return the converter for an activity. The workflow's own worker executes a local one."""
+        """Return the converter for an activity. A local one runs on the task queue of its workflow."""
         context = ActivitySerializationContext(
             namespace=self.namespace,
             activity_id=activity_id,
@@ -171,18 +172,18 @@ class RunValues:
 
 
 def values_of(client: Client, history: WorkflowHistory) -> RunValues:
-    """Return the values of a history on a client's server."""
+    """Return the converters for a history from the client's server."""
     return values_in(history, client.data_converter, client.namespace)
 
 
 def values_in(history: WorkflowHistory, converter: DataConverter, namespace: str) -> RunValues:
-    """Return the values of a history, wherever it is kept."""
+    """Return the converters for a history, which may also be from a file."""
     started = history.events[0].workflow_execution_started_event_attributes
     return RunValues(converter, namespace, history.workflow_id, started.workflow_type.name)
 
 
 async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
-    """Return payloads without codec and external storage. Raise OrgaError if only the storage has them."""
+    """Undo the codec and read from external storage. Raise OrgaError if this client lacks the storage."""
     copies = Payloads(payloads=payloads)
     try:
         await converter._transform_inbound_payloads(copies)
@@ -190,13 +191,13 @@ async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload])
         if converter.external_storage is not None:
             raise
         raise OrgaError(
-            f"values of this run lie in an external storage, which this client does not have: {error}"
+            f"values of this run are in an external storage, which this client does not have: {error}"
         ) from error
     return list(copies.payloads)
 
 
 async def recorded_failure_text(converter: DataConverter, failure: Failure) -> str:
-    """Return the innermost message, preceded by its type if it has one."""
+    """Return the message of the innermost failure, preceded by its type if it has one."""
     while failure.HasField("cause"):
         failure = failure.cause
     message = failure.message

@@ -1,6 +1,6 @@
-"""The events of a journal as types: their meaning and their data.
+"""The events of a journal as types: their meaning and their data. Everything that reads a journal uses them.
 
-Readers are tolerant, because a journal may come from another version. A missing key or a value of the wrong type gives
+The types are tolerant, because a journal may be from another version. A missing key or a value of the wrong type gives
 the field's default, and unknown keys are kept as extra fields. The reference page shows the docstrings and the keys.
 """
 
@@ -33,7 +33,7 @@ class TolerantRecord(Record):
             return read(value)
         except ValidationError:
             items = cast("list[Any]", value) if isinstance(value, list) else []
-            with suppress(ValidationError):  # in a list of objects, an item of another type hides no other
+            with suppress(ValidationError):  # leave out the items of a list that are not objects, and keep the others
                 return read([item for item in items if isinstance(item, dict)])
             return cls.model_fields[info.field_name or ""].get_default(call_default_factory=True)
 
@@ -65,7 +65,7 @@ class RecordedVerdict(TolerantRecord):
 
 
 class RecordedCall(TolerantRecord):
-    """A call that was dispatched or made, with its outcome as far as it is known."""
+    """A call of the run, with its outcome if it is known."""
 
     tool: str = ""
     call_id: str = ""
@@ -102,7 +102,7 @@ class RecordedReference(TolerantRecord):
 
 
 class JournalEvent(TolerantRecord):
-    """The data of an entry. This class itself serves events of a later version."""
+    """The data of an entry. An event that this version does not know is read as this class itself."""
 
     run: str = ""
     """The id of the delegated run that wrote the entry, or "" if the journal's own run did."""
@@ -206,7 +206,7 @@ class ModelFailedOver(JournalEvent):
 
 
 class ReasoningComplete(JournalEvent):
-    """The model's reply: calls, or an answer. A goal asks for a `turn`: `goal_plan`, `goal_decide`, …"""
+    """The model's reply: calls, or an answer. In a goal, `turn` is the goal prompt: `goal_plan`, `goal_decide`, …"""
 
     actions: tuple[RecordedAction, ...] = ()
     finish: str = ""
@@ -230,7 +230,7 @@ class ReasoningComplete(JournalEvent):
 
 
 class PolicyEvaluated(JournalEvent):
-    """The gate's verdict on each proposal; `error` if it could not decide, which counts as a denial."""
+    """The gate's verdict on each proposal. If the gate could not decide, `error` is set, and all are denied."""
 
     action_count: int = 0
     denied_count: int = 0
@@ -257,9 +257,7 @@ class ObservationsCollected(JournalEvent):
 
 
 class ApprovalRequested(JournalEvent):
-    """The run waits for a person: to approve a call, decide on a failure, or extend the budget. Or a call waits for its
-    result.
-    """
+    """The run waits for a person who approves, decides on a failure or extends the budget, or for a deferred result."""
 
     kind: str = ""
     id: str = ""
@@ -275,7 +273,7 @@ class ApprovalRequested(JournalEvent):
 
 
 class ApprovalResolved(JournalEvent):
-    """A person has decided it, the result is there, or it has expired."""
+    """A question of `ApprovalRequested` is over: a person has decided, the result has arrived, or it has expired."""
 
     kind: str = ""
     id: str = ""
@@ -288,7 +286,7 @@ class ApprovalResolved(JournalEvent):
     reason: str = ""
     answer: str = ""
     arguments: str = ""
-    """The JSON that the person put in place of the call's arguments, or its beginning. Empty if they are unchanged."""
+    """The arguments (JSON) with which the person replaced the call's own, or their beginning. Empty if unchanged."""
     arguments_bytes: int = 0
     """Bytes of the whole JSON, if `arguments` is only its beginning."""
 
@@ -365,7 +363,7 @@ class SagaEnded(JournalEvent):
 
 
 class DecisionGrounded(JournalEvent):
-    """A declared rule has decided by recorded facts."""
+    """A declared rule has decided over typed fields and recorded facts."""
 
     place: str = ""
     decision: str = ""
@@ -378,7 +376,7 @@ class DecisionGrounded(JournalEvent):
 
 
 class CritiqueEvaluated(JournalEvent):
-    """A critic has reviewed an answer or a call, with the consequence."""
+    """A critic has reviewed an answer or a call. `then` is the consequence."""
 
     kind: str = ""
     critic: str = ""
@@ -388,7 +386,7 @@ class CritiqueEvaluated(JournalEvent):
     score: float | None = None
     approved: bool = False
     says_approved: bool | None = None
-    """The model's own opinion. It decides nothing."""
+    """The critic model's own opinion, which decides nothing."""
     dimensions: Object = {}
     reviewer: str = ""
     round: int = 0
@@ -433,10 +431,11 @@ class InterventionReceived(JournalEvent):
     left: Any = None
     """Calls that a rewound run had carried out."""
     of: str = ""
-    """What was cut, if the kind is `cut`."""
+    """The kind of the intervention whose text was cut, or `guidance`. Only if the entry's own kind is `cut`."""
     bytes: int = 0
-    """Its bytes before the cut, of which `kept` are left."""
+    """Bytes of the text before the cut."""
     kept: int = 0
+    """Bytes of the text after the cut."""
 
 
 class InterventionRefused(JournalEvent):
@@ -501,7 +500,7 @@ class StepEvaluated(JournalEvent):
 
 
 class StepOverridden(JournalEvent):
-    """A person has replaced the tool of a step."""
+    """A person has replaced a step of the plan, or has added one."""
 
     step: str = ""
     skill: str = ""
@@ -513,7 +512,7 @@ class MemoryCompressed(JournalEvent):
     before: int = 0
     after: int = 0
     taken: bool = False
-    """True if the shorter memory replaced the old one. One that lost names does not."""
+    """True if the shorter memory replaced the old one. A memory that lost names does not."""
     lost: tuple[str, ...] = ()
 
 

@@ -1,8 +1,8 @@
 """Follows a run live: its journal entries, and its running activities with the text that streams in.
 
-One watcher reads a run for all its readers in this process. It waits for the history by a long poll, and queries
-activities only while the history shows running ones. So a run that waits for a person costs one open request.
-The journal comes from the history, and live activities from heartbeats, so watching a run adds no event to it.
+One watcher reads a run for all its readers in this process. It reads the history by a long poll, and queries activities
+only while the history shows running ones. So a run that waits for a person costs one open request. The journal comes
+from the history, and live activities come from heartbeats, so watching a run adds no event to it.
 """
 
 import asyncio
@@ -33,29 +33,32 @@ from orga.workflows.types.record import InvalidInput, Record, replace_fields
 from orga.workflows.types.status import JournalEntry
 
 LOST_SERVER_S = 60.0
-"""Seconds to wait for a lost server."""
+"""Seconds without a server after which a watcher gives up."""
 
 STABLE_CONNECTION_S = 15.0
-"""Seconds. A connection that lasted this long is worth reopening. One that ends sooner may never last."""
+"""Seconds. After a connection that lasted longer, the wait for a lost server begins again."""
 
 AGAIN_S = 1.0
-"""Seconds until a lost server is tried again."""
+"""Seconds between two attempts to reach a lost server."""
 
 FIRST_LOOK_S, LAST_LOOK_S = 0.3, 1.0
-"""Seconds between two queries of activities. The pause grows while nothing changes."""
+"""Shortest and longest seconds between two queries of activities. The pause grows while nothing changes."""
 
 KEPT_ENTRIES, KEPT_BYTES = 1_000, 4_000_000
-"""The newest entries, kept for readers. A reader that is further back reads the history."""
+"""Limits for the newest entries, which a watcher keeps for its readers. At twice a limit, it drops the older half.
+
+A reader that needs earlier entries reads the history.
+"""
 
 
 class LiveActivity(Record):
     """A model call with its text so far, or a tool call, while it runs. It is not part of the journal.
 
-    It is yielded whenever it changes, and for the last time with `is_over`. The journal then has its outcome.
+    It is yielded whenever it changes, and a last time with `is_over`. Then the journal has its outcome.
     """
 
     run: str
-    """Id of its run: the run that is followed, or one of its delegates."""
+    """The id of the run that has this activity: the followed run, or one of its delegates."""
     activity_id: str
     """Unique in its run while the activity is running."""
     name: str
@@ -133,8 +136,9 @@ class JournalReader:
         self._watcher = watcher
         self._next = start.sequence + 1
         self._start: Position | None = start
-        """None once it is known whether the journal still has this entry."""
+        """The entry after which to begin. None once it is known whether the journal still has it."""
         self._rewinds = len(watcher.rewinds)
+        """The number of rewinds that this reader has followed."""
         self._yielded: dict[_Key, LiveActivity] = {}
 
     async def new_events(self) -> AsyncGenerator[RunEvent]:
@@ -191,7 +195,7 @@ _WATCHERS: WeakKeyDictionary[Client, dict[tuple[asyncio.AbstractEventLoop, str],
 
 @asynccontextmanager
 async def shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["Watcher"]:
-    """Yield the watcher of a run. It reads while it has readers."""
+    """Yield the watcher of a run. All readers in this event loop share it, and it stops after the last one."""
     watchers, key = _WATCHERS.setdefault(client, {}), (asyncio.get_running_loop(), workflow_id)
     watcher = watchers.get(key)
     if watcher is None or watcher.is_over:
@@ -242,17 +246,17 @@ class Watcher:
         self.total = 0
         """The number of entries read so far."""
         self.kept: list[JournalEntry] = []
-        """The newest entries. The first of them is `first_kept`."""
+        """The newest entries. The first one has the sequence `first_kept`."""
         self._kept_sizes: list[int] = []
         self._kept_bytes = 0
         self.rewinds: list[int] = []
-        """The sequences from which on a rewind replaced the journal."""
+        """For each rewind, the sequence of the first entry that it replaced."""
         self.is_at_end = False
         """True once everything is read that existed when the reading began."""
         self.is_current = False
         """True if the history was read up to now, so that `_under_way` is complete."""
         self.timelines: list[TimelineFold] = []
-        """Those of the last segment, and of earlier ones that share an iteration with it."""
+        """The timelines of the last segment, and of earlier segments that share an iteration with it."""
         self.is_over = False
         self.changed = asyncio.Event()
         """Set, and replaced by a new event, whenever there is news."""
@@ -260,7 +264,7 @@ class Watcher:
         self._fault: Exception | None = None
         self._values = RunValues(client.data_converter, client.namespace, workflow_id)
         self._under_way: dict[int, tuple[str, DataConverter]] = {}
-        """Running activities by their scheduled event: the id, and the converter for their values."""
+        """Running activities, each with its id and the converter for its values, by the id of the scheduled event."""
         self._live: dict[_Key, LiveActivity] = {}
         self._wake_poller = asyncio.Event()
         self._delegates: set[str] = set()
@@ -292,7 +296,7 @@ class Watcher:
         return read_journal(self._client, self._id)
 
     def raise_fault(self) -> None:
-        """Raise the error that ended the reading, if it failed."""
+        """Raise the error that ended the reading, if there was one."""
         if self._fault is not None:
             raise self._fault
 
@@ -312,7 +316,7 @@ class Watcher:
         self._notify()
 
     async def _read_until_end(self) -> None:
-        """Read the journal until the run ends. A server may be lost for a while."""
+        """Read the journal until the run ends. Wait for a lost server, at most `LOST_SERVER_S`."""
         deadline = monotonic() + LOST_SERVER_S
         while True:
             self.is_current, began = False, monotonic()
@@ -350,9 +354,9 @@ class Watcher:
         self._notify()
 
     def _observe(self, observed: ObservedEvent) -> None:
-        """Note which activities and delegates are running, and continue the timeline of the live segment."""
+        """Record which activities and delegates are running, and continue the timeline of the live segment."""
         event, kind = observed.event, observed.event.event_type
-        if observed.later_segments <= 1:  # the last segment, and the one before, which can share an iteration with it
+        if observed.later_segments <= 1:  # the last segment, and the one before it: they can share an iteration
             self._continue_timeline(observed)
         if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             workflow_type = event.workflow_execution_started_event_attributes.workflow_type.name
@@ -393,7 +397,7 @@ class Watcher:
             self._drop_delegate(delegate)
 
     def _drop_delegate(self, delegate: str) -> None:
-        """Stop showing a delegate. The run may know that it has ended before the delegate's own watcher does."""
+        """Stop showing a delegate. The parent's history may show its end before the delegate's own watcher reads it."""
         self._delegates.discard(delegate)
         self._delegate_watchers.pop(delegate, None)
         if task := self._delegate_tasks.pop(delegate, None):
@@ -406,7 +410,7 @@ class Watcher:
             self._delegate_tasks[begun] = asyncio.create_task(self._follow_delegate(begun))
 
     async def _follow_delegate(self, workflow_id: str) -> None:
-        """Show the activities of a delegate. The journal has its entries once it has ended."""
+        """Show the activities of a delegate while it runs. Its journal entries follow when it has ended."""
         with suppress(OrgaError):
             async with shared_watcher(self._client, workflow_id) as watcher:
                 self._delegate_watchers[workflow_id] = watcher

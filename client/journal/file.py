@@ -1,4 +1,4 @@
-"""An exported journal as a file: JSON lines, one per entry, and the head as the last line.
+"""Writes, reads and checks the file of an exported journal. An entry is a line of JSON, and the head is the last line.
 
 The head has the run, the length and the last hash. An Ed25519 key can sign it.
 """
@@ -30,7 +30,7 @@ KEY_PREFIX = "ed25519:"
 """Prefix of a public key in its text form, before the base64."""
 
 ID_CHARS = 16
-"""The length of a key's id, the beginning of its SHA-256."""
+"""Hex digits of a key's id, which is the beginning of the public key's SHA-256."""
 
 _OTHERS_MODE = 0o077
 """Permissions of users other than the owner."""
@@ -41,7 +41,11 @@ class KeyProblem(OrgaError):
 
 
 def generate_key(path: Path) -> str:
-    """Write a private key (PKCS 8, PEM, mode 0600) and its public key. Return the public one, or raise KeyProblem."""
+    """Write a new private key (PKCS 8, PEM, mode 0600) and its public key. Return the public key.
+
+    Raises:
+        KeyProblem: A file exists already, or cannot be written.
+    """
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -79,12 +83,12 @@ def private_key(path: Path) -> Ed25519PrivateKey:
 
 
 def public_key(text: str) -> Ed25519PublicKey:
-    """Read a public key, as `public_text` writes it. Raise KeyProblem if it is none."""
+    """Read a public key in the form of `public_text`. Raise KeyProblem if it is not one."""
     stripped = text.strip()
     try:
         return Ed25519PublicKey.from_public_bytes(b64decode(stripped.removeprefix(KEY_PREFIX), validate=True))
     except ValueError:
-        raise KeyProblem(f"{stripped[:80]!r} is no public key; one begins with {KEY_PREFIX}") from None
+        raise KeyProblem(f"{stripped[:80]!r} is not a public key, which begins with {KEY_PREFIX}") from None
 
 
 def public_text(key: Ed25519PublicKey) -> str:
@@ -101,7 +105,7 @@ def is_signed(key: Ed25519PublicKey, signature: str, message: bytes) -> bool:
         key.verify(decoded, message)
     except (InvalidSignature, ValueError):
         return False
-    return b64encode(decoded).decode() == signature
+    return b64encode(decoded).decode() == signature  # several base64 texts decode to the same bytes; accept only one
 
 
 def _write_new_file(path: Path, content: bytes, mode: int) -> None:
@@ -111,7 +115,7 @@ def _write_new_file(path: Path, content: bytes, mode: int) -> None:
 
 
 _PURPOSE = b"orga journal head 1\n"
-"""Prefix of the signed message, so that a signature of a head is valid for nothing else."""
+"""Prefix of the signed message. With it, the signature of a head is valid for nothing else."""
 
 
 class JournalHead(Record):
@@ -148,19 +152,21 @@ def head_check(
 ) -> Check:
     """Check that the head fits the entries, and that a trusted key has signed it.
 
-    If there are trusted keys, the head must be signed. None skips the check of signatures.
+    Without trusted keys, an unsigned head is accepted. With `trusted` None, signatures are not checked.
     """
     if sealed is None:
         last = len(entries) - 1
         return Check("head", run, False, f"it has no head: whether entries followed entry {last} is unknown")
-    faults = [
-        *head_mismatches(run, entries, sealed.head),
-        *([] if trusted is None else _signature_faults(sealed, trusted)),
-    ]
     head = sealed.head
-    by = f"signed at {head.signed_at:%Y-%m-%dT%H:%M:%SZ} by key {head.key_id}" if head.signed_at else "not signed"
-    by = "signature not looked at" if trusted is None else by
-    return Check("head", run, not faults, "; ".join(faults) or f"{head.length} entries, {by}")
+    faults = head_mismatches(run, entries, head)
+    if trusted is None:
+        signer = "signature not checked"
+    else:
+        faults += _signature_faults(sealed, trusted)
+        signer = (
+            f"signed at {head.signed_at:%Y-%m-%dT%H:%M:%SZ} by key {head.key_id}" if head.signed_at else "not signed"
+        )
+    return Check("head", run, not faults, "; ".join(faults) or f"{head.length} entries, {signer}")
 
 
 def head_mismatches(run: str, entries: Sequence[JournalEntry], head: JournalHead) -> list[str]:
@@ -208,11 +214,11 @@ class NoJournal(OrgaError):
 
 @dataclass(frozen=True)
 class JournalFile:
-    """The content of the file."""
+    """The content of an exported journal."""
 
     entries: tuple[JournalEntry, ...]
     head: SealedHead | None = None
-    """None in the output of `orga journal ID --json`."""
+    """None if the file is the output of `orga journal ID --json`."""
 
 
 def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead) -> None:
@@ -228,10 +234,10 @@ def journal_content(entries: Sequence[JournalEntry], head: SealedHead) -> bytes:
 
 
 def read_journal_file(path: Path) -> JournalFile:
-    """Read the file strictly: an unknown key, or one that occurs twice, would not be covered by any hash.
+    """Read an exported journal. A line with an unknown or a repeated key is refused, because no hash covers such a key.
 
     Raises:
-        NoJournal: It is no journal, or not written in the canonical bytes. The text names the line.
+        NoJournal: The file is not a journal, or its bytes are not canonical. The error names the line.
     """
     try:
         content = path.read_bytes()
@@ -241,8 +247,8 @@ def read_journal_file(path: Path) -> JournalFile:
     entries: list[JournalEntry] = []
     for number, line in enumerate(lines if lines != [b""] else []):
         try:
-            keys = json.loads(line.decode(), object_pairs_hook=unique_keys_object)
-            if isinstance(keys, dict) and "head" in keys and number == len(lines) - 1:
+            parsed = json.loads(line.decode(), object_pairs_hook=unique_keys_object)
+            if isinstance(parsed, dict) and "head" in parsed and number == len(lines) - 1:
                 head = SealedHead.model_validate_json(line, strict=True, extra="forbid")
                 file = JournalFile(tuple(entries), head)
                 _require_canonical(path, content, file)
@@ -258,7 +264,10 @@ def _lines(entries: Sequence[JournalEntry], head: SealedHead) -> list[bytes]:
 
 
 def _require_canonical(path: Path, content: bytes, file: JournalFile) -> None:
-    """Refuse other bytes with the same meaning. If the meaning differs, later checks report it."""
+    """Raise NoJournal if a consistent journal is not in the bytes that `write_journal` writes.
+
+    If the journal is inconsistent, later checks report it.
+    """
     assert file.head is not None
     if first_break(file.entries) is None and not head_mismatches(file.head.head.run, file.entries, file.head.head):
         canonical_lines = (*_lines(file.entries, file.head), b"")
@@ -272,7 +281,7 @@ def _changed_line_error(path: Path, number: int) -> NoJournal:
 
 
 def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Sequence[JournalEntry]) -> Check:
-    """Compare entry by entry. The export of a live run may end early, but not that of an ended run."""
+    """Compare an export with the run's journal. The export of a live run may have fewer entries than the journal."""
 
     def result(ok: bool, detail: str) -> Check:
         return Check("export", workflow_id, ok, detail)

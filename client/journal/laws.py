@@ -1,6 +1,6 @@
-"""The laws that every journal must satisfy, as far as the journal itself can show it, and the results of checks.
+"""Checks the laws that every journal must satisfy, from its entries alone. Also the types for results of checks.
 
-The laws read every entry, not a view of the run, because a journal that was changed may hold anything.
+The laws read every entry and not a view of the run, because a journal that somebody has changed may hold anything.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,13 +23,14 @@ from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, call_activi
 
 NOT_RUN = "not_run"
 DONE = frozenset({"ok", "failed"})
-"""Outcomes of a call that recovery tried instead of another. They show that the call was really started."""
+"""Outcomes that show that a call of a recovery or saga was really started."""
 
 _JUDGED_AGAIN = frozenset({"held", "denied"})
+"""Statuses of a part of a call after which the gate may judge it again."""
 
 
 def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:
-    """Return the effects that lack what must precede them, and the verdicts that cannot follow the earlier ones."""
+    """Return the effects without the verdicts that must precede them, and verdicts that cannot follow earlier ones."""
     runs: dict[str, _ReplyState] = {}
     faults: list[str] = []
     for entry in entries:
@@ -47,44 +48,45 @@ class _ReplyState:
     def __init__(self, iteration: int, reply: on.ReasoningComplete) -> None:
         ids = [action.call_id for action in reply.actions if "call_id" in action.model_fields_set]
         self._places = {call_id: f"{iteration}.{index}" for index, call_id in enumerate(ids)}
-        self._answer = "" if ids else str(iteration)
+        self._answer_place = "" if ids else str(iteration)
         self._calls = ProposalStatuses[str](CALL_STAGES, self._places.values())
         self._answers = ProposalStatuses[str](ANSWER_STAGES)
         self._begun: set[str] = set()
-        self._reported_by_askers: set[str] = set()
+        self._asked_by_critics: set[str] = set()
+        """Questions whose answer is not a verdict, because the critic that asked reports the verdict itself."""
 
     def entry_faults(self, entry: JournalEntry, event: JournalEvent) -> Iterable[str]:
-        """Check an entry after the reply, and yield its faults."""
+        """Yield the faults of an entry after the reply."""
         match event:
             case on.PolicyEvaluated():
                 self._record_verdicts(event)
             case on.ApprovalRequested():
-                # People delay the calls. A journal does not show whether a pause took any time.
                 if is_reported_by_stage(entry.data):
-                    self._reported_by_askers.add(event.id)
+                    self._asked_by_critics.add(event.id)
+                # The calls wait for people. A pause is not recorded: a journal does not show if it took any time.
                 if event.kind == "budget" or event.place in self._places.values():
                     self._calls.record_pause()
-            case on.ApprovalResolved() if event.id in self._reported_by_askers:
+            case on.ApprovalResolved() if event.id in self._asked_by_critics:
                 pass
             case on.ApprovalResolved() | on.CritiqueEvaluated() if (
                 verdict := recorded_verdict(entry.event, entry.data)
             ) is not None:
                 place = event.place
                 if verdict not in VERDICTS_AFTER_GATE or not self._statuses_for(place).apply_verdict(place, verdict):
-                    what = f"records {verdict!r} for {place or 'nothing'}"
-                    yield f"{what}, which cannot follow what was recorded for it before"
-            case on.Terminated(reason="completed") if self._answer:
-                if lacks := self._answers.missing_verdict_text(self._answer):
-                    yield f"ends with the answer of iteration {self._answer}, which lacks {lacks}"
+                    recorded = f"records {verdict!r} for {place or 'nothing'}"
+                    yield f"{recorded}, which cannot follow what was recorded for it before"
+            case on.Terminated(reason="completed") if self._answer_place:
+                if lacks := self._answers.missing_verdict_text(self._answer_place):
+                    yield f"ends with the answer of iteration {self._answer_place}, which lacks {lacks}"
             case _:
                 for place in _executed_places(event, self._places):
                     yield from self._execution_faults(place)
 
     def _record_verdicts(self, event: on.PolicyEvaluated) -> None:
         has_failed = "error" in event.model_fields_set
-        decisions: list[Any] = (
-            ["deny"] * len(event.places) if has_failed else [each.decision for each in event.verdicts]
-        )
+        decisions: list[Any] = [verdict.decision for verdict in event.verdicts]
+        if has_failed:
+            decisions = ["deny"] * len(event.places)
         for place, decision in zip(event.places, decisions, strict=False):
             if place in SEPARATE_PROPOSALS:
                 continue
@@ -132,7 +134,10 @@ def _call_place(call: on.RecordedCall, places: dict[str, str]) -> str:
 
 PAST_MISSING = "PastMissing"
 BEGINNINGS = ("Started", PAST_MISSING)
+"""Events with which a journal may begin."""
+
 MAX_FAULTS = 5
+"""The most faults in one report."""
 
 
 def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
@@ -147,18 +152,18 @@ def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
         first = f"entry {own[0].sequence} is {own[0].event}"
         faults.append(f"{first}: a journal begins with {' or '.join(BEGINNINGS)}")
     faults += _end_faults(entries)
-    if not any(entry.event == PAST_MISSING for entry in entries):  # earlier questions are missing here
+    if not any(entry.event == PAST_MISSING for entry in entries):  # otherwise, what these laws require may be missing
         faults += [*_approval_faults(entries), *_delegate_faults(entries), *_turn_faults(own), *effect_faults(entries)]
     return faults[:MAX_FAULTS]
 
 
 def has_ended(entries: Sequence[JournalEntry]) -> bool:
-    """Return whether the journal's own run has ended. Then an earlier export of it is incomplete."""
+    """Return whether the journal's own run has ended. Ends of delegated runs do not count."""
     return any(entry.event == "Terminated" and not entry.run for entry in entries)
 
 
 def _end_faults(entries: Sequence[JournalEntry]) -> list[str]:
-    """Return entries after the end of their run. Entries of a delegate may follow the end of its parent's part."""
+    """Return the entries that follow the end of their own run. Each delegated run has its own end."""
     ended: dict[str, int] = {}
     faults: list[str] = []
     for entry in entries:

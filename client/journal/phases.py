@@ -1,6 +1,6 @@
-"""The phases of a goal, from its journal: replies, scores, decisions and durations.
+"""Folds the journal of a goal to its phases, with their replies, scores, decisions and durations.
 
-`RunView` keeps what is current. These phases are the whole past of a goal, which only `orga steps` and the demo show.
+Only `orga steps` and the demo show these phases, which are the whole past of a goal. `RunView` keeps what is current.
 """
 
 from collections.abc import AsyncIterable
@@ -45,7 +45,7 @@ _NORMAL_FINISH = {"stop", "tool_calls"}
 
 
 class Guidance(on.InterventionReceived):
-    """Guidance by people. `refused` is set if it could not be used."""
+    """Guidance by a person. A later entry may show that the run refused it, and then `refused` is set."""
 
     model_config = ConfigDict(frozen=False)
 
@@ -69,7 +69,7 @@ class Phase:
     prompt: str = ""
     """The digest of the prompt, which `orga steps --prompt` rebuilds. Empty if no model was called."""
     memory: str = ""
-    """The goal's memory in the reply, if it has one."""
+    """The goal's memory in the reply, if the reply has one."""
     kept: str = ""
     """The goal's memory after this phase."""
     compressed: on.MemoryCompressed | None = None
@@ -77,7 +77,7 @@ class Phase:
     answer: on.QuestionAnswered | None = None
     errors: list[str] = field(default_factory=list[str])
     overridden: list[on.StepOverridden] = field(default_factory=list[on.StepOverridden])
-    """Steps that people have added meanwhile."""
+    """Steps that people have replaced or added during this phase."""
     guidance: list[Guidance] = field(default_factory=list[Guidance])
     """Guidance by people since the previous turn."""
     repaired: bool = False
@@ -130,10 +130,11 @@ class GoalPhases:
         self._is_reply_used = False
         """True once an entry shows that the reply of the latest phase was used."""
         self._guidance: list[tuple[int, Guidance]] = []
-        """Guidance, with the turn before which it came."""
+        """Guidance that no phase has yet, each with the turn in which it arrived."""
         self._unanswered: list[Guidance] = []
-        """The guidance that may still be refused."""
+        """Guidance that may still be refused."""
         self._kept = ""
+        """The goal's memory after the latest phase."""
 
     def take(self, entry: JournalEntry) -> None:
         event = self.run.take(entry).event
@@ -145,7 +146,9 @@ class GoalPhases:
                     self._unanswered.append(guidance := Guidance.model_validate(entry.data))
                     self._guidance.append((entry.iteration, guidance))
                 return
-            case on.Terminated() | on.InterventionApplied():  # a pause before it is time of the next phase
+            case (
+                on.Terminated() | on.InterventionApplied()
+            ):  # they extend no phase: the time of a pause is the next one's
                 return
             case on.ReasoningComplete():
                 self._close_phase(event.turn)
@@ -166,7 +169,7 @@ class GoalPhases:
         self._latest_end = entry.timestamp
 
     def _answer_guidance(self, kind: str, refused: str | None = None) -> None:
-        """Mark guidance as answered. Every override gets an answer in order, other guidance only if it is refused."""
+        """Mark guidance as answered. Overrides are answered in order. Other guidance is only answered by a refusal."""
         of_kind = [guidance for guidance in self._unanswered if guidance.kind == kind]
         if not of_kind:
             return
@@ -186,13 +189,13 @@ class GoalPhases:
         self._is_reply_used = False
 
     def _close_phase(self, next_turn: str) -> None:
-        """Note on the previous phase that its reply was not used, if it was asked again or given up."""
+        """Add an error to the latest phase if its reply was not used."""
         phase = self.phases[-1] if self.phases else None
         if phase is None or phase.phase not in _RESULT_EVENTS or self._is_reply_used:
             return
-        why = _reply_object(phase).get("error") if phase.phase == "plan" else None
+        plan_error = _reply_object(phase).get("error") if phase.phase == "plan" else None
         again = ", and was asked for again" if _PROMPT_PHASES.get(next_turn) == phase.phase else ""
-        phase.errors.append(f"no plan: {why}" if why else f"the reply was not used{again}")
+        phase.errors.append(f"no plan: {plan_error}" if plan_error else f"the reply was not used{again}")
 
     def _add_reply(self, event: on.ReasoningComplete) -> None:
         phase = self.phases[-1]
@@ -214,14 +217,14 @@ class GoalPhases:
 
 
 def _current_memory(phase: Phase, event: JournalEvent, before: str) -> str:
-    """Return the memory after a reply was used. A compressed memory counts once it was accepted."""
-    is_refused = isinstance(event, on.MemoryCompressed) and not event.taken
-    is_own = isinstance(event, (on.StepEvaluated, on.DecisionMade)) and event.by in {"rule", "operator"}
-    return before if is_refused or is_own else parsed_memory(_reply_object(phase), before)
+    """Return the goal's memory after an event that shows that a reply was used."""
+    is_rejected = isinstance(event, on.MemoryCompressed) and not event.taken
+    is_not_from_model = isinstance(event, (on.StepEvaluated, on.DecisionMade)) and event.by in {"rule", "operator"}
+    return before if is_rejected or is_not_from_model else parsed_memory(_reply_object(phase), before)
 
 
 def _reply_object(phase: Phase) -> dict[str, Any]:
-    """Return the reply as a JSON object, or an empty one if it is none."""
+    """Return the reply as a JSON object. A reply that is not an object gives an empty one."""
     turn = next((turn for turn, name in _PROMPT_PHASES.items() if name == phase.phase), "")
     try:
         return goal_reply_object(turn, phase.reply_text)

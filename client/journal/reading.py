@@ -1,4 +1,4 @@
-"""Reads the journal of a run from its history, across continue-as-new, live or ended, without a worker."""
+"""Reads the journal of a live or ended run from the histories of its segments and delegates. No worker is needed."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from orga.workflows.types.control import Note
 from orga.workflows.types.status import Happening, JournalEntry
 
 PAST_MISSING = "PastMissing"
-"""The first entry of a journal if the server no longer has the oldest runs. Numbering begins there."""
+"""The first entry of a journal if the server no longer has the oldest segments. It has number 0."""
 
 
 class ObservedEvent(NamedTuple):
@@ -37,7 +37,7 @@ Observe = Callable[[ObservedEvent], None]
 
 
 class SeenEntries:
-    """Remembers entries, so that a journal which is read again from its start only yields new ones."""
+    """Remembers entries that were yielded, so that a journal that is read again yields only new ones."""
 
     def __init__(self) -> None:
         self._hashes: list[str] = []
@@ -46,7 +46,7 @@ class SeenEntries:
         return self._hashes[sequence]
 
     def is_new(self, entry: JournalEntry) -> bool:
-        """Add the next entry and return whether it is new. After a rewind, all entries from the fork on are new."""
+        """Add the next entry, and return whether it is new. After a rewind, new entries replace the old ones."""
         index = entry.sequence
         if index < len(self._hashes) and self._hashes[index] == entry.hash:
             return False
@@ -64,14 +64,14 @@ async def read_journal(
 ) -> AsyncGenerator[JournalEntry]:
     """Yield the entries of a run in order.
 
-    If the run is rewound while it is followed, the first entry that differs comes next, with a lower sequence than the
-    last one's. If the server has deleted the oldest runs, the first entry says so. The journal of a delegated run comes
-    before the `DelegationEnded` of its parent. `run` in an entry's data names the run it is from.
+    If the run is rewound while it is followed, the next entry is the first one that differs. Its sequence is lower than
+    that of the entry before. If the server has deleted the oldest segments, the first entry is `PastMissing`. The
+    journal of a delegated run comes before the `DelegationEnded` of its parent. Its entries have its id as `run`.
 
     Args:
         client: From `connect`.
-        workflow_id: The id of the run. All runs of its continue-as-new chain are read.
-        follow: Wait for new entries until the run ends. A lost connection ends this; `AgentHandle.events` reconnects.
+        workflow_id: The id of the run. All its segments are read.
+        follow: Wait for new entries until the run ends. Unlike `AgentHandle.events`, this does not reconnect.
         seen: Entries that are not yielded again.
         observe: Called with each event of the run itself, but not of its delegates.
 
@@ -93,13 +93,13 @@ async def read_journal(
 
 
 class _RunRewound(Exception):
-    """The run was reset during the reading, and another continues in its place."""
+    """The run was reset while it was read, and its chain must be read again."""
 
 
 async def _entries(
     client: Client, chain: RunChain, follow: bool, observe: Observe | None = None, *, is_nested: bool = False
 ) -> AsyncGenerator[JournalEntry]:
-    """Yield the entries. For a nested run only its end as seen by the parent counts, not a later reset."""
+    """Yield the entries of a chain. A reset of a nested run is ignored, because its parent saw an earlier end."""
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
     for run_id in run_ids:
@@ -151,7 +151,7 @@ async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator
 
 
 def past_missing(started: Happening) -> Happening:
-    """Return the note that replaces deleted runs."""
+    """Return the note that replaces the entries of deleted segments."""
     carried: dict[str, Any] = started.value[1] if len(started.value) > 1 else {}
     return _past_missing_event(
         started, f"the server has no longer what came before the end of iteration {carried.get('iteration', 0)}"

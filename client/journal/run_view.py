@@ -1,4 +1,4 @@
-"""A run as its journal shows it: one fold, which everything that shows a run reads."""
+"""Folds the journal of a run to its current state. The command line, the console and other front ends show it."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,8 +18,10 @@ EVENT_PHASES: dict[type[JournalEvent], str] = {
     on.TurnEnded: "idle",
     on.Terminated: "done",
 }
+"""The phase of a run after an event. An event that is not here does not change the phase."""
+
 _COUNTED_EVENTS = (on.ReasoningComplete, on.CritiqueEvaluated, on.ContextCompacted, on.DelegationEnded)
-"""Events with the usage of one more call. Others repeat a sum."""
+"""Events whose usage is added up. The usage in other events is a sum of these."""
 
 
 @dataclass
@@ -38,9 +40,9 @@ class Plan:
 
     _steps: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     _rounds: set[str] = field(default_factory=set[str])
-    """The rounds, by the iteration whose calls they are."""
+    """The iterations whose calls were steps. Each is one round."""
     _scores: dict[int, list[float]] = field(default_factory=dict[int, list[float]])
-    """Scores, by the iteration that gave them."""
+    """The model's scores of steps, by the iteration that gave them."""
     _pipeline: str = ""
 
     def as_status(self) -> dict[str, Any] | None:
@@ -62,8 +64,8 @@ class Plan:
             case on.PlanMade() | on.PlanAdjusted():
                 if isinstance(event, on.PlanMade) and event.pipeline is not None:
                     self._pipeline = event.pipeline
-                over = {step_id: step for step_id, step in self._steps.items() if step.get("status") != "open"}
-                self._steps = over | {step.id: {**step.as_recorded(), "status": "open"} for step in event.steps}
+                ended = {step_id: step for step_id, step in self._steps.items() if step.get("status") != "open"}
+                self._steps = ended | {step.id: {**step.as_recorded(), "status": "open"} for step in event.steps}
             case on.StepExecuted():
                 self._rounds.add(event.place.partition(".")[0])
                 status = "done" if event.status == "ok" else "failed"
@@ -112,14 +114,14 @@ class RunView:
     """The calls of the latest reply."""
     dispatched_at: datetime | None = None
     questions: dict[str, ViewedEntry] = field(default_factory=dict[str, ViewedEntry])
-    """Questions to people that nobody has decided, by id."""
+    """Open questions to people, by id."""
     plan: Plan = field(default_factory=Plan)
     turn: Turn | None = None
     delegates: dict[str, str] = field(default_factory=dict[str, str])
-    """The agents of the runs that this run has started, by workflow id."""
+    """The agents of the runs that this run has delegated to, by workflow id."""
     ending: on.Terminated | None = None
     _delegate_views: dict[str, "RunView"] = field(default_factory=dict[str, "RunView"])
-    """In the view of the journal's own run: the views of all delegated runs, by workflow id."""
+    """The views of all delegated runs, by workflow id. Only the view of the journal's own run has them."""
 
     def take(self, entry: JournalEntry) -> ViewedEntry:
         """Add the journal's next entry. The entry of a delegated run changes only the view of that run."""

@@ -1,7 +1,7 @@
-"""Folded segments of runs, kept in memory and in files. A segment that has ended never changes.
+"""Caches the timelines of ended segments in memory and in files. A segment that has ended never changes.
 
-The files lie in a folder of the user's own and can be deleted at any time. None is written if a codec protects
-the payloads, because it would hold them in clear.
+The files are in a folder that belongs to the user, who can delete them at any time. No file is written if the
+application has its own codec, storage or converter, because a file holds the payloads in clear.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from orga.client.journal.timeline import FOLD_VERSION, IterationRecord
 from orga.client.server.home import server_home
 
 MAX_MEMORY_BYTES = 64_000_000
-"""Beyond this, the least recently used segments leave the memory."""
+"""Bytes of all segments in memory. Beyond this, the least recently used ones are dropped."""
 
 MAX_FILES = 500
-"""The oldest files are deleted beyond this."""
+"""Beyond this, the oldest files are deleted, a fifth of this number at once."""
 
 MAX_FILE_BYTES = 64_000_000
-"""A larger file is ignored."""
+"""Compressed bytes. A larger file is ignored."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,12 @@ class SegmentKey:
 
 @dataclass(frozen=True)
 class ClosedSegment:
-    """The records of a segment that has ended, each as JSON."""
+    """A segment that has ended."""
 
     base: int
     """The last iteration of the segments before."""
     texts: dict[int, bytes] = field(repr=False)
+    """The records as JSON, by iteration."""
 
     @classmethod
     def of(cls, base: int, records: Iterable[IterationRecord]) -> "ClosedSegment":
@@ -71,11 +72,11 @@ class ClosedSegment:
 
 
 class SegmentCache:
-    """Closed segments, the most recently used in memory, and all of them in files."""
+    """Closed segments. The most recently used ones are in memory. Files hold more of them."""
 
     def __init__(self, client: Client) -> None:
         converter = client.data_converter
-        self._is_clear = (
+        self._may_use_files = (
             converter.payload_codec is None
             and converter.external_storage is None
             and converter.payload_converter_class is FrugalPayloadConverter
@@ -90,7 +91,7 @@ class SegmentCache:
 
     def read(self, key: SegmentKey) -> ClosedSegment | None:
         """Return a segment from memory or its file. A file that is damaged or not the user's own is ignored."""
-        if (found := self.in_memory(key)) or not self._is_clear:
+        if (found := self.in_memory(key)) or not self._may_use_files:
             return found
         with suppress(OSError, EOFError, ValueError, ValidationError, KeyError):
             found = _parse_segment(key, _own_bytes(_file_of(key)))
@@ -99,7 +100,7 @@ class SegmentCache:
 
     async def add(self, key: SegmentKey, segment: ClosedSegment) -> None:
         self._keep(key, segment)
-        if self._is_clear:
+        if self._may_use_files:
             await asyncio.to_thread(_write_file, key, segment)
 
     def _keep(self, key: SegmentKey, segment: ClosedSegment) -> None:
@@ -113,7 +114,7 @@ class SegmentCache:
 
 
 def _write_file(key: SegmentKey, segment: ClosedSegment) -> None:
-    """Write the file of a segment. Without one the segment is read again."""
+    """Write the file of a segment if that is possible. Without a file, the segment is read from the server again."""
     path = _file_of(key)
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

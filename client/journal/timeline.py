@@ -1,6 +1,6 @@
-"""A run iteration by iteration, with its texts: one record for each, folded from the history.
+"""Folds the history of a run to one record for each iteration, with its texts, calls and events.
 
-A fold reads one segment of a run. A long text is given as its beginning, with a reference to the event that holds it.
+A fold reads one segment. A record has the beginning of a long text, and a reference to the event with the whole text.
 """
 
 import re
@@ -31,16 +31,16 @@ HEAD_CHARS = 2_000
 """Characters of a text in a record. The rest is read by its reference."""
 
 FOLD_VERSION = 3
-"""Version of the records in cached segments. It rises with every change of what a fold makes of a history."""
+"""Version of the records in cached segments. Raise it when a fold makes other records of the same history."""
 
 CallState = Literal["proposed", "held", "running", "ok", "failed", "denied", "cancelled", "not_run"]
 
 
 class TimelineText(Record):
-    """The beginning of a text, and where the whole of it is."""
+    """The beginning of a text, and a reference to the whole text."""
 
     head: str
-    """Its first characters, at most 2,000."""
+    """Its beginning, at most 2,000 characters. In a single record it may have 64,000 bytes."""
     size: int
     """Bytes of the whole text in UTF-8."""
     reference: str | None = None
@@ -48,7 +48,7 @@ class TimelineText(Record):
 
 
 class TimelineUsage(Record):
-    """Tokens and cost of an iteration's model call. Critics and summaries have theirs in their events."""
+    """Tokens and cost of an iteration's model call. Those of critics and summaries are in their events."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -73,19 +73,19 @@ class TimelineCall(Record):
     call_id: str
     tool: str
     arguments: TimelineText
-    """JSON, as the gate has allowed it."""
+    """JSON: the arguments that the model proposed, or those that policy or a person has put in their place."""
     verdict: str | None = None
     """`allow`, `deny`, `approval` or `invalid`. A held call that was approved keeps `approval`."""
     policies: tuple[str, ...] = ()
     """Ids of the policies that decided."""
     reason: str = ""
-    """The reason of the verdict, or of the person who denied the call."""
+    """The reason of the verdict, or of the person who decided on the call."""
     approver: str | None = None
     attempts: int = 0
     state: CallState = "proposed"
     """`proposed`, `held` (for a person), `running`, `ok`, `failed`, `denied`, `cancelled` or `not_run`."""
     result: TimelineText | None = None
-    """The result as the tool gave it, or what the model was shown in its place."""
+    """The result that the tool returned, or the text that the model was shown in its place."""
     failure: str | None = None
     started: datetime | None = None
     ended: datetime | None = None
@@ -99,7 +99,7 @@ class TimelineEvent(Record):
     """A journal entry that the other fields of a record do not show."""
 
     sequence: int | None
-    """Its number in the journal. None if earlier segments were not read."""
+    """Its number in the journal. None if it is unknown, because not all earlier entries were read."""
     event: str
     at: datetime
     data: dict[str, Any]
@@ -107,7 +107,7 @@ class TimelineEvent(Record):
 
 
 class IterationRecord(Record):
-    """One iteration of a run. Record 0 holds what came before the first one."""
+    """One iteration of a run. Record 0 has everything before the first iteration."""
 
     number: int
     turn: int | None = None
@@ -127,11 +127,11 @@ class IterationRecord(Record):
     scores: tuple[float, ...] = ()
 
     def joined_with(self, earlier: Self) -> Self:
-        """Return the record of an iteration that two segments share. `earlier` is its part in the earlier one."""
-        whole = self if self.reply is not None or self.calls else earlier
+        """Return the record of an iteration that two segments share. `earlier` is the record in the earlier segment."""
+        with_reply = self if self.reply is not None or self.calls else earlier
         own_calls = {call.id for call in self.calls}
         changes = {
-            **{name: getattr(whole, name) for name in type(self).model_fields},
+            **{name: getattr(with_reply, name) for name in type(self).model_fields},
             "started": earlier.started or self.started,
             "ended": self.ended or earlier.ended,
             "calls": (*(call for call in earlier.calls if call.id not in own_calls), *self.calls),
@@ -141,16 +141,16 @@ class IterationRecord(Record):
         return replace_fields(self, changes)
 
     def with_texts(self, texts: Mapping[str, TimelineText]) -> Self:
-        """Return the record with other texts, by their references."""
+        """Return the record with new texts. `texts` has them by the reference of the text that they replace."""
 
-        def other(text: TimelineText) -> TimelineText:
+        def new(text: TimelineText) -> TimelineText:
             return texts.get(text.reference or "", text)
 
         changes = {
-            "reply": self.reply and other(self.reply),
-            "thinking": self.thinking and other(self.thinking),
+            "reply": self.reply and new(self.reply),
+            "thinking": self.thinking and new(self.thinking),
             "calls": tuple(
-                call.with_texts(other(call.arguments), call.result and other(call.result)) for call in self.calls
+                call.with_texts(new(call.arguments), call.result and new(call.result)) for call in self.calls
             ),
         }
         return replace_fields(self, changes)
@@ -162,7 +162,7 @@ def texts_of(record: IterationRecord) -> Iterator[TimelineText]:
 
 
 class SearchLimits(Record):
-    """The calls and events that a search looks at. All limits have to be met in one iteration."""
+    """The calls and events that a search reads. An iteration that does not meet every limit is left out."""
 
     tools: frozenset[str] = frozenset()
     """Names of tools."""
@@ -173,10 +173,14 @@ class SearchLimits(Record):
 
     @property
     def is_of_calls(self) -> bool:
+        """True if the calls are limited."""
         return bool(self.tools or self.outcomes)
 
     def parts(self, record: IterationRecord) -> Iterator[tuple[tuple[str, str], ...]]:
-        """Yield the texts of each part of a record that is looked at, with their places."""
+        """Yield the parts of a record that a search reads: a reply, thinking, a call or an event.
+
+        Each part is a tuple of places and texts, as in `FoundText`.
+        """
         calls = [
             call
             for call in record.calls
@@ -187,7 +191,9 @@ class SearchLimits(Record):
         if (self.is_of_calls and not calls) or (self.events and not events):
             return
         if not self.is_of_calls and not self.events:
-            yield from (((where, text.head),) for where in ("reply", "thinking") if (text := getattr(record, where)))
+            for where in ("reply", "thinking"):
+                if (text := getattr(record, where)) is not None:
+                    yield ((where, text.head),)
         if self.is_of_calls or not self.events:
             yield from map(_call_texts, calls)
         if self.events or not self.is_of_calls:
@@ -203,10 +209,10 @@ def _call_texts(call: TimelineCall) -> tuple[tuple[str, str], ...]:
 
 
 def event_texts(happening: Happening) -> dict[str, str]:
-    """Return the texts of an event that a reference can name, by their parts. Nothing else of an event can be read.
+    """Return the texts of an event by the part of a reference that names them. No reference can name another text.
 
     Raises:
-        ValueError: The event is not as this project writes it.
+        ValueError: A value in the event does not have the form that this project writes.
     """
     if (reply := reply_in(happening)) is not None:
         return _reply_texts(Reply.model_validate(reply))
@@ -246,7 +252,7 @@ def _news_texts(request: ReasonRequest) -> dict[str, str]:
 
 
 def reply_in(happening: Happening) -> Any:
-    """Return the reply of a model call, or the one that a segment or fork begins with, or None."""
+    """Return the reply of a model call, the reply with which a segment or a fork begins, or None."""
     if happening.name in PROMPT_ACTIVITIES:
         return happening.value if happening.kind == "finished" else None
     state = happening.value if happening.name == READ_PAST else None
@@ -267,7 +273,7 @@ def json_text(value: Any) -> str:
 
 
 class _Call(TimelineCall):
-    """A call that changes while its events come."""
+    """A call whose fields change with every event about it."""
 
     model_config = ConfigDict(frozen=False)
 
@@ -275,7 +281,7 @@ class _Call(TimelineCall):
         self.started, self.state = self.started or at, "running"
 
     def take_verdict(self, verdict: on.RecordedVerdict, changed: TimelineText | None) -> None:
-        """Apply a verdict of the gate. The last confirmation of a held call does not replace what held it."""
+        """Apply a verdict of the gate. A held call keeps the verdict `approval` when the gate allows it later."""
         self.arguments = changed or self.arguments
         if self.verdict == "approval" and verdict.decision == "allow":
             return
@@ -290,7 +296,7 @@ class _Call(TimelineCall):
 
 @dataclass
 class _Iteration:
-    """An iteration that changes while its events come."""
+    """An iteration whose fields change with every event about it."""
 
     number: int
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -305,7 +311,7 @@ class _Iteration:
         self.ended, self.phase = self.ended or at, "done"
 
     def end_answers(self, at: datetime) -> None:
-        """End the call that ends a run, because the journal has no outcome for it."""
+        """End the calls that answer. The journal has no outcome for a call that ends a run."""
         for call in self.calls:
             if loop_tool(call.tool).is_answer and call.started and call.result is None:
                 call.state, call.ended = "ok", at
@@ -324,7 +330,7 @@ class _Iteration:
 
 
 _PLACE = re.compile(r"(\d{1,9}\.\d{1,9})((?:\.[a-pr-z]\d+)*)")
-"""The place of a reply's call, and of a part of it. A call that is sent again, with a `q`, is a call of its own."""
+"""The place of a call, and a suffix for a part of it. `q` marks a call that was sent again, which is no part."""
 
 _FIELD_EVENTS = (on.ReasoningComplete, on.ToolsDispatched, on.ObservationsCollected, on.DelegationStarted)
 """Events that the fields of a record show."""
@@ -342,7 +348,7 @@ class TimelineFold:
     """The records of one segment. It takes the events in order, each with the journal entries that it makes."""
 
     def __init__(self, run_id: str, *, is_whole: bool = False) -> None:
-        """Begin a segment. References to texts name its run id, unless records have whole texts."""
+        """Begin a segment. With `is_whole`, records have whole texts and no references, which begin with `run_id`."""
         self.run_id = run_id
         self.base = 0
         """The last iteration of the earlier segments."""
@@ -357,13 +363,13 @@ class TimelineFold:
         self._changed_by_people = set[str]()
         """The calls whose arguments a person has changed."""
         self._verdicts: dict[str, tuple[on.RecordedVerdict, TimelineText | None]] = {}
-        """Verdicts on calls that no reply has made, until they begin, with the arguments that policy changed."""
+        """Verdicts on calls of the loop that have not begun, by place, each with the arguments that policy changed."""
         self._numbers: dict[int, int] = {}
-        """Numbers of records by the sequences of their entries."""
+        """The numbers of records, by the sequence of an entry."""
         self._questions: set[str] = set()
         self._current = 0
         self._is_turn_pending = False
-        """True after the message of a turn and before its first iteration, which what happens then belongs to."""
+        """True between the message of a turn and its first iteration. Entries in between belong to that iteration."""
         self._turn: int | None = None
         self._model: str | None = None
 
@@ -383,18 +389,18 @@ class TimelineFold:
         return [self._iterations[number].as_record() for number in self.numbers()]
 
     def number_of(self, entry: JournalEntry) -> int | None:
-        """Return the number of the record that shows this entry, or None if it is of another segment."""
+        """Return the number of the record that shows this entry, or None if another segment has it."""
         return self._numbers.get(entry.sequence)
 
     def feed(self, happening: Happening, entries: Iterable[JournalEntry], *, is_numbered: bool = True) -> None:
-        """Take the next event, and the entries that the journal makes of it. Those of delegated runs are ignored.
+        """Take the next event, and its journal entries. Entries of delegated runs are ignored.
 
         `is_numbered` is True if the entries have their numbers in the whole journal.
         """
         if happening.kind == "started":
             self._on_started(happening)
         for entry in entries:
-            if not entry.run and entry.event != "PastMissing":  # the records show which ones are missing
+            if not entry.run and entry.event != "PastMissing":  # the numbers of the records show what is missing
                 self._take_entry(entry, happening, is_numbered)
         if happening.name in PROMPT_ACTIVITIES:
             self._on_prompt(happening)
@@ -472,8 +478,8 @@ class TimelineFold:
         ]
         self._calls |= {call.id: call for call in calls}
         self._by_call_id |= {call.call_id: call for call in calls}
-        others = (call for call in iteration.calls if not call.id.startswith(f"{iteration.number}."))
-        iteration.calls = [*others, *calls]
+        calls_of_loop = (call for call in iteration.calls if not call.id.startswith(f"{iteration.number}."))
+        iteration.calls = [*calls_of_loop, *calls]
 
     def _on_call_scheduled(self, happening: Happening) -> None:
         call = self._called_at(happening.key)
@@ -498,11 +504,12 @@ class TimelineFold:
                 call.delegate = TimelineDelegate(id=happening.key, agent=as_text(value.get("agent")))
         else:
             ending = as_object(value.get("termination"))
-            is_good = ending.get("reason") == "completed"
-            failure = "" if is_good else as_text(ending.get("detail")) or as_text(ending.get("reason"))
             output = self._texts(happening, event_texts(happening))["output"]
-            result = output if is_good or output.size else None
-            self._end_call(happening, place, "ok" if is_good else "failed", result, failure=failure)
+            if ending.get("reason") == "completed":
+                self._end_call(happening, place, "ok", output)
+            else:
+                failure = as_text(ending.get("detail")) or as_text(ending.get("reason"))
+                self._end_call(happening, place, "failed", output if output.size else None, failure=failure)
 
     def _end_call(
         self, happening: Happening, place: str, state: CallState, result: TimelineText | None = None, failure: str = ""
@@ -516,12 +523,12 @@ class TimelineFold:
         if call is None:
             return
         call.ended = happening.at
-        if call.id == place:  # and not a part of it, such as a fallback
+        if call.id == place:  # not if a part of it has ended, such as a fallback
             call.state, call.attempts = state, max(call.attempts, happening.attempts)
             call.result, call.failure = result, (happening.text or failure)[:HEAD_CHARS] or None
 
     def _called_at(self, place: str) -> _Call | None:
-        """Return the call at this place, or the call that it is a part of."""
+        """Return the call at this place, or the call with a part at this place."""
         if call := self._calls.get(place):
             return call
         parts = _PLACE.fullmatch(place)
@@ -532,8 +539,10 @@ class TimelineFold:
         if isinstance(event, on.TurnStarted):
             self._turn, self._current, self._is_turn_pending = event.turn, entry.iteration + 1, True
         is_shown_by_fields = isinstance(event, _FIELD_EVENTS)
-        is_early = self._is_turn_pending and not is_shown_by_fields
-        iteration = self._iteration(max(entry.iteration, self._current) if is_early else entry.iteration)
+        number = entry.iteration
+        if self._is_turn_pending and not is_shown_by_fields:
+            number = max(number, self._current)
+        iteration = self._iteration(number)
         if is_numbered:
             self._numbers[entry.sequence] = iteration.number
         if isinstance(event, on.PolicyEvaluated):
@@ -575,7 +584,7 @@ class TimelineFold:
             case on.SagaEnded() | on.DecisionGrounded():
                 if call := self._calls.get(event.place):
                     call.ended = at
-            case on.StepEvaluated() if event.score is not None and not event.by:  # a critic has another scale
+            case on.StepEvaluated() if event.score is not None and not event.by:  # a critic's scores have another scale
                 iteration.scores.append(float(event.score))
             case on.TurnStarted():
                 iteration.fields["turn"] = event.turn

@@ -1,7 +1,7 @@
-"""Reads timelines of runs: a window of records, one record with its texts, one text, and a search.
+"""Reads the timelines of runs for the console and other front ends: pages of records, single records, texts, searches.
 
-A segment is read only if its records are asked for, the newest first. The live segment comes from the watcher of the
-run, if somebody follows it.
+A segment is read only when somebody asks for its records. The live segment comes from the watcher of the run, if
+somebody follows the run.
 """
 
 import asyncio
@@ -42,16 +42,16 @@ from orga.workflows.types.record import InvalidInput, Record
 from orga.workflows.types.status import JournalEntry
 
 MAX_PAGE = 100
-"""Records of one page."""
+"""The most records on one page."""
 
 WINDOW = 10
-"""Records that are enough for a page if reading more takes another segment from the server."""
+"""The fewest records on a page that is shortened to avoid reading another segment from the server."""
 
 MAX_TEXT_BYTES = 64_000
-"""UTF-8 of each text in a single record. Longer ones keep their reference."""
+"""UTF-8 bytes of each text in a single record. A longer text is cut and keeps its reference."""
 
 MAX_FOUND = 100
-"""Places after which a search stops. Those of one record are never split."""
+"""Found places after which a search stops. It always finishes the record that it reads."""
 
 SEARCH_S = 1.0
 """Seconds after which a search returns what it has found so far."""
@@ -78,13 +78,13 @@ class TimelinePage(Record):
     """Records of successive iterations, oldest first."""
 
     items: tuple[IterationRecord, ...]
-    """May be fewer than asked for, because older segments are read only if they are asked for."""
+    """May be fewer than the limit, to avoid reading an older segment."""
     total: int
     """The number of the latest iteration."""
     first: int
     """The number of the first record that the server still has."""
     cursor: str
-    """The position in the history up to which the page was read."""
+    """The last position in the history that the page shows."""
 
 
 class FoundText(Record):
@@ -97,15 +97,15 @@ class FoundText(Record):
 
 
 class FoundTexts(Record):
-    """Texts that a search has found, those of the newest iterations first."""
+    """Texts that a search has found, from the newest iteration to the oldest."""
 
     items: tuple[FoundText, ...]
     next: str | None = None
-    """Continues the search in older iterations. None at its end."""
+    """Pass it to `search` to continue in older iterations. None if there are no more."""
 
 
 class _Head(NamedTuple):
-    """A segment: where it begins in the run."""
+    """The beginning of a segment."""
 
     run_id: str
     previous: str
@@ -128,7 +128,7 @@ class _Chain:
         return self.heads[-1]
 
     def holding(self, lowest: int, highest: int) -> list[_Head]:
-        """Return the segments with a part of these iterations. Two segments can share an iteration."""
+        """Return the segments that have at least a part of these iterations. Two segments can share an iteration."""
         ends = [*(head.base for head in self.heads[1:]), highest]
         return [head for head, end in zip(self.heads, ends, strict=True) if head.base <= highest and end >= lowest]
 
@@ -156,14 +156,14 @@ class Timelines:
         after: int | None = None,
         limit: int = 50,
     ) -> TimelinePage:
-        """Return the records of successive iterations, without a position the newest.
+        """Return the records of successive iterations. Without a position, return the newest ones.
 
         Args:
             workflow_id: The run's id.
-            around: An iteration in the middle of the page.
-            before: The iteration after the last one of the page.
-            after: The iteration before the first one of the page.
-            limit: The most records, up to 100.
+            around: Return iterations around this one.
+            before: Return iterations before this one.
+            after: Return iterations after this one.
+            limit: The most records, from 1 to 100.
 
         Raises:
             RunNotFound: No run has this id.
@@ -175,7 +175,8 @@ class Timelines:
         if not 1 <= limit <= MAX_PAGE:
             raise InvalidInput(f"limit: must be from 1 to {MAX_PAGE}, not {limit}")
         chain = await self._chain(workflow_id)
-        total = await self._total(chain, is_read=around is None and after is None and before is None)
+        is_newest = around is None and before is None and after is None
+        total = await self._total(chain, is_read=is_newest)
         first = chain.heads[0].base
         if around is not None:
             highest = min(max(around - limit // 2, first) + limit - 1, total)
@@ -199,7 +200,7 @@ class Timelines:
                 yield record
 
     async def record(self, workflow_id: str, iteration: int) -> IterationRecord:
-        """Return one iteration, with each text up to 64 kB. Raise NoRecord if there is none."""
+        """Return one iteration, with up to 64 kB of each text. Raise NoRecord if there is none."""
         chain = await self._chain(workflow_id)
         record = await self._record(chain, iteration)
         clipped = [text for text in texts_of(record) if text.reference]
@@ -219,13 +220,13 @@ class Timelines:
     async def search(
         self, workflow_id: str, text: str = "", *, limits: SearchLimits | None = None, next: str | None = None
     ) -> FoundTexts:
-        """Find a text in all replies, thinking, arguments, results and events, in any case of letters.
+        """Find a text in all replies, thinking, arguments, results and events. Upper and lower case are the same.
 
         Args:
             workflow_id: The run's id.
-            text: The text to find. Without one, all calls and events that meet the limits are found.
-            limits: The calls and events to look at. None looks at everything.
-            next: The position at which the last search has stopped.
+            text: The text to find. Without a text, all calls and events that meet the limits are found.
+            limits: The calls and events to search. None searches everything.
+            next: `next` of the previous result, to continue the search.
 
         Raises:
             InvalidInput: There is nothing to find, or `next` is not from a search in this run.
@@ -266,7 +267,7 @@ class Timelines:
             return None
         number = numbers[0]
         if number <= folds[0].base and not folds[0].is_first:
-            return None  # an earlier segment has a part of it
+            return None  # an earlier segment that was not followed has a part of the iteration
         records = [record for fold in folds if (record := fold.record(number)) is not None]
         return reduce(lambda earlier, later: later.joined_with(earlier), records) if records else None
 
@@ -282,15 +283,15 @@ class Timelines:
         while len(heads) > 1 and await self._read_head(workflow_id, heads[0].run_id, is_last=False) is None:
             del heads[0]  # the server has deleted it since it was read
         chain = _Chain(workflow_id, tuple(heads), length)
-        if not heads[0].previous and heads[0].base:  # whoever starts a fork can claim any iteration
+        if not heads[0].previous and heads[0].base:  # the input of a fork can claim any iteration: read the real one
             base = (await self._segment(chain, heads[0])).base
             heads[0] = heads[0]._replace(base=base)
-            if base:  # else a live fork may not have read its past yet
+            if base:  # 0 is not kept: a live fork may not have read its past yet
                 self._heads[heads[0].run_id] = heads[0]
         return replace(chain, heads=tuple(heads))
 
     async def _read_head(self, workflow_id: str, run_id: str, *, is_last: bool) -> _Head | None:
-        """Return a segment, or None if the server has deleted it."""
+        """Return the beginning of a segment, or None if the server has deleted it."""
         try:
             started = await read_start(self._client, workflow_id, run_id)
         except RPCError as error:
@@ -299,7 +300,7 @@ class Timelines:
             raise history_error(workflow_id, error) from error
         arguments = await start_arguments(self._client, workflow_id, started)
         if not started.continued_execution_run_id:
-            arguments = arguments[:1]  # the second is a state, which only a run that continues another takes
+            arguments = arguments[:1]  # the second is a state: a run takes it only from the segment before
         if len(self._heads) >= KEPT_HEADS:
             self._heads.clear()
         head = _Head(run_id, previous_segment(started), iterations_before(arguments))
@@ -316,7 +317,7 @@ class Timelines:
         return (segment or await self._segment(chain, chain.last)).last
 
     def _lowest(self, chain: _Chain, lowest: int, highest: int) -> int:
-        """Return a higher number if the older records would have to be read, and there are enough without them."""
+        """Return the first number of a page. It is above `lowest` if that avoids a read and leaves `WINDOW` records."""
         heads = chain.holding(lowest, highest)
         for older, newer in zip(reversed(heads[:-1]), reversed(heads[1:]), strict=True):
             if highest - newer.base >= WINDOW and self._segment_in_memory(chain, older) is None:
@@ -362,12 +363,12 @@ class Timelines:
         if task is None:
             task = self._reading[head.run_id] = asyncio.create_task(self._read_segment(chain, head))
             task.add_done_callback(lambda done: self._forget_reading(head.run_id, done))
-        return await asyncio.shield(task)  # others may wait for it, too
+        return await asyncio.shield(task)  # other callers may wait for the same task
 
     def _forget_reading(self, run_id: str, done: asyncio.Task[_Segment]) -> None:
         self._reading.pop(run_id, None)
         if not done.cancelled():
-            done.exception()  # otherwise it is logged if nobody waits any more
+            done.exception()  # asyncio logs an exception that nobody has retrieved
 
     async def _read_segment(self, chain: _Chain, head: _Head) -> _Segment:
         fold = await self._fold(chain.workflow_id, head)
@@ -387,7 +388,7 @@ class Timelines:
         try:
             async for happening in happenings(self._client, workflow_id, head.run_id):
                 fold.feed(happening, journal.feed(happening), is_numbered=is_numbered)
-                is_numbered = is_numbered and not happening.run_id  # the entries of a delegated run were not read
+                is_numbered = is_numbered and not happening.run_id  # entries of a delegate come here, and were not read
         except RPCError as error:
             raise history_error(workflow_id, error) from error
         except (ValidationError, DigestMismatch) as error:
@@ -396,7 +397,7 @@ class Timelines:
         return fold
 
     async def _texts(self, workflow_id: str, references: Collection[str]) -> dict[str, str]:
-        """Return whole texts by reference, those that exist. The caller has checked that the segments are the run's."""
+        """Return the texts that exist, by reference. The caller has checked that the references are to this run."""
         by_run: dict[str, dict[str, tuple[int, str]]] = {}  # event and part of each reference, by run id
         for reference in references:
             if match := _REFERENCE.fullmatch(reference):
@@ -420,12 +421,12 @@ _BY_CLIENT: WeakKeyDictionary[Client, Timelines] = WeakKeyDictionary()
 
 
 def timelines_of(client: Client) -> Timelines:
-    """Return the timelines of a client's runs. They share what was read."""
+    """Return the timelines of a client's runs. All callers share their cache."""
     return _BY_CLIENT.setdefault(client, Timelines(client))
 
 
 async def _last_iteration(client: Client, workflow_id: str, head: _Head) -> int | None:
-    """Return the latest iteration of a segment, from its end backwards. None if the server cannot read like this."""
+    """Return the latest iteration of a segment. None if the server cannot read a history backwards."""
     token = b""
     while True:
         request = GetWorkflowExecutionHistoryReverseRequest(
@@ -449,7 +450,7 @@ async def _last_iteration(client: Client, workflow_id: str, head: _Head) -> int 
 
 
 def _longer_text(text: TimelineText, texts: dict[str, str]) -> TimelineText:
-    """Return the text with up to 64 kB of the whole, if that is in `texts`."""
+    """Return up to 64 kB of the text if `texts` has the whole. Otherwise return the text unchanged."""
     whole = texts.get(text.reference or "")
     if whole is None:
         return text
@@ -470,7 +471,7 @@ def _search_position(chain: _Chain, next: str) -> tuple[list[_Head], int | None]
 
 
 def _found_in(record: IterationRecord, text: str, limits: SearchLimits) -> Sequence[FoundText]:
-    """Return each place with the text. Without one, return the first place of each part."""
+    """Return each place with the text. Without a text, return the first place of each part."""
     pattern = re.compile(re.escape(text), re.IGNORECASE)
     found: list[FoundText] = []
     for texts in limits.parts(record):
