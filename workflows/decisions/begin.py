@@ -1,6 +1,6 @@
-"""The first state of a run: from its starter's input or from the previous segment, and then its setup.
+"""The first state of a run, from its starter's input or from the state of the previous segment, and its largest size.
 
-A run is refused if its input and its setup, which it carries to the end, and their growth would not fit a payload.
+A run carries its input and its setup to its end. It is refused if these, with room for growth, do not fit a payload.
 """
 
 from datetime import datetime
@@ -27,13 +27,13 @@ from orga.workflows.types.tool_calls.mcp import DEFINITIONS
 S = TypeVar("S", bound=AgentState)
 
 BEGIN_BYTES = 800_000
-"""Bytes of everything known at the start, the task once, and its growth."""
+"""Bytes of JSON of everything that is known at the start, and of its growth. The task counts once."""
 
 
 class NewerState(Exception):
-    """The previous segment ran on a newer version, and continuing without its fields would lose them.
+    """The carried state has fields of a newer version. A segment without them would lose their values.
 
-    It fails the workflow task, which is retried until a worker of such a version takes it.
+    This error fails the workflow task. The server retries the task until a worker with the newer version takes it.
     """
 
 
@@ -42,7 +42,7 @@ def is_fork(raw: object) -> bool:
 
 
 def carried_state_in_input(given: object) -> AgentState | None:
-    """Return the carried state in a run's arguments, or None for any other value. Only later segments have one."""
+    """Return the second argument of a run as its carried state, or None if it is not one."""
     try:
         return AgentState.model_validate(given)
     except ValidationError:
@@ -68,7 +68,7 @@ def initial_state(run_input: AgentInput, origin: str, now: datetime) -> AgentSta
 
 
 def effects_origin(lineage: Lineage, origin: str) -> str:
-    """Return the prefix of idempotency keys. For a delegated run it is the key of its call, which survives a reset."""
+    """Return the prefix of idempotency keys. A delegated run uses the key of its call, which survives a reset."""
     return f"delegated/{lineage.key}" if lineage.key else origin
 
 
@@ -77,11 +77,11 @@ def first_state(
 ) -> AgentState:
     """Return the state to start from. Raise InvalidInput with every problem.
 
-    A `carried` state counts only if the run `before` carried it over, because no starter can know that run's id. The
-    run `before` alone proves nothing: runs of a cron schedule and retried runs also have one, with any arguments of
-    their starter. Without it the state is ignored, but one of a fork is refused.
+    A `carried` state must name the run `before` as the one that carried it over. No starter can know the id of that
+    run. It is not enough that there is a run `before`: cron runs and retried runs have one, too, and their starter
+    chose their arguments. Without a run `before`, a carried state is ignored, or refused if it belongs to a fork.
 
-    A lineage counts only if the server reports that `parent` started the run.
+    A lineage must name `parent`, the run that started this one according to the server.
     """
     if carried is not None and (before or as_object(carried).get("forked_from")):
         return carried_state(AgentState, carried, before)
@@ -97,7 +97,7 @@ def carried_state(kind: type[S], carried: object, before: str | None) -> S:
     """Return the state that the run `before` carried over.
 
     Raises:
-        InvalidInput: It is no state, or another run made it.
+        InvalidInput: There is no run `before`, or it did not carry this state over.
         NewerState: It has fields that this version does not know.
     """
     if not before:
@@ -115,7 +115,7 @@ def carried_state(kind: type[S], carried: object, before: str | None) -> S:
 
 
 def with_unpinned_server_taint(state: AgentState) -> AgentState:
-    """Return the state tainted by servers of unpinned tools: strangers wrote definitions in the first model call."""
+    """Return the state tainted by each server with unpinned tools: the model reads that server's definitions."""
     offered = state.setup.tools if state.setup else ()
     servers = (f"{DEFINITIONS}{tool.name.partition('_')[0]}" for tool in offered if tool.digest and not tool.pinned)
     taint = tuple(dict.fromkeys((*state.taint, *servers)))
@@ -123,9 +123,7 @@ def with_unpinned_server_taint(state: AgentState) -> AgentState:
 
 
 TOOL_BYTES = 240
-"""Bytes that a run may record about a tool (circuit, failures, taint), in addition to its name, which occurs four
-times.
-"""
+"""Bytes that a run may record about a tool: its circuit, failures and taint. Its name is counted four times more."""
 
 NAMED_BYTES = 60
 """Bytes that a stage keeps about each of its items, in addition to the name."""
@@ -134,16 +132,16 @@ DECIDED_BYTES = 4_000
 """Bytes of a recorded decision, in addition to its values: rule, declaration, rationale, taint."""
 
 RECALLED_TAINT_BYTES = 32_000
-"""Bytes of the names that `with_recalled_taint` takes over."""
+"""Bytes of the names that `with_recalled_taint` may add to the taint."""
 
 VALUE_BYTES = 30
-"""Bytes of a number, and of the JSON around a value."""
+"""Bytes of a value with the JSON around it. The longest text of an enum is added to that."""
 
 _MAX_SHOWN_PARTS = 6
 
 
 def size_problem(state: AgentState, setup: Setup) -> str:
-    """Return why the run cannot begin, or "". The text lists each part with its bytes of JSON, and the remedy."""
+    """Return why the run is too large to begin, or "". The text names the largest parts and a remedy."""
     attached = [attachment.part() for attachment in state.input.attachments]
     if problem := attachments_problem(attached, setup.config.context_token_budget):
         return problem
@@ -162,14 +160,14 @@ def size_problem(state: AgentState, setup: Setup) -> str:
 
 
 def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
-    """Return the bytes of JSON that a run begins with or may gain later, by name."""
-    given, first = state.input, state.conversation.messages[:1]
+    """Return the bytes of JSON that a run begins with or may gain later, by the name of the part."""
+    given, first_message = state.input, state.conversation.messages[:1]
     counted_elsewhere = {"task", "trusted_context", "instructions", "output_schema"}
     decisions = setup.decisions.items()
     return {
         "setup": len(setup.model_dump_json(exclude_unset=True).encode()),
         "task": len(to_json(given.task)),
-        "the task before": sum(message_json_bytes(message) for message in first if message.text != given.task),
+        "the task before": sum(message_json_bytes(message) for message in first_message if message.text != given.task),
         "room for messages": state.task_bytes,
         "trusted_context": len(to_json(given.trusted_context)),
         "rest of the input": len(given.model_dump_json(exclude_unset=True, exclude=counted_elsewhere).encode()),

@@ -40,7 +40,7 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 
 KEEP_SHARE = 0.7
-"""Dropping reduces to this share of the budget: rare and large cuts keep providers' prompt caches alive longer."""
+"""Share of the budget that dropping leaves. Rare and large cuts keep providers' prompt caches alive longer."""
 
 
 def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int = 0) -> Ranges:
@@ -48,8 +48,8 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
 
     A call and its results go together. These stay: the task, the beginning of the current turn, pinned messages, and
     everything from the model's last message on. If pinned messages alone exceed the budget or the payload, the oldest
-    of them go too, but never the task. The part that the model saw last goes only if its results need the room.
-    `reserve` tokens are freed in addition.
+    of them go too, but never the task. If the model has replied since, what it saw last goes only if the rest would
+    not fit. `reserve` tokens are freed in addition.
     """
     if is_within_budget(conversation, token_budget):
         return ()
@@ -70,7 +70,7 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
 
 
 def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) -> set[int]:
-    """Return the pinned messages to drop, the oldest first. `size` is the bytes of all that is left so far."""
+    """Return the pinned messages to drop, the oldest first. `size` is the bytes of all messages left so far."""
     turn_start = latest_turn(conversation.messages).start
     starts = [start for start, _ in _groups(conversation, pinned=True) if start != turn_start]
     sizes = {start: message_size(conversation.messages[start]) for start in starts}
@@ -87,17 +87,17 @@ def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) ->
 
 
 def latest_group(messages: tuple[Message, ...]) -> int:
-    """Return the index at which the last group starts: that of the model's last message.
+    """Return the index of the model's last message, where the last group starts.
 
-    The messages after it stay with it: after continue-as-new the model may not have seen them yet.
+    All messages after it belong to that group. After continue-as-new the model may not have seen them yet.
     """
     return max((i for i, message in enumerate(messages) if message.role == "assistant"), default=len(messages))
 
 
 def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
-    """Return the groups that may go: a message and its tool results. The task and the last group are never among them.
+    """Return the groups that may go, pinned ones or others. A group is a message and its tool results.
 
-    The last group is what the model saw last, unless it has replied since.
+    The task never goes. Nor does the group that the model saw last, unless the model has replied since.
     """
     messages, sent = conversation.messages[: conversation.sent], conversation.sent
     has_replied = any(message.role == "assistant" for message in conversation.messages[sent:])
@@ -117,9 +117,9 @@ MIN_UNMASKED_MESSAGES = 6
 
 
 def results_to_mask(conversation: Conversation) -> Ranges:
-    """Return the results to mask: all that are older than the latest messages and become shorter.
+    """Return the results to mask: all that are older than the latest messages and that masking makes shorter.
 
-    Unseen messages, and the model's last message with its results, keep their text however many they are.
+    The model's last message, its results, and messages that it has not seen always keep their text.
     """
     messages, sent = conversation.messages, conversation.sent
     end = min(len(messages) - MIN_UNMASKED_MESSAGES, latest_group(messages[:sent]))
@@ -146,8 +146,8 @@ def reserved_tokens(limit: int) -> int:
 def can_afford_summary(state: AgentState, limit: int) -> bool:
     """Return True if the run can pay for a summary and the next model call.
 
-    The summary reads the dropped messages, and the model call reads the others: together the conversation once. The
-    summary itself is written and then read.
+    The call for the summary reads the dropped messages, and the next call reads the others. Together they read the
+    conversation once. The summary itself counts twice: one call writes it, the other reads it.
     """
     config, usage = state.config, state.usage
     if config.max_model_calls is not None and usage.model_calls + 2 > config.max_model_calls:
@@ -157,7 +157,7 @@ def can_afford_summary(state: AgentState, limit: int) -> bool:
 
 
 def with_summary(state: AgentState, drop: Ranges, limit: int, reply: Reply | None) -> AgentState:
-    """Return the state with a summary of `drop` ready and its cost counted. Without a reply, a fallback is made."""
+    """Return the state with a ready summary of `drop`, and its cost. Without a reply, a fallback replaces its text."""
     text = reply.text if reply and reply.text.strip() else ""
     call = f"{state.iteration + 1}.{SUMMARY_CALL}" if text else ""
     text = text or fallback_summary(messages_within(state.conversation.messages, drop), limit * BYTES_PER_TOKEN)
@@ -167,12 +167,12 @@ def with_summary(state: AgentState, drop: Ranges, limit: int, reply: Reply | Non
 
 
 def ready_summary(conversation: Conversation, drop: Ranges) -> Summary | None:
-    """Return the summary of exactly these messages, if an earlier model call did not use it."""
+    """Return the ready summary if it is about exactly these messages. It is ready until a model call uses it."""
     return conversation.ready if conversation.ready is not None and conversation.ready.drop == drop else None
 
 
 def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
-    """Return a summary without a model: counts, and the earlier summary if there was one."""
+    """Return a summary that needs no model: counts, and the text of the earlier summary if there is one."""
     others = [message for message in messages if not message.summary]
     calls = [call.name for message in others for call in message.calls]
     results = sum(message.role == "tool" for message in others)
@@ -224,15 +224,16 @@ def _masking_compaction(conversation: Conversation, token_budget: int) -> Compac
 
 
 def _summary_compaction(conversation: Conversation, token_budget: int) -> Compaction:
-    """Summarise what the window would drop, and a little more to make room for the summary.
+    """Summarise what `sliding_window` would drop, and a little more to make room for the summary.
 
-    Nothing is dropped if the summary could be as long as the messages that it replaces, earlier summaries not counted.
+    Nothing is dropped if the summary could be as long as the messages that it replaces. Earlier summaries do not count.
     """
     limit = summary_tokens(token_budget)
     reserve = reserved_tokens(limit)
     drop = messages_to_drop(conversation, token_budget, reserve)
-    news = tuple(message for message in messages_within(conversation.messages, drop) if not message.summary)
-    return Compaction(drop, summary_tokens=limit) if estimated_message_tokens(news) > reserve else NO_COMPACTION
+    replaced = tuple(message for message in messages_within(conversation.messages, drop) if not message.summary)
+    is_shorter = estimated_message_tokens(replaced) > reserve
+    return Compaction(drop, summary_tokens=limit) if is_shorter else NO_COMPACTION
 
 
 def compaction_data(context: ContextRef) -> dict[str, Any] | None:

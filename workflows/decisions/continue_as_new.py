@@ -1,8 +1,8 @@
 """Continue-as-new: when a run does it, what it carries, and when it is too large to continue at all.
 
-The state has parts, each with a bound in bytes of JSON and its reason. The bounds add up to less than a payload takes,
-whatever characters the texts contain, so any run can continue. The window of messages shrinks first, then the parts
-that can be cut, one after the other.
+The state has parts. Each has a bound in bytes of JSON, and a reason for it. All bounds together are less than a payload
+takes, so any run can continue. If a state is too large, the window of messages shrinks to its minimum first. Then the
+parts that can be cut are cut, one after the other.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ MAX_CARRIED_BYTES = 1_900_000
 """Bytes of the state as JSON. The server refuses a payload of 2 MB."""
 
 _REPLY_BYTES = 540_000
-"""Bytes of the reply that waits for people and of the window's minimum, together and without the task. A large reply
-makes the minimum smaller.
+"""Bytes of the reply that waits for people, together with the window's minimum without the task. A large reply makes
+the minimum smaller.
 """
 
 _WINDOW_BYTES = 300_000
@@ -40,8 +40,8 @@ before the window gets smaller than that.
 """
 
 # Bytes of JSON in the parts that are cut.
-OUTPUT_BYTES = 50_000  # the output, and an answer that is being continued
-_SHORT_BYTES = 10_000  # the data, and all gathered texts together
+OUTPUT_BYTES = 50_000  # the output; an answer that is being continued may take as much
+_SHORT_BYTES = 10_000  # the data; all gathered texts together may take as much
 GUIDANCE_BYTES = 20_000  # all guidance that waits, together
 RESULTS_BYTES = 20_000  # all results that people gave, together
 _STEP_BYTES = 80  # a text of a repeated call
@@ -50,7 +50,7 @@ _QUESTION_BYTES = 300  # a text of a question
 _STREAK_BYTES = 450  # a repeated denial or invalid call
 
 NO_APPROVERS = ("",)
-"""Approvers of an item whose list is too long. Nobody can have that name. The next segment asks with the full list."""
+"""Replaces a list of approvers that is too long. Nobody has an empty name. The next segment asks with the full list."""
 
 _CUT_HINT = "the conversation has all of it"
 
@@ -65,7 +65,7 @@ class CarriedPart(NamedTuple):
     why: str
     """The reason why the fields never take more."""
     cut: _PartCut | None = None
-    """Shortens the part. It is called only if the state is too large even with the window's minimum."""
+    """Function that shortens the part. It is called only if the state is too large even with the window's minimum."""
 
 
 def _with_light_questions(state: AgentState) -> AgentState:
@@ -161,29 +161,31 @@ CARRIED_PARTS = (
     CarriedPart(
         ("pending", "conversation"),
         _REPLY_BYTES,
-        "a reply is bounded as it is recorded (`activities/replies.py`); the window takes what all else leaves",
+        "a reply is bounded when it is recorded (`activities/replies.py`); the window takes what the other parts leave",
     ),
     CarriedPart(
         ("recollection",),
         7_000,
         "the words and paths of one search, none longer than `MAX_TERM_CHARS` and `MAX_PATH_CHARS`",
     ),
-    CarriedPart(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is then an ordinary failure"),
+    CarriedPart(("dead_letters",), 101_000, "a letter above `MAX_LETTER_BYTES` is an ordinary failure and not kept"),
     CarriedPart(
         ("results", "values"), 100, "dropped: recovery and policies expect that some are missing", _without_results
     ),
     CarriedPart(
         ("questions", "announced"),
         130_000,
-        "one about all calls of a reply (the calls are in `pending`), or one for each stuck call; cut",
+        "one about all calls of a reply (the calls are in `pending`), or one for each stuck call; their texts are cut",
         _with_light_questions,
     ),
     CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_steps),
-    CarriedPart(("output", "data", "gathered"), 72_000, "not final; cut", _with_light_output),
+    CarriedPart(("output", "data", "gathered"), 72_000, "the output is not final; cut", _with_light_output),
     CarriedPart(("inbox", "inbox_bytes", "unheard"), 66_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
     CarriedPart(("intervention_ids", "pauses"), 9_000, "the newest `MAX_KEPT_IDS` and `MAX_KEPT_PAUSES`"),
     CarriedPart(("completions",), 3_700, "the newest `MAX_COMPLETIONS`"),
-    CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
+    CarriedPart(
+        ("denials", "invalid"), 34_000, "only those of the last reply; their names are cut", _with_light_streaks
+    ),
     CarriedPart(("partial",), 52_000, "cut if a few more replies do not finish the answer", _with_light_partial),
     CarriedPart(
         (
@@ -205,7 +207,7 @@ SPARE_BYTES = 1_000
 
 
 def continue_as_new_state(state: AgentState, run_id: str) -> AgentState:
-    """Return the state for the next segment. No reference may point into the history that ends."""
+    """Return the state for the next segment. Nothing in it refers to the history that ends here."""
     whole = state.with_dialogue(conversation=with_all_as_base(state.conversation)).with_control(carried_by=run_id)
     if state_bytes(whole) <= MAX_CARRIED_BYTES:
         return whole
@@ -272,11 +274,11 @@ def shortened_fields(before: AgentState, after: AgentState) -> list[str]:
 
 
 def _without_repeats(state: AgentState) -> AgentState:
-    """Return the state without duplicates. `AgentState` and `decisions/fork.py` know how to restore them."""
+    """Return the state without duplicates. `AgentState` and `decisions/fork.py` restore them."""
     if state.setup is not None:
         given = state.input.without_instructions()
-        same = state.input.output_schema == state.setup.output_schema
-        state = state.with_task(input=given.without_schema() if same else given)
+        is_same_schema = given.output_schema == state.setup.output_schema
+        state = state.with_task(input=given.without_schema() if is_same_schema else given)
     messages = state.conversation.messages
     if not messages or messages[0].role != "user" or messages[0].text != state.input.task:
         return state
@@ -289,7 +291,7 @@ def _bytes_without_messages(state: AgentState) -> int:
 
 
 def _min_window_bytes(state: AgentState) -> int:
-    """Return the bytes that the window keeps before other parts are cut. A waiting reply reduces them."""
+    """Return the window's minimum in bytes. Other parts are cut before it gets smaller. A waiting reply reduces it."""
     reply_bytes = len(state.pending.model_dump_json(exclude_unset=True).encode()) if state.pending else 0
     minimum = min(_WINDOW_BYTES, _REPLY_BYTES - reply_bytes)
     return min(sum(map(message_json_bytes, state.conversation.messages[1:])), minimum)
@@ -302,7 +304,7 @@ def shrunk_conversation(conversation: Conversation, room: int, *, may_drop_lates
     it. If that is too long, guidance after it goes, the oldest first.
 
     Args:
-        may_drop_latest: If it is still too long, drop all but the task, because a later reply of the model is carried.
+        may_drop_latest: If it is still too long, drop all but the task. This needs a later reply that is carried, too.
     """
     messages = _with_shortened_texts(_without_oldest(conversation.messages, room), room)
     if _messages_bytes(messages) > room:
@@ -363,7 +365,7 @@ def _without_texts(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _shortened_message(message: Message, room: int) -> Message:
-    """Return the message with its text cut to `room` bytes of JSON without the quotes. A marker is left if it fits."""
+    """Return the message with its text cut to `room` bytes of JSON without the quotes. A marker is added if it fits."""
     most = bytes_in_json(message.text, room + len('""'))
     if most is None:
         return message
@@ -371,14 +373,14 @@ def _shortened_message(message: Message, room: int) -> Message:
     text = json_prefix(cut.text, room)
     if text == cut.text:
         return cut
-    prefix = cut.with_text(text)  # it may have lost the loop's own end
+    prefix = cut.with_text(text)  # the loop's own text at the end may be gone
     return prefix if cut.ours == (0, 0) else prefix.with_ours((min(cut.ours[0], len(text)), 0))
 
 
 def can_continue_as_new(state: AgentState) -> bool:
-    """Return True if a run whose history has grown enough continues as new at the end of this iteration.
+    """Return True if a run with a long history may continue as new at the end of this iteration.
 
-    An answer that is being continued and is too long to be carried is finished first.
+    It may not while the model continues a cut answer that is too long to be carried.
     """
     return is_within_payload_limit(state) and not _should_finish_answer_first(state)
 
@@ -396,7 +398,7 @@ def with_end_if_outgrown(state: AgentState) -> AgentState:
 
 
 def _should_finish_answer_first(state: AgentState) -> bool:
-    """Return True if an answer would be cut that a few more replies can finish. No question or pause may be open."""
+    """Return True if a carried answer would be cut, a few more replies can finish it, and nobody holds up the run."""
     if len(state.partial) <= OUTPUT_BYTES // MAX_JSON_GROWTH or state.questions or state.paused:
         return False
     return state.repairs <= MAX_REPAIRS_IN_A_ROW and len(continue_as_new_state(state, "").partial) < len(state.partial)

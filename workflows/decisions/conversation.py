@@ -46,12 +46,12 @@ def _part_size(part: Part) -> int:
 
 
 def message_json_bytes(message: Message) -> int:
-    """Return the bytes that a message takes in a history, where a quote takes two and a control character six."""
+    """Return the bytes of a message as JSON in a history. A quote takes two bytes, and a control character six."""
     return len(message.model_dump_json(exclude_unset=True).encode())
 
 
 def estimated_tokens(size: int) -> int:
-    """Return the estimated tokens of a message of `size` bytes: 3.3 bytes a token, and its frame."""
+    """Return the estimated tokens of a message of `size` bytes: one for 3.3 bytes, and its frame."""
     return max(size * 10 // 33, 1) + OVERHEAD_PER_MESSAGE
 
 
@@ -73,7 +73,7 @@ def frame_tokens(setup: Setup) -> int:
 
 
 MIN_ESTIMATE = 500
-"""Below this a provider's own overhead has more effect than the text."""
+"""Estimated tokens. Below this the provider's own overhead is larger than the text, so a measurement is worthless."""
 
 MIN_CALIBRATION, MAX_CALIBRATION = 0.5, 3.0
 
@@ -109,12 +109,12 @@ def attachments_problem(media: Sequence[MediaPart], token_budget: int) -> str:
 
 
 def halved_budget(sent: Conversation) -> int:
-    """Return the budget for messages after `sent` was too long for the provider: half of the whole."""
+    """Return the token budget for messages after `sent` was too long for the provider. The whole call is halved."""
     return max(estimated_sent_tokens(sent) // 2 - sent.frame, 0)
 
 
 def with_calibration(state: AgentState, sent: Conversation, input_tokens: int) -> AgentState:
-    """Return the state after a reply to `sent`. The provider counted `input_tokens`, or did not count if they are 0."""
+    """Return the state after a reply to `sent`. `input_tokens` is the provider's count, 0 if there is none."""
     estimate = estimated_sent_tokens(sent)
     if estimate < MIN_ESTIMATE or input_tokens <= 0:
         return state
@@ -138,7 +138,7 @@ MAX_NEWS_BYTES = 400_000
 """Bytes of JSON of all news in one model call. Its input, and the state between two calls, have to fit a payload."""
 
 MIN_TEXT_BYTES = 300
-"""Bytes of one text, however little room there is."""
+"""Bytes that a text keeps, however little room there is."""
 
 
 def with_message(
@@ -172,7 +172,7 @@ def _cut_bytes(conversation: Conversation, message: Message, most: int | None) -
 
 
 def without_recall_block(conversation: Conversation) -> Conversation:
-    """Return the conversation without recalled knowledge. If the model has seen it, the next call drops it."""
+    """Return the conversation without recalled knowledge. If the model has seen it, the next call leaves it out."""
     messages, sent = conversation.messages, conversation.sent
     block_index = next((index for index, message in enumerate(messages) if message.knowledge), None)
     if block_index is None:
@@ -230,7 +230,7 @@ def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> 
 
 
 def with_all_as_base(conversation: Conversation) -> Conversation:
-    """Return the conversation for a run that continues as new: all of it is the base, and there is no news."""
+    """Return the conversation for a new segment or a fork: all messages count as seen, and there is no news."""
     digest, sent = full_digest(conversation), len(conversation.messages)
     return _without_next_changes(conversation).with_fields(sent=sent, digest=digest, news=(), unseen=0)
 
@@ -247,11 +247,11 @@ def full_digest(conversation: Conversation) -> str:
 
 
 MIN_NEWS_BYTES = 4_000
-"""Bytes of news, however small the budget is, and however much of it instructions, tools and the task take."""
+"""Bytes that news may always take, even if instructions, tools and the task leave no room in the budget."""
 
 
 def news_bytes_left(state: AgentState) -> int:
-    """Return the bytes of news that the model may see: the budget without the messages that are never dropped."""
+    """Return the bytes that are left for news in the budget, after all messages that have to stay."""
     if state.config.context_strategy == "none":
         return MAX_NEWS_BYTES
     messages, sent = state.conversation.messages, state.conversation.sent

@@ -1,4 +1,4 @@
-"""Critique: the subject of a review, how a verdict is read and scored, its texts, and its consequences."""
+"""Reviews by critics: what is reviewed, how a verdict is read and scored, its texts, and its consequences."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -26,14 +26,14 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 
 
 def review_subject(critic: Critic, call: ToolCall) -> tuple[str, str]:
-    """Return the reviewed tool, or "" for an answer (the output of a call that ends the run), and the reviewed text."""
+    """Return the reviewed tool and text. For an answer, `call` ends the run: the tool is "", the text is its output."""
     if not critic.tools:
         return "", str(call.arguments.get("output", ""))
     return call.name, to_json(call.arguments, inf_nan_mode="strings").decode()
 
 
 SCORE_DIGITS = 6
-"""Digits of a score, so that 0.1 + 0.2 reaches a threshold of 0.3."""
+"""Decimal places of a score. Without rounding, 0.1 + 0.7 would not reach a threshold of 0.8."""
 
 MAX_PROBLEM_CHARS = 500
 
@@ -72,8 +72,9 @@ def parsed_assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment
         raise ValueError("; ".join(validation_problems(error))[:MAX_PROBLEM_CHARS]) from None
     missing = [name for name in critic.rubric if name not in verdict.scores]
     unknown = [name for name in verdict.scores if name not in critic.rubric]
-    if missing or unknown:
-        wrong = [f"{what}: {', '.join(names)}" for what, names in (("missing", missing), ("unknown", unknown)) if names]
+    wrong = [f"missing: {', '.join(missing)}"] if missing else []
+    wrong += [f"unknown: {', '.join(unknown)}"] if unknown else []
+    if wrong:
         raise ValueError(f"scores: {'; '.join(wrong)}"[:MAX_PROBLEM_CHARS])
     total = weighted_score(critic, verdict.scores)
     return Assessment(
@@ -110,7 +111,7 @@ MAX_DETAIL_CHARS = 300
 
 
 def rejection_text(critic: Critic, assessment: Assessment, salt: str) -> str:
-    """Return a rejection's text for the model. A model's feedback is data: it may contain anything."""
+    """Return a rejection's text for the model. Feedback that a model wrote is delimited as untrusted data."""
     remarks = clip(assessment.feedback, MAX_FEEDBACK_BYTES)
     if assessment.is_by_person:
         return "A person reviewed it and rejected it" + (f": {remarks}" if remarks else ".")
@@ -120,7 +121,7 @@ def rejection_text(critic: Critic, assessment: Assessment, salt: str) -> str:
 
 
 def rounds_left_text(critic: Critic, rounds_used: int) -> str:
-    """Return the text for the model about its remaining rounds, which include the next one."""
+    """Return the text for the model about the rounds that are left, including the next one."""
     left = critic.max_rounds - rounds_used
     return "This is the last time." if left <= 1 else f"You have {left} more tries."
 
@@ -167,7 +168,7 @@ a call that the model cannot revise, such as a substitute or a requeued one, is 
 
 
 def budget_stop(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
-    """Return the budget that has no room for one more model call. A review takes no iteration."""
+    """Return the limit that forbids one more model call, or None. `max_iterations` does not count for a review."""
     # `with_streaks` without names ends all streaks
     fresh = with_streaks(state.with_control(iteration=0).with_budget(over_budget=0))
     return stop_reason(fresh, state.config, now)
@@ -191,7 +192,7 @@ def review_conclusion(state: AgentState, critic: Critic, assessment: Assessment)
 
 
 def with_round(state: AgentState, critic: Critic, *, is_sent_back: bool) -> AgentState:
-    """Count a round if the work is sent back to the model. Otherwise the critic's rounds start again at none."""
+    """Count a round if the work is sent back to the model. Otherwise reset the critic's rounds to zero."""
     rest = {name: rounds for name, rounds in state.critiques.items() if name != critic.name}
     if is_sent_back:
         rest[critic.name] = rounds_used(state, critic) + 1
@@ -241,7 +242,7 @@ def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, asse
 
 
 def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ...]) -> AgentState:
-    """Add an answer that the critics accepted. The detail holds remarks about missing approval."""
+    """Add an answer that the critics accepted. The ending's detail has the remarks about missing approval."""
     after = with_answer(state, reply)
     if not remarks or after.stop is None:
         return after

@@ -1,4 +1,4 @@
-"""A fork: the state that it takes from the run whose past it shares, and where it continues."""
+"""The state of a fork: the past that it takes from another run, and where it continues."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
@@ -47,10 +47,10 @@ def fork_state(state: AgentState, source: ForkedFrom, fork_input: ForkInput, end
 
 
 def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
-    """Return the past with a new task: after it, or in place of a task without any reply and of its lookups."""
-    conversation, before = past.conversation, state.input.task
+    """Return the past followed by a new task. If the old task has no reply yet, replace it, and drop its lookups."""
+    conversation, old_task = past.conversation, state.input.task
     messages = conversation.messages
-    tasks = [i for i, m in enumerate(messages) if (m.pinned or m.begins_turn) and m.text == before]
+    tasks = [i for i, m in enumerate(messages) if (m.pinned or m.begins_turn) and m.text == old_task]
     task_index = max(tasks, default=0)
     new_task = messages[task_index].with_text(task) if tasks else Message.of("user", task, pinned=True)
     later = messages[task_index + 1 :]
@@ -65,7 +65,7 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
 def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
     """Return the past that any fork shares. The other arguments are as for `fork_state`.
 
-    Recalled knowledge of the other run is left out: the fork may belong to somebody else, and recalls by itself.
+    It has no recalled knowledge: the fork may belong to somebody else, so it recalls again.
     """
     return (
         state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
@@ -77,7 +77,7 @@ def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Co
 
 
 def state_before_past(fork_input: ForkInput, origin: str, now: datetime) -> AgentState:
-    """Return the first state of a fork, which only knows whose past it shares."""
+    """Return the first state of a fork. It names the other run, and the past is read later."""
     run_input = AgentInput(task=fork_input.task or unread_task_text(fork_input.fork), config=fork_input.config)
     return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), fork=fork_input)
 
@@ -87,10 +87,10 @@ def unread_task_text(fork: Fork) -> str:
 
 
 def with_past(state: AgentState, past: S) -> S:
-    """Return the state of a fork that has read its past. Its effects are its own, and it waits for nobody yet.
+    """Return the state of a fork that has read its past. It has its own idempotency keys, and no open question.
 
-    Guidance that it got meanwhile stays. The messages are not changed: all folds take them from the recorded past.
-    Raise InvalidInput if they do not match their digest.
+    Guidance that arrived meanwhile stays. The messages stay as they are, because folds take them from the recorded
+    past. Raise InvalidInput if they do not match their digest.
     """
     conversation = past.conversation
     if messages_digest(conversation.messages) != full_digest(conversation):
@@ -114,8 +114,8 @@ def with_past(state: AgentState, past: S) -> S:
 def _without_run_specifics(past: S, own: AgentState) -> S:
     """Return the past without the parts that a run does not share with its forks.
 
-    Its setup is prepared again: a fork has the tools that its agent lists now. Streaks that end a run start from zero,
-    because the fork may have other limits.
+    The setup is prepared again, so a fork has the tools that its agent lists now. Streaks that end a run start from
+    zero, because the fork may have other limits.
     """
     return (
         past.with_control(
@@ -169,7 +169,9 @@ def _fork_input(state: AgentState, fork_input: ForkInput) -> AgentInput:
 def _merged_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
-        under = merged.get(key)
-        both = isinstance(under, dict) and isinstance(value, dict)
-        merged[key] = _merged_tables(cast("dict[str, Any]", under), cast("dict[str, Any]", value)) if both else value
+        old = merged.get(key)
+        are_tables = isinstance(old, dict) and isinstance(value, dict)
+        merged[key] = (
+            _merged_tables(cast("dict[str, Any]", old), cast("dict[str, Any]", value)) if are_tables else value
+        )
     return merged

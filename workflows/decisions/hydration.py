@@ -1,6 +1,6 @@
-"""Pre-hydration: finds a task's references, chooses a tool for each, and adds the results to the run.
+"""Pre-hydration: finds the references in a task, chooses a tool for each, and adds the results to the conversation.
 
-References are URLs, files, issues, pull requests, and the user's own kinds.
+References are URLs, files, issues, pull requests, and the kinds that a user configures.
 """
 
 import re
@@ -26,10 +26,10 @@ MAX_VALUE_CHARS = 2_000
 """Characters. A longer match is data, not a reference."""
 
 MAX_WORK = 50_000_000
-"""Work of all custom patterns together: 0.4 s at worst, far below the 2 s that a workflow task may take."""
+"""Units of `MatchFuel` for all custom patterns together: at most 0.4 s. A workflow task may take 2 s."""
 
 _SPAN_PLACEHOLDER = "\n\x00\n"
-"""Replaces a reference that was taken out, so that no other one is found in it or across it."""
+"""Replaces a reference that was found, so that no other reference is found in it or across it."""
 
 _URL = re.compile(r"(?<![a-z0-9])https?://(?:[^\W_]|\[[0-9a-f:.]+\])", re.I)
 _NOT_IN_URL = frozenset('<>"`\\^{|}\x00。，、！？；：「」『』【】《》“”')
@@ -43,7 +43,7 @@ _PR = re.compile(rf"(?<!\w)PR(?:\s*|\s+{_REPOSITORY}){_NUMBER}", re.ASCII | re.I
 _ISSUE = re.compile(rf"(?<![\w/&#])(?:(?<![.-]){_REPOSITORY})?{_NUMBER}", re.ASCII | re.I)
 
 _TRAILING = ".,;:!?'*([…’"
-"""Characters that belong to the sentence if a URL seems to end with them."""
+"""Characters at the end of a URL that belong to the sentence around it."""
 
 
 class Reference(Record):
@@ -55,7 +55,7 @@ class Reference(Record):
 
 
 class Resolved(Record):
-    """The result of a reference. `unresolvable`: no tool that the run may call takes it."""
+    """The result of a reference. `unresolvable`: the run has no suitable tool or no call left for it."""
 
     reference: Reference
     status: Literal["resolved", "failed", "unresolvable"]
@@ -76,9 +76,9 @@ class Resolved(Record):
 
 
 def find_references(task: str, config: PreHydration) -> tuple[Reference, ...]:
-    """Return the references in the order url, file, issue, pr, custom, then as in the task. Each value occurs once.
+    """Return the references by kind (url, file, issue, pr, custom), each kind in the task's order. Each occurs once.
 
-    `PR #55` is one reference, and nothing inside a URL is another.
+    The number in `PR #55` is no issue, and nothing inside a URL is another reference.
     """
     references: dict[str, Reference] = {}
     for ref_type, value in _iterate_references(task, config):
@@ -124,7 +124,7 @@ def _url_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _url_end(text: str, start: int) -> int:
-    """Return the end of the URL: a space, a character that no URL holds, or a bracket that closes none of its own."""
+    """Return the end of the URL: a space, a character that no URL contains, or a bracket that it did not open."""
     opened = {"(": 0, "[": 0}
     for index in range(start, len(text)):
         character = text[index]
@@ -140,7 +140,7 @@ def _url_end(text: str, start: int) -> int:
 
 
 def _path_in_word(token: str) -> str:
-    """Return the word if it is a path, else "": `./x`, `../x`, `~/x`, or with an extension `/x.y` and `.x/y.z`."""
+    """Return the word if it is a path, else "". `/x.y` and `.x/y.z` need an extension; `./x`, `../x`, `~/x` do not."""
     path = token.rstrip(".-")
     return path if _RELATIVE.fullmatch(path) or _WITH_EXTENSION.fullmatch(path) else ""
 
@@ -150,13 +150,13 @@ NO_BUDGET_LEFT = "no room was left for it in max_context_tokens"
 SHOWN_VALUE_CHARS = 300
 
 _CONTROLS = {code: " " for code in (*range(32), 127) if chr(code) not in "\n\t"}
-"""Control characters take six times their room in a payload."""
+"""Replaces control characters by spaces. Each would take six bytes in a payload."""
 
 
 def within_token_budget(items: Sequence[Resolved], max_tokens: int) -> tuple[Resolved, ...]:
-    """Return the items with their contents cut to `max_tokens` together, on character boundaries.
+    """Return the items with their contents cut, so that together they take `max_tokens`.
 
-    Short ones stay whole and the long ones share the rest, so that no page starves the later ones.
+    Short contents stay whole, and the long ones share the rest. So a long page leaves room for the later ones.
     """
     texts = {i: item.content.translate(_CONTROLS) for i, item in enumerate(items) if item.status == "resolved"}
     sizes = [len(text.encode()) for text in texts.values()]
@@ -165,7 +165,7 @@ def within_token_budget(items: Sequence[Resolved], max_tokens: int) -> tuple[Res
 
 
 def _truncated_item(item: Resolved, text: str, share: int) -> Resolved:
-    """Return the item with `share` bytes of its content. The truncation marker is added to that."""
+    """Return the item with `share` bytes of its content, and with the truncation marker after it if it is cut."""
     data = text.encode()
     kept = data[:share].decode(errors="ignore")
     if len(data) <= share:
@@ -181,9 +181,9 @@ def total_tokens(items: Sequence[Resolved]) -> int:
 
 
 def context_block(items: Sequence[Resolved], what: str = "the task") -> str:
-    """Return the block about the references in `what`. "" if no lookup was tried, because the model knows its tools.
+    """Return the block about the references in `what`, or "" if no lookup was tried.
 
-    Each content is between two lines with a mark that none of them contains, so none can end its block or begin
+    Each content is between two lines with a mark. No content contains the mark, so none can end its block or begin
     another.
     """
     if all(item.status == "unresolvable" for item in items):
@@ -226,9 +226,9 @@ class Lookup(NamedTuple):
 def lookups(
     references: Sequence[Reference], config: PreHydration, tools: Sequence[ToolSpec], room: int | None = None
 ) -> tuple[Lookup, ...]:
-    """Return a lookup for each reference, in order, as long as there is `room` for its call.
+    """Return a lookup for each reference, in order. At most `room` of them have a call.
 
-    Only read-only tools that the run is offered resolve references.
+    Only read-only tools that the run offers its model resolve references.
     """
     offered = {tool.name: tool for tool in tools}
     names = {**DEFAULT_TOOLS, **config.resolution_tools}
@@ -276,8 +276,8 @@ def resolved_references(
     """Return the result of each reference, in order.
 
     Args:
-        outcomes: By call id. Results arrive in any order, and a failure belongs only to its own reference.
-        late: The reason why a call was cut off or has no outcome.
+        outcomes: By call id. They arrive in any order.
+        late: The text for a call that was cut off or has no outcome.
     """
     return tuple(_resolved_reference(lookup, outcomes, late) for lookup in looked_up)
 
@@ -296,8 +296,8 @@ def _resolved_reference(lookup: Lookup, outcomes: Mapping[str, Outcome], late: s
 def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tokens: int) -> AgentState:
     """Add the results: a pinned message after the task, and a note for the journal.
 
-    The message is never dropped (that of a session's turn until the next turn). So it gets at most half of the
-    conversation's budget.
+    The message takes at most half of the conversation's budget, because it is never dropped. (In a session, it is not
+    dropped before the next turn.)
     """
     kept = within_token_budget(items, min(max_context_tokens, state.config.context_token_budget // 2))
     state = state.with_task(hydrated=True)
@@ -314,7 +314,7 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
 
 
 def _fitting_media(items: Sequence[Resolved], max_tokens: int) -> tuple[MediaPart, ...]:
-    """Return the pictures and documents that fit. The model can look the others up itself."""
+    """Return the pictures and documents that fit next to the texts. The model can look the others up itself."""
     fitting, left = list[MediaPart](), max_tokens - total_tokens(items)
     for part in (part for item in items if item.status == "resolved" for part in item.media):
         if part.tokens <= left:

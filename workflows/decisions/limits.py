@@ -1,4 +1,4 @@
-"""Limits of a run: which one is reached, the rest of each, and how a live run gets more."""
+"""Limits of a run: which one is reached, what is left of each, and how people raise them."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -19,11 +19,13 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import can_be_typed
 
 MAX_OVER_BUDGET_IN_A_ROW = 2
-"""Iterations in a row with more calls than `max_tool_calls` allows. After the first the model may still answer."""
+"""Iterations in a row with more calls than `max_tool_calls` allows. They end the run. After the first one the model can
+still answer.
+"""
 
 MAX_DENIALS_IN_A_ROW = 3
-"""Iterations in a row with the same denial end the run as `policy_denial`. With the same invalid call, or with only
-invalid calls, they end it as `error`.
+"""Iterations in a row that end the run: as `policy_denial` if they have the same denial, as `error` if they have the
+same invalid call or only invalid calls.
 """
 
 _SPENT: dict[str, Callable[[AgentState, datetime], float]] = {
@@ -39,8 +41,8 @@ _SPENT: dict[str, Callable[[AgentState, datetime], float]] = {
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | None:
     """Return why the run must end now, or None if it may continue. Checked before each reasoning step.
 
-    An abort wins over all. Then come a repeated denial, a repeated invalid call, iterations, tokens, cost, calls and
-    time, in this order, each at `>=`.
+    If there are several reasons, the first of this list wins: an abort, a repeated denial, a repeated invalid call,
+    iterations, tokens, cost, model calls, tool calls, time. A limit is reached as soon as that much is spent.
     """
     if state.aborted is not None:
         return "aborted", state.aborted
@@ -53,7 +55,7 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
     for limit in sorted(LIMITS, key=lambda limit: limit.key == "timeout_s"):  # time last, the others in their order
         most, spent = getattr(config, limit.key), _SPENT[limit.key](state, now)
         is_reached = most is not None and spent >= most
-        if limit.key == "max_tool_calls":  # further calls are answered without being run
+        if limit.key == "max_tool_calls":  # the run goes on for a while, but further calls are not run
             is_reached = state.over_budget >= MAX_OVER_BUDGET_IN_A_ROW
         if is_reached:
             return limit.reason, limit.detail.format(used=spent, max=most, noun=limit.noun)
@@ -61,14 +63,14 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
 
 
 def can_retry_model_call(state: AgentState, now: datetime) -> bool:
-    """Return True if a model call that ran out of time is repeated, because the clock stopped meanwhile."""
+    """Return True if a model call that ran out of time is repeated, because the run's clock stopped meanwhile."""
     return remaining_s(state, now) > LAST_TRY_S + 1
 
 
 def server_timeout_seconds(state: AgentState, now: datetime) -> int:
-    """Return the seconds after which the server gives up: after the run's clock, which is the one that interrupts.
+    """Return the seconds after which the server gives up. The run's clock ends earlier, and interrupts the run itself.
 
-    Whole seconds, because fractions would take room in every history.
+    They are whole seconds, because fractions would take room in every history.
     """
     return ceil(remaining_s(state, now)) + SLACK_S
 
@@ -81,9 +83,9 @@ _EFFORTS: tuple[Effort | None, ...] = (None, None, "low", "none")
 
 
 def output_allowance(state: AgentState, config: LoopConfig) -> int:
-    """Return the tokens for the next reply: the rest of the total, at most one reply's limit.
+    """Return the tokens that the next reply may take: what is left of the total, but at most the limit of one reply.
 
-    After replies that were only thinking, that limit is higher.
+    The limit of one reply is higher after replies that were only thinking.
     """
     room = config.max_output_tokens * _ROOM_FACTORS[state.thinking_cuts]
     return max(min(config.max_total_tokens - state.usage.total_tokens, room), 1)
@@ -92,11 +94,11 @@ def output_allowance(state: AgentState, config: LoopConfig) -> int:
 S = TypeVar("S", bound=AgentState)
 
 OWN_LIMIT_SHARE = 0.9
-"""A reply that was cut below this share of its limit has reached the model's own limit. More room is no help then."""
+"""A reply that was cut below this share of its limit has reached the model's own limit. More room does not help."""
 
 
 def with_thinking_cut(state: S, reply: Reply) -> S:
-    """Return the state with the next step against replies that are only thinking, before `reply` is counted."""
+    """Return the state with the next step against replies that are only thinking. The reply must not be counted yet."""
     if not reply.is_only_thinking:
         step = 0
     elif state.thinking_cuts:
@@ -150,12 +152,12 @@ def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
     carried = next((question for question in state.questions if question.kind == "budget"), None)
     if carried is not None:
         return carried
-    text, limit = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run", _used_up_limit(stop)
+    limit = _used_up_limit(stop)
     return Question(
         question_id=f"budget-{state.iteration}-{state.budget_questions}",
         kind="budget",
         since=now,
-        text=text,
+        text=f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run",
         data={"limit": limit, "value": getattr(state.config, limit, None)},
         choices=("skip", "abort"),
     )
@@ -164,13 +166,13 @@ def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
 def _used_up_limit(stop: Stop) -> str:
     """Return the config key of the limit. Several limits end a run as `max_iterations`; the detail identifies them."""
     reason, detail = stop
-    same = [limit for limit in LIMITS if limit.reason == reason]
-    named = [limit for limit in same if detail.endswith(f" {limit.noun}")]
-    return next((limit.key for limit in (*named, *same)), reason)
+    with_reason = [limit for limit in LIMITS if limit.reason == reason]
+    in_detail = [limit for limit in with_reason if detail.endswith(f" {limit.noun}")]
+    return next((limit.key for limit in (*in_detail, *with_reason)), reason)
 
 
 EXTENSION_FACTOR = 2
-"""Multiplies the old limit. The result is a suggestion to edit."""
+"""Factor from the old limit to the one in the suggested command, which a person may edit."""
 
 
 def question_commands(run_id: str, wait: ShownQuestion) -> list[str]:
@@ -184,7 +186,7 @@ def question_commands(run_id: str, wait: ShownQuestion) -> list[str]:
 
 
 def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
-    """Raise ValueError for an unknown key, a bad value, nothing to raise, or a limit that would become lower."""
+    """Return the new limits. Raise ValueError for a bad key or value, no key, or a limit that does not rise."""
     given = parse_record(SentExtension, raw).model_dump(exclude_none=True, exclude={"by"})
     if not given:
         raise ValueError(f"name a limit to raise: {', '.join(BudgetExtension.model_fields)}")
@@ -205,7 +207,7 @@ def with_extension(state: AgentState, limits: dict[str, float]) -> AgentState:
 
 
 def with_budget_question(state: AgentState, question: Question) -> AgentState:
-    """Return the state before this question is asked: the run has no ending any more."""
+    """Return the state in which this question is asked. The run has no ending then."""
     is_carried = any(asked.question_id == question.question_id for asked in state.questions)
     asked_so_far = state.budget_questions if is_carried else state.budget_questions + 1
     return state.with_budget(budget_questions=asked_so_far).with_control(stop=None)

@@ -1,4 +1,4 @@
-"""Observe: adds results and messages from people to the conversation, for the model's next step."""
+"""Observe: adds replies, results and guidance to the conversation for the model's next step, or ends the run."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -71,7 +71,7 @@ class ClassifiedReply(NamedTuple):
 
     @property
     def detail(self) -> str:
-        """The detail of an ending when repairs did not help. A refusal is quoted."""
+        """The detail of the run's ending if repairs do not help. It quotes a refusal."""
         quoted = " ".join(self.reply.text.split())[:200]
         return _DETAIL[self.kind] + (f": {quoted}" if quoted and self.kind == "refusal" else "")
 
@@ -97,16 +97,16 @@ def _reply_kind(reply: Reply) -> ReplyKind:
 
 def left_out_text(reply: Reply) -> str:
     named = ", ".join(f"{name} {count}" for name, count in reply.left_out_tools.items())
-    which = f" ({named})" if named else ""
-    return f"{reply.left_out} more calls of your reply{which}: a reply has at most {len(reply.calls)} calls."
+    in_brackets = f" ({named})" if named else ""
+    return f"{reply.left_out} more calls of your reply{in_brackets}: a reply has at most {len(reply.calls)} calls."
 
 
 MAX_OUTPUT_BYTES = 600_000
-"""Bytes of JSON, so that a result fits a payload with everything else."""
+"""Bytes of the output as JSON. A result has to fit a payload."""
 
 
 def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> AgentState:
-    """Count a reply: its tokens, cost and iteration. `conversation` is what the model has seen by now."""
+    """Count a reply: its tokens, cost and iteration. `conversation` includes everything that the model has seen."""
     state = with_thinking_cut(state, reply)
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
     return state.with_usage_of(reply)
@@ -117,7 +117,7 @@ def with_outcomes(
 ) -> AgentState:
     """Add the calls of a reply and their outcomes: one result for each call, in call order.
 
-    The results share the room that the context budget leaves. `denied` and `invalid` are names of calls, for streaks.
+    The results share the room that the context budget leaves. `denied` and `invalid` name calls for the streaks.
     """
     assistant, room = reply.message(), news_bytes_left(state)
     conversation = with_message(state.conversation, assistant, MessageRef(reply=state.iteration), room)
@@ -146,10 +146,10 @@ def with_unjudged_reply(state: AgentState, reply: Reply, outcomes: tuple[Outcome
 
 
 def with_answer(state: AgentState, reply: Reply) -> AgentState:
-    """Add an answer that the gate allowed. It continues an answer that was cut.
+    """Add an answer that the gate allowed. If the previous answer was cut, this one continues it.
 
-    It ends the run, unless guidance arrived meanwhile or an operator requeued a dead letter. Then the model continues
-    with that.
+    The answer ends the run, unless guidance arrived meanwhile or an operator requeued a dead letter. Then the model
+    gets these in its next step.
     """
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     after = state.with_task(output=_joined_answer(state, reply))
@@ -157,12 +157,12 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
         after = after.with_task(data=_parsed_data(state.partial + reply.text))
     if state.aborted is None and not _has_new_guidance(state):
         after = with_stop_reason(after, "completed", "")
-    after = after.with_failures(denials={}, invalid={})  # nothing was denied
+    after = after.with_failures(denials={}, invalid={})  # an allowed answer ends streaks
     return after.with_dialogue(conversation=conversation, partial="", repairs=0)
 
 
 def with_schema_mismatch(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
-    """Add an answer that does not fit the output schema. The model learns what is wrong. The third one ends the run."""
+    """Add an answer that does not fit the output schema. The model learns why. The third one in a row ends the run."""
     conversation = with_message(state.conversation, classified.reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, Message.of("user", f"{UNUSABLE_MARKER}{verdict.reason}"))
     after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
@@ -197,10 +197,10 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
 
 
 def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
-    """Add the part of an unusable reply that can be sent back, and feedback. The third one in a row ends the run.
+    """Add the usable part of an unusable reply, and feedback. The third such reply in a row ends the run.
 
-    A cut answer has already passed the gate. New guidance gives it another chance. It becomes output at once only if no
-    review stage has to see all of it first.
+    A cut answer has already passed the gate. It does not end the run if there is new guidance. It becomes output at
+    once, unless a review stage must see the whole answer first.
     """
     reply, conversation = classified.reply, state.conversation
     after = with_streaks(state)
@@ -258,9 +258,9 @@ LOST_GUIDANCE_TEXT = "[Guidance lost] {} more messages of the operator arrived w
 
 
 def with_inbox_drained(state: AgentState, phase: str = "") -> AgentState:
-    """Move the inbox into the conversation, in order of arrival. Guidance that is too long for one step waits.
+    """Move guidance from the inbox into the conversation, in order of arrival. What is too long for one step waits.
 
-    `phase` is the one in which the model gets it, by default the current one.
+    `phase` is the phase in which the model reads it, by default the current one.
     """
     if not state.inbox:
         return state

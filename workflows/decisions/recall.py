@@ -1,4 +1,4 @@
-"""Recall and learning: search words from recent messages, the block of recalled knowledge, the learnings at the end."""
+"""Recall and learning: the words to search for, the block of recalled knowledge, and what a run learns at its end."""
 
 import json
 import re
@@ -31,17 +31,17 @@ from orga.workflows.types.text import MARK_CHARS, one_line
 from orga.workflows.types.tool_calls.gate import LEARNINGS
 
 MAX_RECENT_MESSAGES = 5
-"""Messages whose words are used."""
+"""Newest messages whose words are searched for."""
 
 MAX_RECENT_CALLS = 20
-"""Messages whose calls are used: words change their subject soon, while work on a file continues."""
+"""Newest messages whose calls are used. They are more, because work on a file outlasts a subject of the words."""
 
 MAX_CALL_PATHS = 5
 MAX_ARGUMENT_ITEMS = 20
 
 MAX_TERMS_PER_MESSAGE = 10
 MAX_TERMS = 15
-"""Terms after which no older message is used. The last message may exceed it."""
+"""Terms after which no older message is used. The last used message may exceed this number."""
 
 MIN_TERM_BYTES = 4
 MAX_TERM_CHARS = 40
@@ -50,13 +50,13 @@ MAX_TERM_CHARS = 40
 MAX_PATH_CHARS = 160
 _PATH = re.compile(rf"(?=.*/)(?!.*://)[\w@+.:/-]{{1,{MAX_PATH_CHARS}}}", re.ASCII)
 _FILE = re.compile(r"[\w@+.-]+\.[A-Za-z]\w{0,7}", re.ASCII)
-"""A file in the root folder, by its name alone."""
+"""The name of a file in the root folder, without a path."""
 
 RECALL_SHARE = 0.25
 """The block takes at most this share of the budget for messages."""
 
 MAX_RECALLED_TAINT = 50
-"""Names that a run takes over from recalled items."""
+"""Names that recalled items may add to the taint of a run."""
 
 MAX_NAME_CHARS = 200
 MAX_ERROR_CHARS = 300
@@ -68,8 +68,8 @@ SEARCH_STOP_WORDS = COMMON_WORDS | TALK_WORDS
 def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
     """Return the words to search for, each once, newest message first.
 
-    Only recent messages of people and tools count, with ten words each, and fifteen words are enough. Words of three
-    bytes or less, stop words, and the loop's own texts are left out.
+    They come from recent messages of people and tools: at most ten from each, and no further message is read after
+    fifteen. Words of three bytes or less, stop words, and the loop's own texts are left out.
     """
     terms: dict[str, str] = {}
     counted = 0
@@ -90,7 +90,7 @@ _LOOP_TEXT_MARKERS = (
 )
 
 _ONE_LINE_MARKERS = ("[Requeued call]", "[Result from the operator]")
-"""The first line of these texts is ours."""
+"""Texts whose first line the loop wrote. The lines after it come from people or tools."""
 
 _PEOPLE_MARKER = re.compile(
     r"\[(?:(?:Guidance|Context) from|Plan sent back by) the operator\]|\[Question to .*\n\[Answer of the operator\]"
@@ -104,13 +104,8 @@ def spoken_text(message: Message) -> str:
     if message.role == "tool":
         return "" if message.tool in KNOWLEDGE_TOOLS else _tool_text(message)
     text = message.text
-    if (
-        message.role != "user"
-        or message.knowledge
-        or message.summary
-        or goal_prompt_in(text)
-        or text.startswith(_LOOP_TEXT_MARKERS)
-    ):
+    is_of_loop = goal_prompt_in(text) or text.startswith(_LOOP_TEXT_MARKERS)
+    if message.role != "user" or message.knowledge or message.summary or is_of_loop:
         return ""
     if text.startswith(CONTEXT_BLOCK):
         return _delimited_text(text)
@@ -121,7 +116,7 @@ def spoken_text(message: Message) -> str:
 
 
 def _tool_text(message: Message) -> str:
-    """Return the tool's own text. If all of it is ours, return what another agent wrote in it."""
+    """Return the tool's own text. If the loop wrote all of the text, return what it quotes from another agent."""
     text, (head, tail) = message.text, message.ours
     return text[head : max(len(text) - tail, head)] or _delimited_text(text)
 
@@ -191,7 +186,7 @@ def knowledge_reader(state: AgentState) -> Reader:
 
 
 def _user_name(user: object) -> str:
-    """Return the user's name: a text unchanged, any other value as JSON, so that no user becomes nobody."""
+    """Return the user's name. A user that is no text is written as JSON, so that only None means nobody."""
     if user is None:
         return ""
     name = user if isinstance(user, str) else json.dumps(user, sort_keys=True, separators=(",", ":"))
@@ -214,7 +209,7 @@ def call_behalf(state: AgentState) -> Behalf:
 
 
 def due_recall(state: AgentState) -> RecallRequest | None:
-    """Return the recall before the next model call, or None if the words have not changed."""
+    """Return the recall before the next model call, or None if there are no new words."""
     settings = state.config.knowledge
     if settings is None or not state.config.uses_knowledge:
         return None
@@ -272,7 +267,7 @@ def _recollection(recalled: RecalledContext, last: Recollection) -> Recollection
 
 
 def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState:
-    """Return the state with the taint of the recalled items. The first names count, up to a limit."""
+    """Return the state with the taint of the recalled items. Names above the limit are left out."""
     own = {tool.name for tool in (state.setup.tools if state.setup else ())}
     fresh = [name[:MAX_TAINT_CHARS] for name in taint if name[:MAX_TAINT_CHARS] not in state.taint]
     room = MAX_RECALLED_TAINT - sum(name not in own for name in state.taint)
@@ -330,7 +325,7 @@ _NO_ANSWER = re.compile(
     """,
     re.VERBOSE,
 )
-"""Matches a clause in lower case."""
+"""Matches a clause, in lower case, that reports that something was not found."""
 
 _NO_STATEMENT = re.compile(
     r"""
@@ -356,9 +351,9 @@ def learnings_text(state: AgentState, since: int = 0) -> str:
 
 
 def is_no_answer(text: str) -> bool:
-    """Return True if a text only says that nothing was found, and how it was searched.
+    """Return True if a text only reports that nothing was found, and how it was searched.
 
-    Such a text would be recalled before the text that answers the next question in the same words.
+    If it were stored, the same question would later recall it before a text with the answer.
     """
     if len(text) > _MAX_NO_ANSWER_CHARS:
         return False
@@ -376,7 +371,7 @@ def _clipped_learnings(text: str) -> str:
 
 
 def learning_call(state: AgentState, text: str, confidence: float | None = None) -> ToolCall | None:
-    """Return the call that stores the run's learnings, or None if there are none or it may not store them."""
+    """Return the call that stores the run's learnings, or None if there are none or the run may not store them."""
     settings, setup = state.config.knowledge, state.setup
     if settings is None or setup is None or not state.config.uses_knowledge or not settings.auto_persist:
         return None
@@ -393,5 +388,5 @@ def learning_call(state: AgentState, text: str, confidence: float | None = None)
 
 
 def learning_key(state: AgentState, turn: int = 0) -> str:
-    """Return the key of a run's or a turn's learnings. It makes sure that they are stored only once."""
+    """Return the key of a run's or a turn's learnings. With the key they are stored only once."""
     return f"{LEARNINGS}/{state.origin}/{turn}" if turn else f"{LEARNINGS}/{state.origin}"

@@ -1,4 +1,4 @@
-"""Folds that read a history again, event by event: the conversation of each model call, and the counts of a result."""
+"""Folds over the events of a history: one rebuilds the conversation of each model call, one recounts a result."""
 
 import re
 from math import isclose
@@ -27,7 +27,7 @@ from orga.workflows.types.tool_calls.tools import ToolOutput, result_message
 
 
 class ContextFold:
-    """Rebuilds the conversation from a run's events, one after the other."""
+    """Rebuilds the conversation from a run's events, which are fed in order."""
 
     def __init__(self) -> None:
         self.setup: Setup | None = None
@@ -45,7 +45,7 @@ class ContextFold:
         return self._chain.messages
 
     def feed(self, happening: Happening) -> None:
-        """Apply the next event. Raise DigestMismatch if a model call is about messages that are not in this history."""
+        """Apply the next event. Raise DigestMismatch if a model call refers to messages that the history lacks."""
         match happening.kind:
             case "started":
                 self._on_started(happening)
@@ -116,14 +116,14 @@ class ContextFold:
 
 
 _ALTERNATIVE_SUFFIX = re.compile(r"\.f\d+$")
-"""End of the place of a call that a recovery made."""
+"""End of the place of a call that a fallback made."""
 
 _LOOKUP_ID = re.compile(r"0\.\d+(?:\.\d+)?")
-"""The place of a lookup before the first step, or before that of a later turn."""
+"""The place of a lookup: `0.<index>`, or `0.<turn>.<index>` in a session."""
 
 
 class ResultRecount:
-    """Counts the events of a chain of runs, in order, and compares them with the result."""
+    """Counts what the segments of a run did, event by event, and compares the counts with the run's result."""
 
     def __init__(self) -> None:
         self._iterations = 0
@@ -133,7 +133,7 @@ class ResultRecount:
         self._alternatives: set[str] = set()
 
     def feed(self, happening: Happening) -> list[str]:
-        """Return the differences from the result, once the run is completed."""
+        """Count the next event. If it completes the run, return the differences from the result."""
         if _ALTERNATIVE_SUFFIX.search(happening.key):
             self._alternatives.add(happening.key)
         match happening.kind:
@@ -156,14 +156,14 @@ class ResultRecount:
         return []
 
     def _on_started(self, happening: Happening) -> None:
-        """Start with the totals that earlier, missing runs of the chain carried over."""
+        """Start with the totals of earlier segments, if the first known segment has them in its carried state."""
         arguments: list[Any] = happening.value or []
         if not self._has_begun and len(arguments) > 1 and arguments[1] is not None:
             self._adopt_carried_counts(arguments[1])
         self._has_begun = True
 
     def _adopt_carried_counts(self, given: Any) -> None:
-        state = SessionState.model_validate(given)  # fits any run's state; a session's also has its earlier turns
+        state = SessionState.model_validate(given)  # reads any run's state, and the earlier turns of a session
         self._iterations, self._usage = state.iteration, state.total_usage
         self._proposals = state.total_calls.proposed
 

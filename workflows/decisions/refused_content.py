@@ -3,7 +3,7 @@
 The filter does not name the refused content. So the run finds it by further requests, one at a time:
 
 1. New data is left out: results of tools, lookups, recalled knowledge, and untrusted messages.
-2. If that is refused too, all that is older than the current turn is left out.
+2. If that is refused too, everything older than the current turn is left out as well.
 3. If that is refused too, the messages of the turn are the cause. They are replaced, the older ones stay, and the turn
    ends.
 """
@@ -23,17 +23,17 @@ LEFT_OUT_TEXT = "[Left out: the content filter of the model's provider refused t
 
 
 class ReducedConversation(NamedTuple):
-    """A conversation without the possible causes."""
+    """A conversation without content that the filter may have refused."""
 
     conversation: Conversation
     drop: Ranges = ()
     """Messages that the model has seen and that are left out."""
     mask: Ranges = ()
-    """Results whose text is left out although an earlier segment added them."""
+    """Results, added by an earlier segment or masked before, whose text is left out."""
 
 
 def without_new_data(conversation: Conversation, mask: Ranges = ()) -> ReducedConversation:
-    """Return the conversation without new data. `mask` are results that are masked anyway."""
+    """Return the conversation without new data. `mask` are the results that the refused call masked already."""
     messages, sent = conversation.messages, conversation.sent
     group = latest_group(messages)
     # after continue-as-new, results count as seen although the model may not have seen them
@@ -44,7 +44,7 @@ def without_new_data(conversation: Conversation, mask: Ranges = ()) -> ReducedCo
 
 
 def without_older(conversation: Conversation) -> ReducedConversation:
-    """Return the conversation with only the current turn, without its new data."""
+    """Return only the current turn of the conversation, without its new data."""
     turn, sent = latest_turn(conversation.messages), conversation.sent
     drop = ranges_of(set(range(sent)) - set(turn))
 
@@ -55,7 +55,7 @@ def without_older(conversation: Conversation) -> ReducedConversation:
 
 
 def with_new_replaced(state: AgentState) -> AgentState:
-    """Return the state whose next model call contains nothing new from this turn."""
+    """Return the state without the news of this turn: placeholders for messages, nothing for calls and results."""
     turn = latest_turn(state.conversation.messages)
 
     def replacement(index: int, message: Message) -> Message | None:
@@ -67,7 +67,7 @@ def with_new_replaced(state: AgentState) -> AgentState:
 
 
 def with_refusal_noted(state: AgentState, before: Conversation, after: Conversation, error: str) -> AgentState:
-    """Return the state with a note for the journal about the number of messages left out, and the reason."""
+    """Return the state with a note on the number of messages that were left out. `error` is the filter's refusal."""
     kept = {id(message) for message in after.messages}
     left_out = sum(id(message) not in kept for message in before.messages)
     if not left_out:
@@ -77,7 +77,8 @@ def with_refusal_noted(state: AgentState, before: Conversation, after: Conversat
 
 def _without_data(index: int, message: Message) -> Message:
     is_looked_up = message.pinned and index > 0
-    return _placeholder(message) if message.role == "tool" or _is_untrusted(message) or is_looked_up else message
+    is_data = message.role == "tool" or _is_untrusted(message) or is_looked_up
+    return _placeholder(message) if is_data else message
 
 
 def _is_untrusted(message: Message) -> bool:
@@ -93,7 +94,7 @@ def _placeholder(message: Message) -> Message:
 
 
 def _with_changed_news(conversation: Conversation, change: Callable[[int, Message], Message | None]) -> Conversation:
-    """Return the conversation with other news. `change` returns a message's replacement, or None to remove it."""
+    """Return the conversation with its news changed. `change` returns a message's replacement, or None to remove it."""
     sent = conversation.sent
     messages, news = list[Message](), list[MessageRef]()
     unseen = zip(conversation.messages[sent:], conversation.news, strict=True)

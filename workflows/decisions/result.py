@@ -33,7 +33,7 @@ def _argument(call: ToolCall, spec: ToolSpec | None) -> str:
     value = call.arguments.get(name) if name else next(iter(call.arguments.values()), "")
     if isinstance(value, list):
         value = " ".join(str(part) for part in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return f"{value if value is not None else ''}"
+    return "" if value is None else str(value)
 
 
 MAX_SHOWN_CALLS = 3
@@ -46,10 +46,9 @@ def argument_summary(call: ToolCall, spec: ToolSpec) -> str | None:
 
 
 def reason_summary(state: AgentState) -> str | None:
-    """Return a model call's summary: its iteration, and what the gate refused before it. None if nothing was refused.
+    """Return the summary of a model call after a denial: its iteration, and what the gate refused. Else None.
 
-    The activity id already holds the iteration. Leaving out 46 bytes per call keeps histories as small as a bare
-    loop's.
+    Other model calls need no summary, because the activity id holds the iteration. It would take 46 bytes per call.
     """
     refused = state.refused
     return one_line(f"iteration {state.iteration + 1}, after a denial: {refused}", LINE_CHARS) if refused else None
@@ -67,7 +66,7 @@ def gate_summary(request: GateRequest) -> str | None:
 
 
 def with_shown_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: Iterable[Verdict]) -> AgentState:
-    """Return the state with the calls of a reply, and those that the gate refused, for people."""
+    """Return the state with two texts for people: the calls of a reply, and the calls that the gate refused."""
     specs = state.setup.tools if state.setup else ()
     refused = [call for call, verdict in zip(calls, verdicts, strict=False) if verdict.decision in {"deny", "invalid"}]
     shown, denied = calls_text(calls, specs), calls_text(refused, specs)
@@ -80,9 +79,9 @@ def without_refused_calls(state: AgentState) -> AgentState:
 
 
 def calls_text(calls: Iterable[ToolCall], specs: Iterable[ToolSpec]) -> str:
-    known, named = {spec.name: spec for spec in specs}, tuple(calls)
-    shown = [call_summary(call, known.get(call.name)) for call in named[:MAX_SHOWN_CALLS]]
-    more = [f"{len(named) - MAX_SHOWN_CALLS} more"] if len(named) > MAX_SHOWN_CALLS else []
+    specs_by_name, all_calls = {spec.name: spec for spec in specs}, tuple(calls)
+    shown = [call_summary(call, specs_by_name.get(call.name)) for call in all_calls[:MAX_SHOWN_CALLS]]
+    more = [f"{len(all_calls) - MAX_SHOWN_CALLS} more"] if len(all_calls) > MAX_SHOWN_CALLS else []
     return "; ".join([*shown, *more])
 
 
@@ -148,7 +147,7 @@ def usage_text(usage: UsageTotals) -> str:
 
 
 MAX_GATHERED_BYTES = 20_000
-"""Bytes. The newest text stays, and the state has to fit a payload."""
+"""Bytes of all gathered texts, because the state has to fit a payload. The newest text always stays."""
 
 
 def with_gathered_text(state: AgentState, text: str) -> AgentState:
@@ -171,7 +170,7 @@ def fallback_output(state: AgentState, reason: StopReason) -> str:
 R = TypeVar("R", bound=Record)
 
 MAX_PAGE_BYTES = 1_000_000
-"""Bytes of JSON of an answer to a query. The server refuses one of 2 MB."""
+"""Bytes of JSON in the answer to a query. The server refuses an answer of 2 MB."""
 
 
 def with_all_keys(record: R) -> R:
@@ -196,7 +195,7 @@ def agent_result(state: AgentState, stop: tuple[StopReason, str], now: datetime)
 
 
 def result_data(state: AgentState) -> Any:
-    """Return the `data` of a result. Decisions are in it, next to the answer if that has a schema."""
+    """Return the `data` of a result: the JSON answer. Declared decisions make it an object with them and the answer."""
     if not state.declared_decisions:
         return state.data
     decisions = {name: decided.model_dump(mode="json") for name, decided in state.decided.items()}
@@ -238,12 +237,12 @@ def _unread_guidance_data(item: Intervention) -> dict[str, str]:
 
 
 def parsed_page(raw: object) -> Page:
-    """Return the requested page of messages, by default the first. Raise ValueError if it is none."""
+    """Return the requested page of messages, by default the first. Raise ValueError if it is invalid."""
     return Page() if raw is None else parse_record(Page, raw)
 
 
 def shown_conversation(state: AgentState, page: Page = FIRST_PAGE) -> list[ShownMessage]:
-    """Return the messages as the model would see them, from `offset` on, as many as fit an answer of the server."""
+    """Return a page of the messages as the model would see them, with as many as fit the answer to a query."""
     system = state.setup.instructions if state.setup else ""
     head = [Message.of("system", system)] if system else []
     shown: list[ShownMessage] = []

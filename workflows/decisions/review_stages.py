@@ -15,7 +15,7 @@ StageName = Literal["approval", "budget", "check", "critics", "confirmation"]
 ProposalStatus = Literal[
     "proposed", "held", "approved", "allowed", "asked", "reviewed", "confirmed", "ended", "denied", "rejected"
 ]
-"""Status of a call or an answer. `held`: the gate wants a person's approval. `asked`: a critic does. `ended`: a critic
+"""Status of a call or an answer. `held`: the gate asks a person. `asked`: a critic asks a person. `ended`: a critic
 ends the run. `denied`: by the gate or a person. `rejected`: by a critic.
 """
 
@@ -44,7 +44,7 @@ CONFIRMATION_TRANSITIONS: Mapping[StageVerdict, ProposalStatus] = {
     "invalid": "denied",
     "approval": "denied",
 }
-"""Verdicts of the gate when nobody is asked any more."""
+"""Verdicts of the gate in the confirmation. Nobody is asked any more, so `approval` is a denial."""
 
 VERDICTS_AFTER_GATE: frozenset[StageVerdict] = frozenset({"yes", "no", *CRITIC_TRANSITIONS})
 
@@ -57,7 +57,7 @@ def recorded_verdict(event: str, data: Mapping[str, Any]) -> Any:
 
 
 def is_reported_by_stage(question: Mapping[str, Any]) -> bool:
-    """Return True if the stage that asked reports the verdict itself. Then the people's answer is not one."""
+    """Return True if the stage that asked records the verdict itself. Then the answer of people is no verdict."""
     return bool(question.get("critic"))
 
 
@@ -71,13 +71,11 @@ class ReviewStage(NamedTuple):
     """The reason for its position in the order."""
     follows: Transitions = {}
     concerns: Callable[[Setup, ToolCall | None], bool] = lambda setup, call: False
-    """True if this stage may decide on a call or, for None, an answer that the gate allowed, in a run with this
-    setup.
-    """
+    """True if this stage may decide on this call after the gate allowed it. None is an answer."""
     needs: str = ""
-    """The part of the setup that it needs to have any work. "" if it always may have."""
+    """The part of the setup without which this stage has no work. "" if there is no such part."""
     keeps: tuple[str, ...] = ()
-    """Fields of the state that it keeps from one reply to the next, by the names of what it needs."""
+    """Fields of the state that it keeps from one reply to the next, with one value for each item of `needs`."""
 
 
 ReviewStages = Sequence[ReviewStage]
@@ -95,19 +93,21 @@ CRITICS_STAGE_FIELDS = "critics", ("critiques",)
 
 CALL_STAGES: ReviewStages = (
     ReviewStage(
-        "approval", "an approval binds to the very verdict, and what people deny costs nothing further on", APPROVAL
+        "approval",
+        "an approval belongs to the gate's verdict, and a call that people deny needs no more stages",
+        APPROVAL,
     ),
-    ReviewStage("budget", "what is beyond the budget is not worth a review", concerns=_has_budget_question),
-    ReviewStage("critics", "they see just what would be run", CRITICS, Setup.is_reviewed, *CRITICS_STAGE_FIELDS),
-    ReviewStage("confirmation", "whatever held the run up since, policy of now decides", CONFIRMATION),
+    ReviewStage("budget", "calls beyond the budget need no review", concerns=_has_budget_question),
+    ReviewStage("critics", "critics see exactly what would run", CRITICS, Setup.is_reviewed, *CRITICS_STAGE_FIELDS),
+    ReviewStage("confirmation", "after any pause, the policies of this moment decide", CONFIRMATION),
 )
 
 ANSWER_STAGES: ReviewStages = (
     ReviewStage("approval", "as for calls", APPROVAL),
-    ReviewStage("check", "what goes back to the model anyway is not worth a review"),
+    ReviewStage("check", "an answer that goes back to the model needs no review"),
     ReviewStage(
         "critics",
-        "they see an answer that nothing else is wrong with",
+        "critics see only answers without other problems",
         CRITICS,
         Setup.is_reviewed,
         *CRITICS_STAGE_FIELDS,
@@ -122,7 +122,7 @@ STAGE_FIELDS = tuple(dict.fromkeys(field for stage in (*CALL_STAGES, *ANSWER_STA
 
 
 def is_in_question(setup: Setup | None, call: ToolCall | None = None) -> bool:
-    """Return True if a stage may still decide on a call or an answer. It does not count before that."""
+    """Return True if a stage may still decide on an allowed call or answer. Until then it must not have any effect."""
     stages = ANSWER_STAGES if call is None else CALL_STAGES
     return setup is not None and any(stage.concerns(setup, call) for stage in stages)
 
@@ -132,7 +132,7 @@ REJECTED_STATUSES: frozenset[ProposalStatus] = frozenset({"rejected"})
 LET_THROUGH_STATUSES: frozenset[ProposalStatus] = frozenset(
     {"allowed", "asked", "reviewed", "confirmed", "ended", "rejected"}
 )
-"""Allowed by the gate's last verdict."""
+"""Statuses after the gate's last verdict was "allow"."""
 
 EXECUTABLE_STATUSES: frozenset[ProposalStatus] = frozenset({"allowed", "reviewed", "confirmed"})
 
@@ -148,7 +148,7 @@ class ProposalStatuses(Generic[ProposalKey]):
         self._unconfirmed: set[ProposalKey] = set()
 
     def status_of(self, place: ProposalKey) -> ProposalStatus:
-        """Return its status. Without a verdict it is at most proposed."""
+        """Return the status of a proposal. Without any verdict it is `proposed`."""
         return self._statuses.get(place, "proposed")
 
     def places_with_status(self, statuses: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
@@ -186,13 +186,13 @@ class ProposalStatuses(Generic[ProposalKey]):
         return "the gate's confirmation after a pause" if self.needs_confirmation(place) else ""
 
     def record_start(self, place: ProposalKey) -> None:
-        """Record that it is being carried out: the history shows it, whatever the verdicts were."""
+        """Record that a proposal is carried out. The history shows that, whatever its verdicts were."""
         self._statuses[place] = "allowed"
         self._unconfirmed.discard(place)
 
 
 def next_status(stages: ReviewStages, status: ProposalStatus, verdict: StageVerdict) -> ProposalStatus | None:
-    """Return the status after a verdict, or None if that verdict may not follow. The gate's verdict comes first."""
+    """Return the status after a verdict, or None if it may not follow. The first verdict is the gate's."""
     if status == "proposed":
         return GATE_TRANSITIONS.get(verdict)
     for stage in stages:

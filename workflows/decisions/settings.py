@@ -1,4 +1,7 @@
-"""Changes of the settings at run time. A worker checks their values. Here are the checks that need no configuration."""
+"""The settings at run time: their state, and the checks of a change that need no configuration.
+
+`SettingsWorkflow` uses them. A worker checks the values.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -24,7 +27,7 @@ MAX_SHOWN_PROBLEMS = 20
 MAX_PROBLEM_CHARS = 500
 
 _LONG = frozenset({"values"})
-"""The values have limits of their own, in bytes."""
+"""Keys whose texts may be long. `size_problem` limits the bytes of all values."""
 
 
 class StaleSettings(ValueError):
@@ -32,7 +35,7 @@ class StaleSettings(ValueError):
 
 
 def initial_settings(given: object) -> SettingsState:
-    """Return the state of a new segment. Anybody can start the workflow, so an invalid state counts as none."""
+    """Return the state of a new segment. Anybody can start the workflow, so an empty state replaces an invalid one."""
     try:
         state = SettingsState.model_validate(given)
     except ValidationError:
@@ -41,7 +44,7 @@ def initial_settings(given: object) -> SettingsState:
 
 
 def parsed_change(raw: object) -> SettingsChange:
-    """Raise ValueError, which names each bad key, if it is no change or is too large."""
+    """Raise ValueError if the change is invalid or too large. The error names each bad key."""
     change = parse_record(SettingsChange, raw, long=_LONG)
     if problem := size_problem(change.values):
         raise ValueError(f"values: {problem}")
@@ -66,7 +69,7 @@ def refuse_stale(state: SettingsState, change: SettingsChange) -> None:
 
 
 def with_change(state: SettingsState, change: SettingsChange, now: datetime) -> SettingsState:
-    """Return the state with one more version. The oldest ones are dropped above the limits."""
+    """Return the state with one more version. The oldest versions are dropped if they exceed the limits."""
     before = state.values
     changed = sorted(
         key for key in before.keys() | change.values.keys() if before.get(key, ...) != change.values.get(key, ...)
@@ -92,7 +95,7 @@ def _kept_versions(versions: tuple[SettingsVersion, ...]) -> tuple[SettingsVersi
 
 
 def problems_text(problems: Iterable[SettingProblem]) -> str:
-    """Return a short text: the answer to an update goes into one message of the server."""
+    """Return a short text of the problems, because it is the message of a failure."""
     lines = [f"{problem.where}: {problem.detail}"[:MAX_PROBLEM_CHARS] for problem in problems]
     more = [f"and {len(lines) - MAX_SHOWN_PROBLEMS} more"] if len(lines) > MAX_SHOWN_PROBLEMS else []
     return "; ".join([*lines[:MAX_SHOWN_PROBLEMS], *more])
