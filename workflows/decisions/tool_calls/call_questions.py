@@ -1,7 +1,7 @@
 """The questions that a call waits for: its approval, the input that its server needs, the result of a deferred tool.
 
-A deferred tool's result comes later, from a client, a job or a webhook. The id of that question is the call's
-idempotency key: the work outside knows it from its start, and a call with other arguments has another one.
+A deferred tool's result comes later, from a client, a job or a webhook. The id of its question is the call's
+idempotency key. The work outside knows this key from its start. A call with other arguments has another key.
 """
 
 import re
@@ -64,7 +64,7 @@ def approval_item(
     terms = verdict.approval or ApprovalTerms()
     about, whole = _call_digest(state.origin, request_id, call, verdict.version), call.model_dump()
     before = find_item(state, about)
-    if before is not None:  # the previous segment asked already, and may have carried less of it
+    if before is not None:  # the previous segment asked, and may have cut the item
         updated = before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
         return before if before.call == whole else updated
     return Item(
@@ -96,7 +96,7 @@ def approval_question(items: Sequence[Item], question_id: str, now: datetime) ->
 S = TypeVar("S", bound=Control)
 
 MAX_COMPLETIONS = 64
-"""Completions that are remembered, twice as many as one reply can have calls. A sender repeats one soon or never."""
+"""Completions that are remembered: twice the calls of one reply. If a sender repeats a completion, it does so soon."""
 
 DIGEST_CHARS = 16
 
@@ -116,7 +116,7 @@ def result_question(call: ToolCall, terms: Deferral, key: str, place: str, now: 
 
 
 def with_awaited_result(state: S, question: Question, now: datetime) -> S:
-    """Return the state that takes the result of a call. The same call may wait again, after a retry."""
+    """Return the state in which a call waits for its result. After a retry, the same call may wait again."""
     others = {key: digest for key, digest in state.completions.items() if key != question.question_id}
     return with_question(state.with_control(completions=others), question, now)
 
@@ -127,9 +127,9 @@ def with_result_expired(state: S, key: str) -> S:
 
 
 def parsed_completion(state: Control, raw: object) -> tuple[str, Completion] | None:
-    """Return the key of a waiting call and its end. None if the call was completed in exactly this way before.
+    """Return the key of a waiting call and its completion, or None if exactly this completion is recorded already.
 
-    Raise ValueError if it names no call that waits, comes too late, or is neither a result nor an error.
+    Raise ValueError if no such call waits, if it comes too late, or if it has neither a result nor an error.
     """
     given = parse_record(ToolCompletion, raw, long=_LONG_KEYS)
     key, found = given.idempotency_key, _completion(given)
@@ -147,7 +147,7 @@ def parsed_completion(state: Control, raw: object) -> tuple[str, Completion] | N
 
 
 def with_completion(state: S, raw: object, now: datetime) -> S:
-    """Record the end of a call. Raise ValueError as `parsed_completion` does."""
+    """Record the completion of a call. Raise ValueError as `parsed_completion` does."""
     parsed = parsed_completion(state, raw)
     if parsed is None:
         return state
@@ -188,7 +188,7 @@ def _json_problem(text: str) -> str:
 
 
 def _digest(completion: Completion) -> str:
-    """Return the digest of the end itself, whoever reports it. It is never empty."""
+    """Return the digest of a completion without its sender. It is never empty."""
     content = f"{completion.result}/{completion.error}/{completion.nothing_done}"
     return sha256(content.encode()).hexdigest()[:DIGEST_CHARS]
 
@@ -220,7 +220,7 @@ def input_question_text(server: str, tool: str, asked: AskedInput, field: FormFi
 
 def _limits_text(field: FormField) -> str:
     limits = (("at least", field.least), ("at most", field.most))
-    unit = "" if field.kind in ("number", "integer") else " of them" if field.kind == "list" else " characters"
+    unit = {"number": "", "integer": "", "list": " of them"}.get(field.kind, " characters")
     given = [f"{name} {limit:.15g}{unit}" for name, limit in limits if limit is not None]
     return f", {', '.join(given)}" if given else ""
 
@@ -230,7 +230,7 @@ def unasked_text(rounds: int) -> str:
 
 
 def input_options(asked: AskedInput, field: FormField | None) -> tuple[str, ...]:
-    """Return the only valid answers. Empty: any text."""
+    """Return the valid answers. Empty means that any text may be valid."""
     if asked.url:
         return (DONE,)
     if field is None:
@@ -242,7 +242,7 @@ def input_options(asked: AskedInput, field: FormField | None) -> tuple[str, ...]
 
 
 def field_value(field: FormField, answer: str) -> Any:
-    """Return the value of a field. None: left out. Raise ValueError with the reason if the answer is none."""
+    """Return the value of a field, or None if it is left out. Raise ValueError with the reason if it is not valid."""
     if answer.strip() == _LEFT_OUT and not field.is_required:
         return None
     try:
@@ -280,7 +280,7 @@ def _matching(pattern: str) -> Callable[[str], str]:
 
 
 def _timestamp(text: str) -> str:
-    if (found := datetime.fromisoformat(text)).tzinfo is None:  # the format of JSON Schema needs it
+    if (found := datetime.fromisoformat(text)).tzinfo is None:  # JSON Schema's format needs a time zone
         raise ValueError(text)
     return found.isoformat()
 

@@ -1,6 +1,6 @@
 """Calls: their identity, the idempotency keys of their effects, and the outcomes of calls without a result.
 
-It also tracks taint: the untrusted content in a conversation. Policies may ask for more care once there is any.
+It also tracks taint: the untrusted content in a conversation. Policies can be stricter once there is any.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ TOOK_EFFECT_TEXT = f"{_UNREADABLE_OUTCOME} Do not call it again."
 
 
 def effect_text(*, took_effect: bool) -> str:
-    """Return the text for people, after the error, about the effect of a call that must not simply be repeated."""
+    """Return the text, for people, that follows a failed call's error and reports whether the call took effect."""
     return _UNREADABLE_OUTCOME if took_effect else _UNKNOWN_OUTCOME
 
 
@@ -76,7 +76,7 @@ def with_counted_calls(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> T
 
 
 def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
-    """Return the outcome with a text about the arguments that were put in place of the model's, and by whom."""
+    """Return the outcome. If the verdict changed the arguments, its text begins with them and with who changed them."""
     if verdict.arguments is None:
         return outcome
     used = to_json(verdict.arguments, inf_nan_mode="strings").decode()

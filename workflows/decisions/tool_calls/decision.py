@@ -95,7 +95,7 @@ def fact_problems(decisions: Mapping[str, GroundedDecision], run_input: AgentInp
 
 
 def fact_value(fact: Fact, run_input: AgentInput) -> object:
-    """Return the starter's value of a fact. Raise ValueError if there is none: it never counts as false."""
+    """Return the starter's value of a fact. Raise ValueError if there is none, because it must not count as false."""
     given = {"tenant": run_input.tenant, "trusted_context": run_input.trusted_context}
     value: object = given
     for key in fact.source.split("."):
@@ -112,7 +112,7 @@ def _proposed_value(fields: Mapping[str, object], name: str) -> object:
 
 
 def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
-    """Raise ValueError, with a text for the model, if the call decides nothing or may not decide it again."""
+    """Return the name and the decision. Raise ValueError, with a text for the model, if the call must not make it."""
     name, declared = call.arguments.get("decision"), state.declared_decisions
     if not isinstance(name, str) or name not in declared:
         raise ValueError(f"there is no such decision; there are: {', '.join(declared)}")
@@ -146,7 +146,7 @@ def undecided_text(names: tuple[str, ...]) -> str:
 
 
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
-    """Add an answer that comes before a required decision. The model learns why. The third such end ends the run."""
+    """Add an answer that comes before a required decision. The model learns why. The third attempt ends the run."""
     feedback = Message.of("user", f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, feedback)
@@ -154,7 +154,7 @@ def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
 
 
 def with_undecided_end(state: AgentState) -> AgentState:
-    """Count an end that came before a required decision, over the whole run."""
+    """Count an attempt to end before a required decision. The third attempt of the whole run ends it."""
     counted = state.with_task(undecided=state.undecided + 1)
     if state.undecided < MAX_REPAIRS_IN_A_ROW or state.stop is not None:
         return counted

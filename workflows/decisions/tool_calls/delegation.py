@@ -20,15 +20,15 @@ from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 
 ENDING_S = 2.0
 ENDING_SHARE = 0.1
-"""A delegate's clock ends this long before its parent's, at most a tenth of the time, so that it can report its
-results.
+"""A delegate's clock ends `ENDING_S` before its parent's, but at most this share of the time before, so that it can
+report its results.
 """
 
 READING_SHARE = 0.1
 """The least share of tokens and money that the parent keeps to read the answers."""
 
 REPLY_TOKENS = 2_000
-"""Tokens for the reply after them."""
+"""Tokens for the parent's reply to the answers."""
 
 MIN_TIMEOUT_S = 0.001
 
@@ -36,9 +36,9 @@ MIN_TIMEOUT_S = 0.001
 def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
     """Return the ceiling of the delegate `workflow_id`, whose turn has come, without its tools.
 
-    Tokens, calls and money are divided: the rest, minus the shares of running delegates, among those that wait.
-    Iterations and seconds are not divided: delegates run in parallel, and theirs are not the parent's. The parent keeps
-    one model call, with tokens and money, to read the answers. Each delegate also counts as a tool call.
+    The delegates that wait share the tokens, calls and money that are left after the shares of running delegates.
+    Iterations and seconds are not shared: delegates run in parallel, and their iterations are not the parent's. The
+    parent keeps one model call, with tokens and money, to read the answers. Each delegate also counts as a tool call.
     """
     left, children = budgets(state, now), state.children
     begun = max(len(children), state.under_way)
@@ -55,9 +55,10 @@ def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceil
     }
     reading = reserved_reading_tokens(state, left.tokens)
     kept = {"max_total_tokens": reading, "max_model_calls": 1, "max_tool_calls": begun}
-    for key, rest in ((limit.key, getattr(left, limit.rest)) for limit in LIMITS if limit.key not in limits):
-        taken = kept.get(key, 0) + sum(getattr(each, key) or 0 for each in reserved)
-        limits[key] = None if rest is None else max(rest - taken, 0) // waiting
+    for key, rest in [(limit.key, getattr(left, limit.rest)) for limit in LIMITS]:
+        if key not in limits:
+            taken = kept.get(key, 0) + sum(getattr(each, key) or 0 for each in reserved)
+            limits[key] = None if rest is None else max(rest - taken, 0) // waiting
     return Ceiling.model_validate({key: value for key, value in limits.items() if value is not None})
 
 
@@ -70,8 +71,8 @@ def is_bound_to_local_models(state: AgentState) -> bool:
 def reserved_reading_tokens(state: AgentState, left: int) -> int:
     """Return the tokens that a run keeps to read its delegates' answers and to reply.
 
-    They cover a request with the conversation and the answers, and a reply. They are at least a tenth of the rest,
-    since a delegate may overspend by a reply, and never more than half.
+    They cover a request with the conversation and the answers, and a reply. They are at least a tenth of `left`,
+    because a delegate may overspend by one reply, and at most half of it.
     """
     spec = state.setup.tool(RUN_TOOL) if state.setup else None
     answers = len(state.children) * estimated_tokens(spec.max_result_bytes) if spec else 0
@@ -81,7 +82,7 @@ def reserved_reading_tokens(state: AgentState, left: int) -> int:
 
 
 def exhausted_limits(ceiling: Ceiling) -> list[str]:
-    """Return the limits that leave nothing. Without tool calls a delegate can still answer."""
+    """Return the limits with which a delegate cannot begin. It needs no tool calls to answer."""
     floors = {"timeout_s": MIN_TIMEOUT_S, "max_cost_usd": 0.0}
     most = {limit: getattr(ceiling, limit.key) for limit in LIMITS if limit.key != "max_tool_calls"}
     return [limit.noun for limit, n in most.items() if n is not None and (n <= 0 or n < floors.get(limit.key, 1))]
@@ -144,16 +145,16 @@ def with_delegate_usage(state: AgentState, workflow_id: str, result: AgentResult
     state = without_delegate(state, workflow_id)
     if result is None:
         return state
-    state, counts = with_gathered_text(state, _result_text(result)), state.tool_calls
-    more = result.tool_calls.spent
+    state = with_gathered_text(state, _result_text(result))
+    counts, spent = state.tool_calls, result.tool_calls.spent
     return state.with_budget(
         usage=state.usage.plus_totals(result.usage),
-        tool_calls=counts.plus(delegated=more) if counts.delegated + more else counts,
+        tool_calls=counts.plus(delegated=spent) if counts.delegated + spent else counts,
     )
 
 
 def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, ...] | None:
-    """Return the tools that config, gate, this run's starter and its own ceiling allow the delegate."""
+    """Return the tools that the delegate may use. The config, the gate, and this run's input and ceiling limit them."""
     spec = _find_delegate(state, target)
     given = state.input
     return common_tools(verdict.tools, spec.tools if spec else (), given.tools, given.lineage.ceiling.tools)

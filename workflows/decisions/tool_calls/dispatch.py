@@ -1,7 +1,6 @@
-"""Which allowed calls are started, and the outcomes of the others: budget, stopped steps, circuits.
+"""Start of allowed calls: the budget, stopped steps and circuits decide. A call that does not start gets its outcome.
 
-It also counts the attempts at steps, from the outcomes of an iteration. The circuits of a run are part of its state, so
-a replay finds each as it was.
+This module also counts failed calls. The circuits of a run are part of its state, so a replay finds each as it was.
 """
 
 from collections.abc import Sequence
@@ -24,8 +23,8 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 def unstarted_outcomes(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
     """Return the outcomes of the calls that are not started, by their index in `calls`.
 
-    Nothing is started next to `terminate`. Stopped steps and tools without recoveries left are not started. The others
-    are started in call order as far as `max_tool_calls` allows. A call that makes other calls needs room for those too.
+    Nothing is started next to `terminate`. Stopped steps, and tools that the model may not try again, are not started.
+    The others are started in call order while `max_tool_calls` has room for them and for the calls that they make.
     """
     ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
     if ending is not None:
@@ -33,9 +32,9 @@ def unstarted_outcomes(state: AgentState, calls: Sequence[ToolCall]) -> dict[int
     found: dict[int, Outcome] = {}
     left = _calls_left(state)
     for index, call in enumerate(calls):
-        outcome = given_up_outcome(state, call) or (
-            over_budget_outcome(state, call) if left < _call_cost(call) else None
-        )
+        outcome = given_up_outcome(state, call)
+        if outcome is None and left < _call_cost(call):
+            outcome = over_budget_outcome(state, call)
         if outcome is not None:
             found[index] = outcome
         else:
@@ -67,7 +66,7 @@ def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
 
 
 def given_up_outcome(state: AgentState, call: ToolCall) -> Outcome | None:
-    """Return the outcome of a call whose step was stopped, or whose tool has no recoveries left."""
+    """Return the outcome of a call whose step was stopped, or whose tool may not be tried again. Else None."""
     stopped = repeated_calls.stopped_call_text(state, call)
     if stopped:
         return answered_unrun_outcome(call, stopped)
@@ -83,7 +82,7 @@ def with_begun_calls(state: AgentState, calls: Sequence[ToolCall]) -> AgentState
 
 
 def can_begin_another_call(state: AgentState) -> bool:
-    """Return True if one more call may begin, in addition to running calls and those that delegates may make."""
+    """Return True if one more call may begin. Calls that run, and calls that delegates may make, take room first."""
     delegated = sum(child.ceiling.max_tool_calls or 0 for child in state.children if child.ceiling)
     return _calls_left(state) > state.under_way + delegated
 
@@ -122,10 +121,10 @@ def admit_by_circuit(state: AgentState, spec: ToolSpec, now: datetime) -> tuple[
     options = spec.options.breaker
     if (breaker := _own_breaker(state, spec)) is None:
         return state, ""
-    let_through = breaker.with_admitted_call(options, now)
-    if let_through is None:
+    after = breaker.with_admitted_call(options, now)
+    if after is None:
         return state, describe_to_model(breaker.describe(spec.name, options, now))
-    return _with_breaker(state, spec, let_through), ""
+    return _with_breaker(state, spec, after), ""
 
 
 def with_circuit_success(state: AgentState, spec: ToolSpec) -> AgentState:
@@ -146,14 +145,14 @@ def with_circuit_failure(state: AgentState, spec: ToolSpec, now: datetime, kind:
     failed = _with_breaker(state, spec, after)
     if before.state == "open" or after.state != "open":
         return failed
-    data = {"failures": after.failures, "recovery_s": options.recovery_s} | (
-        {"cause": after.cause} if after.cause else {}
-    )
+    data: dict[str, object] = {"failures": after.failures, "recovery_s": options.recovery_s}
+    if after.cause:
+        data["cause"] = after.cause
     return failed.with_note("CircuitOpened", tool=spec.name, scope=_RUN_SCOPE, **data)
 
 
 def with_circuit_released(state: AgentState, spec: ToolSpec) -> AgentState:
-    """Record a call that says nothing about the tool: cancelled, not started, or failed by its own fault."""
+    """Record a call that proves nothing about the tool: cancelled, not started, or failed by its own fault."""
     if (breaker := _own_breaker(state, spec)) is None:
         return state
     return _with_breaker(state, spec, breaker.after_release())

@@ -37,6 +37,7 @@ class EscalatedCall(NamedTuple):
     error: str
     at: datetime
     unclear: str = ""
+    """Follows the error, if the effect of the call is unknown."""
 
 
 def escalation_question(state: AgentState, asked: EscalatedCall, settings: Recovery) -> Question:
@@ -69,12 +70,10 @@ MAX_LETTER_BYTES = 100_000
 """Bytes of all dead letters. None is dropped to make room. A call that does not fit is an ordinary failure."""
 
 MAX_SHOWN_CHARS = 10_000
-"""Characters of an alternative's arguments in the journal, if it has them from nowhere else. Longer ones become
-text.
-"""
+"""Characters of an alternative's arguments in a note. Longer arguments become text, cut to this length."""
 
 _REPLY_CALL_ID = re.compile(r"[1-9]\d*\.\d+\.f\d+")
-"""The place of an alternative to a call of a reply."""
+"""The place of an alternative to a reply's call."""
 
 MAX_LETTER_ID_CHARS = 200
 
@@ -88,17 +87,15 @@ class Alternative(NamedTuple):
     outcome: Outcome
 
     def as_note(self, instead_of: ToolCall) -> dict[str, Any]:
-        """Return the note's data. It omits arguments that are those of a reply's call, which the journal knows."""
-        call, error = (
-            self.outcome.call,
-            self.outcome.error or ("" if self.outcome.status == "ok" else self.outcome.text),
-        )
+        """Return the note's data. It omits arguments that equal those of a reply's call: the journal has them."""
+        call, status = self.outcome.call, self.outcome.status
+        error = self.outcome.error or ("" if status == "ok" else self.outcome.text)
         is_known = call.arguments == instead_of.arguments and _REPLY_CALL_ID.fullmatch(self.place)
         return {
             "tool": call.name,
             "place": self.place,
             **({} if is_known else {"arguments": _shown_arguments(call)}),
-            "outcome": self.outcome.status,
+            "outcome": status,
             **({"error": error[:MAX_ERROR_CHARS]} if error else {}),
         }
 
@@ -127,12 +124,13 @@ def _with_latest_value(state: AgentState, spec: ToolSpec, text: str) -> AgentSta
     """Keep the latest value of a tool with an output schema, and as many others as fit, the newest first."""
     if spec.value_schema is None:
         return state
-    others = [(name, value) for name, value in reversed(state.values.items()) if name != spec.name]
     value, found, size = spec.value_in(text), list[tuple[str, Any]](), 0
-    for name, each in [*([] if value is None else [(spec.name, value)]), *others]:
-        size += len(to_json({name: each}))
+    newest_first: list[tuple[str, Any]] = [] if value is None else [(spec.name, value)]
+    newest_first += [(name, kept) for name, kept in reversed(state.values.items()) if name != spec.name]
+    for name, kept in newest_first:
+        size += len(to_json({name: kept}))
         if size <= MAX_VALUES_BYTES:
-            found.append((name, each))
+            found.append((name, kept))
     return state.with_failures(values=dict(reversed(found)))
 
 
@@ -175,7 +173,7 @@ def with_model_retry_failure(state: AgentState, tool: str) -> AgentState:
 
 
 def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
-    """Return how often the model may still try the tool, or None if nothing is counted."""
+    """Return how often the model may still try the tool, or None if its failures are not counted."""
     recovery = tool_recovery(spec, state.config)
     if recovery.strategy != "llm_recovery" or spec.name not in state.failures:
         return None
@@ -199,7 +197,7 @@ def parsed_letter_id(raw: object) -> str:
 
 
 def with_requeued_letter(state: AgentState, letter_id: str) -> AgentState:
-    """Mark a letter to be sent again before the next reasoning step. Raise ValueError if there is none."""
+    """Mark a letter to be sent again before the next reasoning step. Raise ValueError if its id is unknown."""
     if letter_id not in {letter.letter_id for letter in state.dead_letters}:
         known = ", ".join(letter.letter_id for letter in state.dead_letters) or "none"
         raise ValueError(f"no dead letter {letter_id!r} in this run; there are: {known}")
@@ -219,7 +217,7 @@ def without_letter(state: AgentState, letter_id: str) -> AgentState:
 
 
 def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome) -> AgentState:
-    """Tell the model the outcome of a call that was sent again. Its original call was answered long ago."""
+    """Add the outcome of a requeued call as a message, because the original call has a result already."""
     spec = state.setup.tool(letter.call.name) if state.setup else None
     shown = delimited_tool_text(
         shortened_message(outcome.message(), news_bytes_left(state) // 2), call_source(letter.call, spec)
@@ -238,10 +236,8 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
 
 def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
     who = f" ({decision.by})" if decision.by else ""
-    detail = f"{call.name} failed and an operator ended the run{who}" + (
-        f": {decision.reason}" if decision.reason else ""
-    )
-    return state.with_control(stop=("escalated", detail))
+    why = f": {decision.reason}" if decision.reason else ""
+    return state.with_control(stop=("escalated", f"{call.name} failed and an operator ended the run{who}{why}"))
 
 
 def with_recovery_note(

@@ -1,6 +1,6 @@
 """Repetition without progress: repeated denials end a run, and calls that fail again are stopped.
 
-The same denial in one iteration after another means that the model will not find another way. So does the same call.
+If the same denial or the same failed call is repeated, the model will not find another way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,13 +37,13 @@ ONLY_STOPPED_CALLS = "nothing but calls of stopped steps"
 
 
 def similarity_threshold(config: LoopConfig) -> float:
-    """Return the similarity at which two reasons count as one: that of `step_iteration`, or equality if it is off."""
+    """Return the similarity at which two reasons count as one. If `step_iteration` is off, they must be equal."""
     tracked = config.step_iteration or StepIteration()
     return tracked.similarity_threshold if tracked.enabled else EXACT_SIMILARITY
 
 
 def with_streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterable[str] = ()) -> AgentState:
-    """Return the state with both streaks after an iteration with these denied and invalid calls."""
+    """Return the state after an iteration with these denied and invalid calls. All other streaks end."""
     alike = similarity_threshold(state.config)
     return state.with_failures(
         denials=denial_streaks(state.denials, denied, alike), invalid=denial_streaks(state.invalid, invalid, alike)
@@ -77,7 +77,7 @@ def turned_down_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], 
 
 
 def invalid_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
-    """Return the names of invalid calls. If all are, one more name catches a model that invents a tool each time."""
+    """Return the names of invalid calls. If all are, add a fixed name: the model may invent a tool each time."""
     named = turned_down_calls(outcomes, verdicts, "invalid")
     is_all = bool(outcomes) and all(outcome.status == "invalid" for outcome in outcomes)
     return [*named, NO_VALID_CALL] if is_all else named
@@ -94,13 +94,13 @@ def answer_denial_name(verdict: Verdict) -> str:
 
 def _is_similar(one: str, other: str, threshold: float) -> bool:
     (tool, _, reason), (other_tool, _, other_reason) = one.partition(": "), other.partition(": ")
-    return one == other or (
-        tool == other_tool and threshold < EXACT_SIMILARITY and similarity(reason, other_reason) >= threshold
-    )
+    if one == other:
+        return True
+    return tool == other_tool and threshold < EXACT_SIMILARITY and similarity(reason, other_reason) >= threshold
 
 
 MAX_REPEATED_CALLS = 200
-"""Steps that are kept, the newest. The state has to fit a payload."""
+"""Newest steps that are kept. The state has to fit a payload."""
 
 MAX_SHOWN_CHARS = 2_000
 
@@ -121,7 +121,7 @@ def stopped_call_text(state: AgentState, call: ToolCall) -> str:
 
 
 def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetime) -> AgentState:
-    """Count a failed attempt. Too many, or one that failed like the previous one, stop the step."""
+    """Count a failed attempt. The step is stopped after too many attempts, or if two in a row fail alike."""
     settings, key = _step_iteration(state), call_fingerprint(call)
     before = state.steps.get(key, Step(tool=call.name))
     if not settings.enabled or before.stopped:

@@ -1,6 +1,6 @@
-"""Sagas: whether a plan may start, and what is undone once it has stopped.
+"""Sagas: whether a plan may start, which steps are undone after it stopped, and the report of a saga.
 
-It also makes the report of a saga: each step and each compensation, with the tools' texts as data.
+The report has each step and each compensation, and delimits the tools' texts as data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,8 +30,9 @@ _RECOVERIES: dict[str, tuple[RecoveryStrategy, ...]] = {
     "final": _COMMON_RECOVERIES,
     "compensation": (*_COMMON_RECOVERIES, "fallback", "dead_letter"),
 }
-"""Recoveries that are allowed for a part. A compensation undoes the work of its step's own tool, not of an alternative.
-A cached result belongs to an earlier effect. A step that is sent again after its saga was undone would be left alone.
+"""Recoveries that are allowed for each part. A compensation undoes only the work of its step's own tool, so a step with
+an effect has no `fallback`. A cached result belongs to an earlier effect. A step from a dead letter could be sent again
+after its saga was undone, and nothing would undo it.
 """
 
 
@@ -58,12 +59,12 @@ def saga_problem(state: AgentState, steps: Sequence[SagaStep]) -> str:
 
 
 def steps_to_compensate(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
-    """Return the steps to compensate, in order, from the outcomes of the steps that began.
+    """Return the indexes of the steps to compensate, the last step first. `outcomes` are those of the steps that began.
 
-    The last step comes first. A step that failed has nothing to undo, unless it may have had its effect: a leftover
-    effect does harm, while a compensation of nothing fails or does nothing. Once a final step has succeeded nothing is
-    undone: its effect remains, and depends on the earlier ones. The same holds if it may have succeeded: undoing the
-    rest on a guess is irreversible, while a person who knows can still do it.
+    A failed step is compensated only if it may have had its effect: a leftover effect does harm, while a needless
+    compensation fails or does nothing. After a final step has succeeded, nothing is undone: its effect remains, and
+    depends on the earlier steps. The same holds if it may have succeeded: undoing the rest on a guess is irreversible,
+    while a person who knows the outcome can still do it.
     """
     if is_saga_done(steps, outcomes):
         return ()
@@ -100,7 +101,7 @@ def part_call(saga: ToolCall, activity_id: str, action: Action) -> ToolCall:
 
 
 def saga_part_spec(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
-    """Return the tool as a part of a saga (a kind of step, or `compensation`), without recoveries that do not fit."""
+    """Return the tool for a part of a saga (a kind of step, or `compensation`). Remove a recovery not allowed there."""
     recovery = tool_recovery(spec, config)
     if recovery.strategy in _RECOVERIES[part]:
         return spec
