@@ -88,7 +88,7 @@ def public_key(text: str) -> Ed25519PublicKey:
     try:
         return Ed25519PublicKey.from_public_bytes(b64decode(stripped.removeprefix(KEY_PREFIX), validate=True))
     except ValueError:
-        raise KeyProblem(f"{stripped[:80]!r} is not a public key, which begins with {KEY_PREFIX}") from None
+        raise KeyProblem(f"{stripped[:80]!r} is no public key. Such a key begins with {KEY_PREFIX}") from None
 
 
 def public_text(key: Ed25519PublicKey) -> str:
@@ -160,7 +160,7 @@ def head_check(
     head = sealed.head
     faults = head_mismatches(run, entries, head)
     if trusted is None:
-        signer = "signature not checked"
+        signer = "signature not verified"
     else:
         faults += _signature_faults(sealed, trusted)
         signer = (
