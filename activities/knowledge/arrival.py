@@ -1,4 +1,7 @@
-"""Checks an arriving item, decides if it is added, updated or unchanged, and finds which fact of a claim holds."""
+"""Checks arriving items, decides which ones change a store, and decides which fact of a claim holds.
+
+All stores use these rules.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,7 +13,7 @@ from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import KnowledgeItem, Stored, StoredItem
 
 MAX_SETTLED_FACTS = 50
-"""The newest facts of one claim that are compared with a new one. The newest clean one is compared in any case."""
+"""The newest facts of one claim that a new fact is compared with. It is always compared with the newest clean one."""
 
 
 def arriving_item(item: KnowledgeItem, now: datetime) -> StoredItem:
@@ -21,10 +24,10 @@ def arriving_item(item: KnowledgeItem, now: datetime) -> StoredItem:
 
 
 def arrival_change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated", "unchanged"]:
-    """Return the effect of an arriving item on the stored one of the same id.
+    """Return the effect of an arriving item on the stored item of the same id.
 
-    - Repeated content changes nothing and keeps its first provenance. So a tainted run cannot take over a clean item,
-      nor hide its origin, until that has expired.
+    - Repeated content changes nothing and keeps its first provenance. So until a clean item expires, a tainted run can
+      neither take it over nor hide its origin.
     - A clean run that repeats a tainted item makes it clean.
     - An item with a key gets the taint of the run that stores it last.
     - A contradicted or expired fact counts as new, with the taint of the run that repeats it.
@@ -34,18 +37,18 @@ def arrival_change(old: StoredItem | None, new: StoredItem) -> Literal["added", 
         return "added"
     if new.stored_at < old.stored_at:
         return "unchanged"
-    is_cleaner = bool(old.provenance.taint) and not new.provenance.taint
-    is_fouler = bool(new.provenance.taint) and not old.provenance.taint
-    is_news = bool(old.contradicted_by) and new.stored_at > old.stored_at
-    if is_fouler and not new.key and not _has_expired(old, new.stored_at):
+    becomes_clean = bool(old.provenance.taint) and not new.provenance.taint
+    becomes_tainted = bool(new.provenance.taint) and not old.provenance.taint
+    is_restated = bool(old.contradicted_by) and new.stored_at > old.stored_at
+    if becomes_tainted and not new.key and not _has_expired(old, new.stored_at):
         return "unchanged"  # the content is the same: only the spelling or the confidence differs
-    is_marked = is_fouler and bool(new.key)
     has_changed = _content_fields(old) != _content_fields(replacement_item(old, new))
-    return "updated" if has_changed or is_cleaner or is_marked or is_news else "unchanged"
+    takes_taint = becomes_tainted and bool(new.key)
+    return "updated" if has_changed or becomes_clean or takes_taint or is_restated else "unchanged"
 
 
 def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:
-    """Return an arriving item as it replaces the one of the same id.
+    """Return the item to store for an arriving item, if `old` is the stored item of the same id.
 
     The same content without an expiry keeps the old expiry, unless that has passed.
     """
@@ -55,13 +58,14 @@ def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:
 
 
 def contradictions(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
-    """Return, by id, which fact contradicts each fact of one claim; "" for a fact that holds.
+    """Return for the id of each fact of one claim the id of the fact that contradicts it, or "" if it holds.
 
-    The newest fact holds. A tainted fact contradicts no clean one. A clean one that holds contradicts tainted ones.
+    The newest fact holds, but a tainted fact contradicts no clean one. A clean fact contradicts tainted ones until it
+    expires.
 
     Args:
         facts: The newest facts of the claim, and the newest clean one.
-        arriving: The id of the new fact. It is the newer of two with the same time.
+        arriving: The id of the new fact. Of two facts with the same time, this one is newer.
     """
     if not facts:
         return {}
@@ -69,8 +73,11 @@ def contradictions(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]
     newest = by_time[-1]
     clean = next((fact for fact in reversed(by_time) if not fact.provenance.taint), newest)
     over_tainted = newest if _has_expired(clean, newest.stored_at) else clean
-    leading = {fact.id: over_tainted if fact.provenance.taint else clean for fact in facts}
-    return {fact.id: "" if is_same_object(fact, leading[fact.id]) else leading[fact.id].id for fact in facts}
+    contradicted_by: dict[str, str] = {}
+    for fact in facts:
+        leading = over_tainted if fact.provenance.taint else clean
+        contradicted_by[fact.id] = "" if is_same_object(fact, leading) else leading.id
+    return contradicted_by
 
 
 def _has_expired(item: StoredItem, now: datetime) -> bool:
@@ -85,56 +92,58 @@ class ArrivalBatch:
     """A batch of arriving items. Afterwards, `changed_items` and `marked_items` are the changes to the tables."""
 
     def __init__(self, known: Iterable[StoredItem]) -> None:
-        """Keep the stored items, in order of arrival: those with the batch's ids, and the newest of its claims."""
+        """Keep the stored items with the ids of the batch, and the newest of its claims, in order of arrival."""
         self._items: dict[str, StoredItem] = {}
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for item in known:
             self._remember(item)
         self._changed: dict[str, bool] = {}
+        """False if only the contradicting fact has changed."""
 
     @property
     def changed_items(self) -> list[StoredItem]:
-        """New and changed items, in the order in which they came."""
-        return [self._items[id_] for id_, is_written in self._changed.items() if is_written]
+        """New and changed items, in order of arrival."""
+        return [self._items[id_] for id_, is_content in self._changed.items() if is_content]
 
     @property
     def marked_items(self) -> list[StoredItem]:
         """Items of which only the contradicting fact has changed."""
-        return [self._items[id_] for id_, is_written in self._changed.items() if not is_written]
+        return [self._items[id_] for id_, is_content in self._changed.items() if not is_content]
 
     def add_item(self, item: StoredItem) -> Stored:
         old = self._items.get(item.id)
-        what = arrival_change(old, item)
-        if what == "unchanged":
-            return Stored(id=item.id, change=what)
+        change = arrival_change(old, item)
+        if change == "unchanged":
+            return Stored(id=item.id, change=change)
         if old is not None:
             self._claims[claim_digest(old)].pop(item.id, None)
         self._remember(replacement_item(old, item))
         self._changed[item.id] = True
-        return Stored(id=item.id, change=what, contradicts=self._resolve_claim(claim_digest(item), item.id))
+        return Stored(id=item.id, change=change, contradicts=self._resolve_claim(claim_digest(item), item.id))
 
     def _remember(self, item: StoredItem) -> None:
         self._items[item.id] = item
-        self._places.setdefault(item.id, len(self._places))
+        self._positions.setdefault(item.id, len(self._positions))
         if claim := claim_digest(item):
             self._claims[claim][item.id] = None
 
     def _resolve_claim(self, claim: str, arriving: str) -> tuple[str, ...]:
-        """Update which fact of a claim holds, and return the facts that the arriving one newly contradicts."""
+        """Update which fact of a claim holds. Return the ids of the facts that the arriving one newly contradicts."""
         facts = self._newest_facts(claim, arriving) if claim else []
         contradicted: list[str] = []
         for id_, newer in contradictions(facts, arriving).items():
             if self._items[id_].contradicted_by != newer:
                 self._items[id_] = self._items[id_].with_contradiction(newer)
                 self._changed.setdefault(id_, False)
-                contradicted += [id_] if newer == arriving else []
+                if newer == arriving:
+                    contradicted.append(id_)
         return tuple(sorted(contradicted))
 
     def _newest_facts(self, claim: str, arriving: str) -> list[StoredItem]:
-        """Return a claim's newest facts, the newest clean one, and the arriving one. At equal times, later is newer."""
+        """Return a claim's newest facts, the newest clean one and the arriving one. Equal times: the later arrival."""
         facts = [self._items[id_] for id_ in self._claims[claim]]
-        facts.sort(key=lambda fact: (fact.stored_at, self._places[fact.id]), reverse=True)
+        facts.sort(key=lambda fact: (fact.stored_at, self._positions[fact.id]), reverse=True)
         clean = next((fact.id for fact in facts if not fact.provenance.taint), arriving)
         return facts[:MAX_SETTLED_FACTS] + [fact for fact in facts[MAX_SETTLED_FACTS:] if fact.id in {arriving, clean}]
 
@@ -148,7 +157,7 @@ _NAMES = ("key", "subject", "predicate", "object", "directory", "language")
 
 
 def checked_item(item: KnowledgeItem) -> KnowledgeItem:
-    """Return the item as stores keep it. Raise KnowledgeError (InvalidItem), with the remedy, for a faulty one."""
+    """Return the item as stores keep it. For an invalid one, raise KnowledgeError (InvalidItem) with the remedy."""
     flaw = _item_flaw(item)
     if flaw is not None:
         raise KnowledgeError(f"a {item.kind} cannot be stored: {flaw}", kind="InvalidItem")
@@ -159,8 +168,8 @@ def _item_flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of
     if not item.text.strip():
         return "its text is empty"
     if len(item.text) > MAX_TEXT_CHARS:
-        most = f"of at most {MAX_TEXT_CHARS:,}; import it as a document, in parts"
-        return f"its text has {len(item.text):,} characters {most}"
+        size = f"its text has {len(item.text):,} characters of at most {MAX_TEXT_CHARS:,}"
+        return f"{size}; import it as a document, in parts"
     owner = item.owner
     others = [(name, getattr(item, name)) for name in _NAMES]
     others += [("tenant", owner.tenant), ("user", owner.user), ("agent", owner.agent)]
@@ -169,9 +178,9 @@ def _item_flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of
         if len(value) > MAX_NAME_CHARS:
             return f"its {name} has {len(value):,} characters of at most {MAX_NAME_CHARS:,}"
     if item.scope == "user" and not owner.user:
-        return "its scope is a user's and no user is named; name one in the run's trusted_context, or use another scope"
+        return "its scope is user, but no user is named; name one in the run's trusted_context, or use another scope"
     if item.scope == "agent" and not owner.agent:
-        return "its scope is an agent's and no agent is named; name one, or use another scope"
+        return "its scope is agent, but no agent is named; name one, or use another scope"
     if item.kind == "fact" and not all(part.strip() for part in (item.subject, item.predicate, item.object)):
         return "a fact has a subject, a predicate and an object, none of them empty"
     if item.expires_at is not None and item.expires_at.utcoffset() is None:
@@ -180,7 +189,7 @@ def _item_flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of
     if directory and ("\\" in directory or not {"", ".", ".."}.isdisjoint(directory.split("/"))):
         return f"its directory {directory!r} is no path relative to a project's root, with / between parts"
     for name, value in scoped_owner(item.scope, owner):
-        if _storable_text(value) != value:  # it cannot be replaced: the item would belong to somebody else
+        if _storable_text(value) != value:  # a replacement would give the item to another owner
             return f"its {name} has a character that no database takes; give that {name} another name"
     return None
 

@@ -1,7 +1,7 @@
 """Splits documents into parts that are small enough to be recalled and readable on their own.
 
-A part begins at a heading. A long one is cut between paragraphs, then sentences, then words. It repeats the last
-sentences of the part before it, so that a search finds text that a cut divides.
+A part begins at a heading. A long section is cut between paragraphs, or sentences, or words. Each further part repeats
+the last sentences of the part before it, so that a search finds text on both sides of a cut.
 """
 
 import re
@@ -14,7 +14,7 @@ OVERLAP_CHARS = 150
 """The most characters that a part repeats from the part before it."""
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
-"""A heading. Code removes its closing `#`, because a pattern for that takes a day for a line of `# # #`."""
+"""A heading. Code removes closing `#`, because a pattern for that is far too slow for a long line of `# # #`."""
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 _BLANK_LINES = re.compile(r"\n[ \t]*\n+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
@@ -51,8 +51,8 @@ def chunks(text: str, *, limit: int = MAX_BODY_CHARS, overlap: int = OVERLAP_CHA
     for headings, section in _sections(text.replace("\r\n", "\n")):
         before = ""
         for body in _packed_bodies(list(_pieces(section, limit)), limit):
-            taken = _last_sentences(before, overlap)
-            found.append(Chunk(len(found), headings, f"{taken}\n{body}" if taken else body))
+            repeated = _last_sentences(before, overlap)
+            found.append(Chunk(len(found), headings, f"{repeated}\n{body}" if repeated else body))
             before = body
     return found
 
@@ -76,7 +76,7 @@ def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _pieces(section: str, limit: int) -> Iterator[str]:
-    """Yield paragraphs, or the sentences of a long paragraph, or the words of a long sentence."""
+    """Yield paragraphs, the sentences of long paragraphs, and pieces of long sentences."""
     for paragraph in _BLANK_LINES.split(section):
         if len(paragraph) <= limit:
             yield f"{paragraph}\n\n"

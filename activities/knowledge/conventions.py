@@ -1,4 +1,4 @@
-"""The conventions that apply to a file: those of its folder, then of the folders above, then of its language."""
+"""Finds the conventions that apply to a file: those of its folder, then of the folders above, then of its language."""
 
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
@@ -37,7 +37,7 @@ _LANGUAGE_OF_SETTINGS = {
 
 _LANGUAGES = frozenset(_LANGUAGE_OF_SUFFIX.values())
 _NAMED_LANGUAGE = re.compile(r"([\w+#]+)[ \t]+(?:code|conventions?|files?|modules?|rules?|style)\b")
-"""A language with the noun after it, since a word such as `go` alone need not mean the language."""
+"""A language and the noun after it. A word such as `go` alone need not mean the language."""
 
 
 def language_of_path(path: str) -> str:
@@ -66,7 +66,7 @@ MAX_DEPTH = 32
 """Depth of directories. Deeper ones have no conventions of their own."""
 
 MAX_PER_PLACE = 100
-"""Conventions of one directory that are read, those with the highest confidence."""
+"""Conventions of one directory that are read: those with the highest confidence."""
 
 
 async def conventions_for(
@@ -74,10 +74,10 @@ async def conventions_for(
 ) -> list[Recalled]:
     """Return the conventions for a directory, the nearest first: its own, its parents' up to the root, its language's.
 
-    - A repeated convention counts at its nearest place.
-    - A convention of a language holds for that language at any place, and for no other one. At the root it comes after
-      those without a language.
-    - Within a directory, those with the highest confidence come first. Those of one file keep their order.
+    - A repeated convention counts only in its nearest directory.
+    - A convention of a language holds for that language in every directory, and for no other language. At the root,
+      conventions of a language come after those without one.
+    - Within a directory, those with the highest confidence come first. Those from one file keep their order.
 
     Args:
         directory: Relative to the project's root. The path of a file means its directory.
@@ -92,9 +92,9 @@ async def conventions_for(
 
 
 def may_hold_for(item: KnowledgeItem, languages: Collection[str]) -> bool:
-    """Return whether a convention may hold for one of these languages. An empty one is unknown.
+    """Return whether a convention may hold for one of these languages. An empty name is an unknown language.
 
-    Settings of a language below the root belong to their folder, and still only to that language.
+    A convention without a language may come from a settings file. Then it holds for the language of that file.
     """
     own = item.language or language_of_settings(item.provenance.source)
     known = [language for language in languages if language]
@@ -127,7 +127,7 @@ async def _nearest_first(
 
 
 async def _directory_conventions(store: KnowledgeStore, reader: Reader, place: str, language: str) -> list[Recalled]:
-    """Return a directory's conventions. A named language has its own query, so that others cannot crowd it out."""
+    """Return a directory's conventions. If they are many, ask again by language, so others cannot crowd it out."""
     found = await _recalled_conventions(store, reader, directory=place)
     if language and len(found) == MAX_PER_PLACE:
         both = [await _recalled_conventions(store, reader, directory=place, language=each) for each in ("", language)]
@@ -156,7 +156,7 @@ def _confidence_order(each: Recalled) -> tuple[float, str]:
 
 
 MAX_PLACES = 3
-"""The first places that a conversation names."""
+"""Files and directories of a conversation that are looked up: the first that it names."""
 
 _PATH = re.compile(r"[\w@+.-]+(?:/[\w@+.-]+)*")
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,7}")
@@ -167,7 +167,7 @@ class NamedPlaces:
 
     def __init__(self) -> None:
         self.conventions: dict[str, Recalled] = {}
-        """Conventions by id. Those of the first place come first, and within a place the nearest."""
+        """Conventions by id. Those of the first place come first. Within a place, the nearest come first."""
         self._directories = set[str]()
         self._languages = set[str]()
 
@@ -178,15 +178,16 @@ class NamedPlaces:
             self.conventions.setdefault(each.item.id, each)
 
     def with_conventions(self, found: Sequence[Recalled], limit: int) -> list[Recalled]:
-        """Return conventions, then what was found by its words. Conventions get half of the places, or all free ones.
+        """Return conventions of the named places, then the `found` items. Together they are at most `limit`.
 
-        A convention that holds only for other places is left out. If no place is named, those of all directories are.
+        Conventions get half of the limit, or more if fewer items were found. A convention that holds only elsewhere is
+        left out. If no place is named, conventions of a directory are left out.
         """
-        fits = [each for each in found if self._may_hold(each)]
-        held = [each for each in self.conventions.values() if self._may_hold(each)]
-        taken = held[: max(limit // 2, limit - len(fits))]
+        others = [each for each in found if self._may_hold(each)]
+        conventions = [each for each in self.conventions.values() if self._may_hold(each)]
+        taken = conventions[: max(limit // 2, limit - len(others))]
         ids = {each.item.id for each in taken}
-        return [*taken, *(each for each in fits if each.item.id not in ids)][:limit]
+        return [*taken, *(each for each in others if each.item.id not in ids)][:limit]
 
     def _may_hold(self, each: Recalled) -> bool:
         item = each.item
@@ -202,22 +203,22 @@ class NamedPlaces:
 def path_from_root(path: str, root: str) -> str:
     """Return a path relative to the project's root, or "" for an absolute path that leads elsewhere.
 
-    The path comes from a call, or is a word of a conversation, which has lost its leading `/`. An unknown root is "".
+    A path from a conversation may have lost its leading `/`. If `root` is "", the root is unknown.
     """
     if not root:
         return path
-    start = f"{root}/".lstrip("/")
-    if (whole := path.lstrip("/")).startswith(start):
-        return whole[len(start) :]
+    start, bare_path = f"{root}/".lstrip("/"), path.lstrip("/")
+    if bare_path.startswith(start):
+        return bare_path.removeprefix(start)
     return "" if path.startswith("/") else path
 
 
 async def named_places(
     store: KnowledgeStore, reader: Reader, terms: Sequence[str], limit: int, root: str = ""
 ) -> NamedPlaces:
-    """Return the places that these words name. Absolute paths within the project's root count.
+    """Return the files and directories that these words name. Absolute paths within the project's root count.
 
-    A file is recognised by its suffix. Another word with `/` is a place only if it has conventions: `and/or` has none.
+    A file is recognised by its suffix. Any other word with `/` counts only if it has conventions: `and/or` has none.
     """
     places = NamedPlaces()
     for path in _possible_paths(terms, root):
@@ -228,11 +229,10 @@ async def named_places(
 
 
 def _possible_paths(terms: Sequence[str], root: str) -> list[str]:
-    """Return the words that can be a path, without a line number at the end. An address is no path."""
+    """Return the first words that can be a path, without a line number at the end. An address is no path."""
     paths = [path_from_root(term.partition(":")[0], root) for term in terms if "://" not in term]
-    return [path for path in dict.fromkeys(paths) if _PATH.fullmatch(path) and ("/" in path or _is_file(path))][
-        :MAX_PLACES
-    ]
+    possible = [path for path in dict.fromkeys(paths) if _PATH.fullmatch(path) and ("/" in path or _is_file(path))]
+    return possible[:MAX_PLACES]
 
 
 def _is_file(path: str) -> bool:

@@ -33,8 +33,8 @@ async def import_items(
 ) -> Counter[str]:
     """Store items in batches, each in one transaction, and return how many were added, updated or left unchanged.
 
-    `progress` is called after each batch. If the `total` is unknown, it gets the items so far. The error of a batch
-    states how many items were stored before it.
+    `progress` is called after each batch. If `total` is 0, it gets the number of items so far as the total. The error
+    of a batch states how many items were stored before it.
     """
     done = Counter(added=0, updated=0, unchanged=0)
     for batch in batches(items):
@@ -52,7 +52,7 @@ async def import_items(
 
 
 def file_lines(file: TextIO) -> Iterator[str]:
-    """Yield a file's lines, each cut above the limit. Raise KnowledgeError if it is no text."""
+    """Yield a file's lines. A too long one comes in pieces. Raise KnowledgeError if the file is not UTF-8."""
     try:
         while line := file.readline(MAX_LINE_CHARS + 1):
             yield line
@@ -63,9 +63,9 @@ def file_lines(file: TextIO) -> Iterator[str]:
 
 
 def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
-    """Yield the items of an export, or of lines that people have written, which need no first line.
+    """Yield the items of an export, or of lines that people wrote without the first line of an export.
 
-    Raise KnowledgeError for a line that is no item. The message names its number.
+    Raise KnowledgeError for a line that is no item. The message has its number.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -75,7 +75,7 @@ def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
         try:
             value: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise _line_error(number, f"it is no JSON ({error}); an import that was cut short ends so") from error
+            raise _line_error(number, f"it is no JSON ({error}); the file may have been cut short") from error
         named = as_object(value)
         if number == 1 and "format" in named:
             _require_version(named)

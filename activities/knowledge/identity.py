@@ -1,6 +1,6 @@
 """Decides which items are the same, which facts have the same claim, who sees an item, and what is erased.
 
-A scope and its owner are an audience. Every store filters by audience, so that one rule decides in all of them.
+A scope and its owner make an audience. Every store filters by audience, so the same rule holds in all stores.
 """
 
 import json
@@ -29,7 +29,7 @@ def audience_digits(scope: ScopeLevel, owner: Reader) -> str:
 
 
 def reader_audiences(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
-    """Return the audiences that a reader belongs to. Without a user or an agent, it belongs to none of that scope."""
+    """Return the audiences that a reader belongs to. A reader without a user (or agent) has none of that scope."""
     owners = {"user": reader.user, "agent": reader.agent}
     return tuple(audience_digits(scope, reader) for scope in dict.fromkeys(scopes) if owners.get(scope, "all"))
 
@@ -40,7 +40,7 @@ def is_visible(item: KnowledgeItem, query: Recall) -> bool:
 
 
 def item_id(item: KnowledgeItem) -> str:
-    """Return the id of an item. Items with the same key (or content, without a key), scope and owner share it."""
+    """Return the id of an item. Items with the same scope, owner and key (or content, without a key) share it."""
     key = ["key", item.key] if item.key else ["content", content_digest(item)]
     return f"k{_digest(audience_digits(item.scope, item.owner), *key)}"
 
@@ -58,7 +58,7 @@ def claim_digest(item: KnowledgeItem) -> str:
 
 
 def tainted_claims(items: Iterable[KnowledgeItem], audiences: Iterable[str]) -> set[str]:
-    """Return the claims of the tainted facts, for each of these audiences, because a clean fact may have any."""
+    """Return the claims of the tainted facts, as facts of each audience have them: a clean fact may be of any."""
     tainted = [item for item in items if item.kind == "fact" and item.provenance.taint]
     return {_claim_for(audience, item) for audience in audiences for item in tainted}
 

@@ -1,4 +1,4 @@
-"""The protocols of a knowledge store and an embedder, and helpers that pass many items in batches and pages."""
+"""The protocols of a knowledge store and an embedder, their errors, and helpers for batches and pages of items."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The kind of embedder and its model. Vectors of another name are useless and are recomputed."""
+        """The kind of embedder and its model. Vectors of any other name are useless and are recomputed."""
         ...
 
     @property
@@ -68,29 +68,35 @@ class KnowledgeStore(Protocol):
         ...
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds, or of all kinds, ordered by id, for export. Memory stays bounded."""
+        """Return all items of these kinds, or of all kinds, ordered by id, in bounded memory.
+
+        With `source_prefix`, return only items whose source begins with it.
+        """
         ...
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
-        """Erase items, and return how many of each kind.
+        """Erase the items that match, and return how many of each kind they were.
 
         Raises:
-            KnowledgeError: Nothing is named, or nothing was erased.
+            KnowledgeError: Nothing is named, or the erasure failed and changed nothing.
         """
         ...
 
     async def purge(self) -> None:
-        """Remove everything forgotten or replaced from the store's files, as far as they belong to the store.
+        """Remove all forgotten and replaced items from the store's own files.
 
         Raises:
-            KnowledgeError: Something may remain in the files. It is not recalled in any case.
+            KnowledgeError: Remains may be in the files, but no search finds them.
         """
         return
 
     async def facts(self) -> StoreFacts: ...
 
     async def reindex(self, progress: Progress) -> int:
-        """Recompute the text index and vectors of other embedders, and return the number of items. It can resume."""
+        """Recompute the text index and the vectors of other embedders. Return the number of items.
+
+        After an interruption, the next call continues.
+        """
         del progress
         return 0
 
@@ -122,7 +128,7 @@ BATCH_ITEMS = 256
 
 
 def batches(items: Iterable[T], size: int = BATCH_ITEMS) -> Iterator[list[T]]:
-    """Yield the items in order, in batches that are not empty. Items are read when they are needed."""
+    """Yield the items in order, in batches that are not empty. Read items only when they are needed."""
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
@@ -133,7 +139,7 @@ PAGE_ITEMS = 200
 
 
 async def paged_items(next_page: Callable[[str], Awaitable[list[StoredItem]]]) -> AsyncIterator[StoredItem]:
-    """Yield the items of all pages. `next_page` returns the page after an id. It is empty at the end."""
+    """Yield the items of all pages. `next_page` returns the page after an id. An empty page is the end."""
     after = ""
     while page := await next_page(after):
         for item in page:

@@ -1,4 +1,4 @@
-"""Ranks what a store has found. All stores share this rule, but each finds its candidates in its own way.
+"""Ranks the items that a store has found. Each store finds them in its own way, but all rank them by this rule.
 
 A score joins two numbers: `1 - (1 - words) * (1 - vectors)`, so either alone can lift an item.
 
@@ -19,13 +19,13 @@ from orga.activities.knowledge.words import query_terms, searchable_text, stem, 
 from orga.workflows.types.knowledge import KnowledgeKind, Recall, Recalled, StoredItem
 
 MAX_CANDIDATES = 40
-"""The least number of candidates that a store looks for by words, and again by vectors."""
+"""The fewest candidates that a store looks for by words, and as many by vectors."""
 MAX_IN_FOLDER = 500
 """The newest items of one directory or language that a store reads in a search by words."""
 COMMON = 1_000
-"""A word in so many items is ignored if the query has a rarer one."""
+"""Items. A word that so many items have is ignored if the query has a rarer word."""
 MAX_SEARCHED_TERMS = 5
-"""So many matching words cover a longer query fully, so that a long conversation still recalls something."""
+"""Matching words that cover even a longer query fully, so that a long conversation still recalls something."""
 MIN_LIKENESS = 85
 """The least similarity, of 100, of two words that count as alike."""
 CONTRADICTED_FACTOR = 0.5
@@ -53,7 +53,7 @@ def separate_kinds(query: Recall) -> list[tuple[KnowledgeKind, ...]]:
 
 
 def is_conventions_only(query: Recall) -> bool:
-    """Return whether only conventions are wanted. Of these the surest come first, in their file's order."""
+    """Return whether the query asks only for conventions. These are sorted by confidence, then by their order."""
     return query.kinds == ("convention",)
 
 
@@ -64,16 +64,16 @@ def ranked_items(query: Recall, vector: Sequence[float] | None, candidates: Sequ
 
     Args:
         vector: The vector of the query's text. None ranks by words only.
-        candidates: Each once, with the facts that contradict any of them. For a query without words all score 1,
+        candidates: The found items, and the facts that contradict any of them. For a query without words, all score 1,
             and the newest come first.
     """
     unique = {candidate.item.id: candidate for candidate in candidates}
     items = {id_: candidate.item for id_, candidate in unique.items()}
-    before = _scores(query.text, vector, list(unique.values()))
-    scores = dict(before)
+    first_scores = _scores(query.text, vector, list(unique.values()))
+    scores = dict(first_scores)
     for id_, item in items.items():
-        if (newer := before.get(item.contradicted_by)) is not None:  # it may have expired
-            scores[id_] = min(round(before[id_] * CONTRADICTED_FACTOR, 4), newer)
+        if (newer := first_scores.get(item.contradicted_by)) is not None:  # None if the newer fact has expired
+            scores[id_] = min(round(first_scores[id_] * CONTRADICTED_FACTOR, 4), newer)
     scores |= _scores_after_clean(list(items.values()), scores)
     found = [
         Recalled(item=items[id_], score=score)
@@ -88,16 +88,17 @@ def ranked_items(query: Recall, vector: Sequence[float] | None, candidates: Sequ
 def keyword_scores(text: str, texts: Sequence[str]) -> list[float]:
     """Return how much of the query each of these texts covers, from 0 to 1."""
     terms = query_terms(text)
-    held = [frozenset(map(stem, text_words(each))) for each in texts]
-    vocabulary = list(frozenset[str]().union(*held))
-    alike = {term: _similar_words(stem(term), vocabulary) for term in terms}
-    shares = [
-        {term: max((like for word, like in alike[term].items() if word in words), default=0.0) for term in terms}
-        for words in held
-    ]
-    weights = _term_weights(terms, shares)
+    stems = [frozenset(map(stem, text_words(each))) for each in texts]
+    vocabulary = list(frozenset[str]().union(*stems))
+    similar = {term: _similar_words(stem(term), vocabulary) for term in terms}
+
+    def term_score(term: str, words: frozenset[str]) -> float:
+        return max((similarity for word, similarity in similar[term].items() if word in words), default=0.0)
+
+    term_scores = [{term: term_score(term, words) for term in terms} for words in stems]
+    weights = _term_weights(terms, term_scores)
     whole = sum(sorted(weights.values(), reverse=True)[:MAX_SEARCHED_TERMS]) or 1.0
-    return [min(1.0, sum(weights[term] * like for term, like in share.items()) / whole) for share in shares]
+    return [min(1.0, sum(weights[term] * score for term, score in scores.items()) / whole) for scores in term_scores]
 
 
 def merged_score(words: float, vectors: float) -> float:
@@ -117,18 +118,18 @@ def _scores(text: str, vector: Sequence[float] | None, candidates: Sequence[Cand
 
 
 def _scores_after_clean(items: Sequence[StoredItem], scores: dict[str, float]) -> dict[str, float]:
-    """Limit the scores of tainted facts to that of a clean fact that contradicts them, whoever owns it."""
+    """Return the scores of tainted facts that clean facts contradict. They do not exceed the scores of these facts."""
     clean: dict[tuple[str, str], list[StoredItem]] = {}
     facts = [item for item in items if item.kind == "fact"]
     for fact in facts:
         if not fact.provenance.taint:
             clean.setdefault(_claim_key(fact), []).append(fact)
-    others = {fact.id: clean.get(_claim_key(fact), []) for fact in facts if fact.provenance.taint}
-    return {
-        fact.id: min(scores[fact.id], *(scores[other.id] for other in others[fact.id]))
-        for fact in facts
-        if others.get(fact.id) and not any(is_same_object(fact, other) for other in others[fact.id])
-    }
+    limited: dict[str, float] = {}
+    for fact in facts:
+        others = clean.get(_claim_key(fact), []) if fact.provenance.taint else []
+        if others and not any(is_same_object(fact, other) for other in others):
+            limited[fact.id] = min(scores[fact.id], *(scores[other.id] for other in others))
+    return limited
 
 
 def _claim_key(fact: StoredItem) -> tuple[str, str]:
@@ -136,18 +137,18 @@ def _claim_key(fact: StoredItem) -> tuple[str, str]:
 
 
 def _with_facts_first(found: Sequence[Recalled]) -> list[Recalled]:
-    """Return the found items. No memory has a higher score than any fact."""
-    most = min((each.score for each in found if each.item.kind == "fact"), default=1.0)
+    """Return the found items. The scores of memories are limited to the lowest score of a fact."""
+    limit = min((each.score for each in found if each.item.kind == "fact"), default=1.0)
     return [
-        Recalled(item=each.item, score=most) if each.item.kind == "memory" and each.score > most else each
+        Recalled(item=each.item, score=limit) if each.item.kind == "memory" and each.score > limit else each
         for each in found
     ]
 
 
 def _score_order(found: Recalled) -> tuple[object, ...]:
     item = found.item
-    is_below = item.kind == "memory", bool(item.contradicted_by), bool(item.provenance.taint)
-    return -found.score, *is_below, *_confidence_order(found)
+    demotions = item.kind == "memory", bool(item.contradicted_by), bool(item.provenance.taint)
+    return -found.score, *demotions, *_confidence_order(found)
 
 
 def _confidence_order(found: Recalled) -> tuple[object, ...]:
@@ -161,10 +162,10 @@ def _similar_words(term: str, vocabulary: Sequence[str]) -> dict[str, float]:
     return {word: score / 100 for word, score, _ in found}
 
 
-def _term_weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> dict[str, float]:
+def _term_weights(terms: Sequence[str], term_scores: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return the weight of each word. Rarer words weigh more. A word that no item has gets the average weight."""
-    fitting = sum(1 for share in shares if any(share.values()))
-    counts = {term: sum(1 for share in shares if share[term]) for term in terms}
-    weights = {term: math.log(1 + (fitting + 1) / (count + 0.5)) for term, count in counts.items() if count}
+    matches = sum(1 for scores in term_scores if any(scores.values()))
+    counts = {term: sum(1 for scores in term_scores if scores[term]) for term in terms}
+    weights = {term: math.log(1 + (matches + 1) / (count + 0.5)) for term, count in counts.items() if count}
     unseen = sum(weights.values()) / len(weights) if weights else 1.0
     return {term: weights.get(term, unseen) for term in terms}

@@ -1,7 +1,7 @@
-"""The `recall_context` activity: it recalls what may help in the next reasoning step.
+"""The `recall_context` activity: it recalls stored items that may help in the next reasoning step.
 
-Recalled items are shown with their source and score, sanitized and within a limit. Anybody can have written stored
-text, so it is shown between delimiters, as results of tools are.
+The model gets them with source and score, sanitized and within a limit. Strangers may have written stored text, so it
+is between delimiters, like the result of a tool.
 """
 
 import asyncio
@@ -26,13 +26,14 @@ from orga.workflows.types.recall import BLOCK_HEADER, RecalledContext, RecalledR
 from orga.workflows.types.text import clean_text, clip, one_line
 
 MAX_ITEM_BYTES = 2_000
+"""Bytes of an item that a model gets."""
 _MAX_ITEM_CHARS = 20_000
-"""Characters of an item that are read."""
+"""Characters of an item that are sanitized before it is cut to these bytes."""
 
 SOURCE_CHARS = 200
 
 INDENT = "  "
-"""Indents each line of a stored text. Lines without indent are ours, so no text can pass for another item."""
+"""Indents each line of a stored text. Only our own lines have no indent, so a text cannot pretend to be an item."""
 
 _RECALL_HINT = "recall_knowledge finds it by its words"
 
@@ -49,16 +50,16 @@ class _ShownKnowledge:
 
 
 def shown_knowledge(
-    found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] = clean_text
+    found: Sequence[Recalled], max_bytes: int, safe_text: Callable[[str], str] = clean_text
 ) -> _ShownKnowledge:
-    """Return as many items as there is room for, in their order. `fit` makes a text safe for a model."""
+    """Return the first items, as many as fit into `max_bytes`. `safe_text` makes a text safe for a model."""
     lines: list[str] = []
     contents: list[str] = []
     kept: list[Recalled] = []
     size = 0
     for each in found:
-        shown = fit(text_with_task(each.item)[:_MAX_ITEM_CHARS]).splitlines()
-        indented = "\n".join(f"{INDENT}{line}" if line else "" for line in shown)
+        text_lines = safe_text(text_with_task(each.item)[:_MAX_ITEM_CHARS]).splitlines()
+        indented = "\n".join(f"{INDENT}{line}" if line else "" for line in text_lines)
         text = clip(indented, MAX_ITEM_BYTES, _RECALL_HINT)
         source = _source_line(each.item)
         line = f"- {each.item.kind}, relevance={each.score:.2f}{source}\n{text}"
@@ -79,7 +80,7 @@ def shown_knowledge(
 
 
 def _source_line(item: StoredItem) -> str:
-    """Return the source of an item, as a part of one line."""
+    """Return the source of an item, to be added to a line."""
     origin = item.provenance
     parts = (
         f"confidence={item.confidence:.2f}" if item.kind in {"fact", "memory"} else "",
@@ -94,7 +95,7 @@ def _source_line(item: StoredItem) -> str:
 
 
 RECALL_TIMEOUT_S = 2.0
-"""Seconds for all tries. Until they end, the run handles no signal, not even an abort."""
+"""Seconds for both tries. Until they end, the run handles no signal, not even an abort."""
 
 RETRY_PAUSE_S = 0.1
 """The delay before the second try of a retryable failure."""
@@ -130,15 +131,15 @@ class RecallActivities:
             kind = error.kind if isinstance(error, KnowledgeError) else type(error).__name__
             text = one_line(self._secrets.redact(clean_text(f"{kind}: {cause}")), MAX_ERROR_CHARS)
             return request.failed_recall(text).with_terms(terms)
-        now = await asyncio.to_thread(shown_knowledge, found, request.max_bytes, self._model_safe_text)
-        given = RecalledContext(terms=terms, items=now.items, taint=now.taint, content=now.content)
-        if not now.items:
-            return given
-        if now.content == request.content:
-            return given.with_block_kept()
-        text = self._secrets.redact(f"{BLOCK_LINE}\n{now.text}")
+        shown = await asyncio.to_thread(shown_knowledge, found, request.max_bytes, self._model_safe_text)
+        context = RecalledContext(terms=terms, items=shown.items, taint=shown.taint, content=shown.content)
+        if not shown.items:
+            return context
+        if shown.content == request.content:
+            return context.with_block_kept()
+        text = self._secrets.redact(f"{BLOCK_LINE}\n{shown.text}")
         self._conversations.keep_result(current_run_key(), recall_id(request.iteration), text)
-        return given.with_text(text)
+        return context.with_text(text)
 
     def _model_safe_text(self, text: str) -> str:
         return sanitized_text(clean_text(self._secrets.redact(text, is_cut=len(text) == _MAX_ITEM_CHARS)))
@@ -157,9 +158,9 @@ class RecallActivities:
 
 
 async def recall_for_request(store: KnowledgeStore, request: RecallRequest, root: str = "") -> list[Recalled]:
-    """Return items that share words with the conversation, and the conventions of the places that it names.
+    """Return items that share words with the conversation, and the conventions of files and folders that it names.
 
-    The search asks for more than the limit, because conventions of other places are left out afterwards.
+    The search asks for more items than the limit, because conventions of other folders are left out afterwards.
     """
     words = " ".join(request.terms or request.paths)
     query = Recall(text=words, reader=request.reader, limit=MAX_CANDIDATES, threshold=request.threshold)

@@ -1,4 +1,4 @@
-"""Compares vectors, and gives each a short code that finds the nearest among many."""
+"""Compares vectors, and computes short codes that quickly find the nearest among many vectors."""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from operator import add, mul, sub
 from random import Random
 
 MAX_BITS = 512
+"""Bits of a code."""
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
@@ -23,18 +24,18 @@ def normalised_vector(vector: Sequence[float]) -> list[float]:
 
 
 def vector_code(vector: Sequence[float]) -> int:
-    """Return a bit for each direction of a fixed, random rotation. The fewer bits differ, the more alike the vectors.
+    """Return one bit for each dimension of the rotated vector: its sign. Codes of similar vectors differ in few bits.
 
-    Comparing two codes takes some 80 ns in plain Python, a product of 256 numbers 8 us. So only the nearest by code are
-    compared exactly. Source: Charikar, "Similarity estimation techniques from rounding algorithms";
-    the rotation by Hadamard is Ailon's and Chazelle's.
+    In plain Python, a comparison of two codes takes about 80 ns, and one of two vectors with 256 numbers 8 us. So only
+    the vectors with the nearest codes are compared exactly. The rotation is random, but always the same.
+    Sources: Charikar, "Similarity estimation techniques from rounding algorithms"; Ailon and Chazelle for the rotation.
     """
     turned = _rotated_vector(vector)[:MAX_BITS]
     return int("".join("1" if value > 0 else "0" for value in turned), 2)
 
 
 def _rotated_vector(vector: Sequence[float]) -> list[float]:
-    size = 1 << max(5, (len(vector) - 1).bit_length())
+    size = 1 << max(5, (len(vector) - 1).bit_length())  # a power of two, as the Hadamard transform needs
     padded = [*vector, *([0.0] * (size - len(vector)))]
     turned = [-value if sign else value for value, sign in zip(padded, _random_signs(size), strict=True)]
     for _ in range(size.bit_length() - 1):

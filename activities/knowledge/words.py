@@ -1,4 +1,4 @@
-"""Splits texts and queries into words. All stores share it, so they all rank alike."""
+"""Splits texts and queries into words. All stores use the same words, so they all rank alike."""
 
 import re
 from functools import lru_cache
@@ -8,10 +8,10 @@ from orga.workflows.types.knowledge import KnowledgeItem
 from orga.workflows.types.recall import COMMON_WORDS
 
 MAX_TERMS = 24
-"""Words of a query that are searched."""
+"""Words of a query that a store searches for."""
 
 STOP_WORDS = COMMON_WORDS | {"further"}
-"""Stored vectors were computed without these: the set must not change. `COMMON_WORDS` lacks `further`."""
+"""Stored vectors were computed without these words, so the set must not change. `COMMON_WORDS` lacks `further`."""
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -24,10 +24,10 @@ def text_words(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> tuple[str, ...]:
-    """Return the words of a query, each once, without stop words and single ASCII characters, if others remain."""
+    """Return the words of a query, each once. If others remain, leave out stop words and single ASCII characters."""
     words = list(dict.fromkeys(text_words(text)))
-    telling = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
-    return tuple((telling or words)[:MAX_TERMS])
+    content_words = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
+    return tuple((content_words or words)[:MAX_TERMS])
 
 
 @lru_cache(maxsize=65_536)
@@ -35,9 +35,9 @@ def stem(word: str) -> str:
     """Return a word without common English endings, so that plurals are found. It keeps at least three letters."""
     if len(word) <= 3 or not word.isascii():
         return word
-    for ending, other in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):
+    for ending, replacement in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            word = word[: -len(ending)] + other
+            word = word[: -len(ending)] + replacement
             if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls":
                 return word[:-1]  # `stop` for `stopp`
             return word[:-1] if word.endswith("e") and len(word) > 4 else word
@@ -47,12 +47,12 @@ def stem(word: str) -> str:
 
 
 def searchable_text(item: KnowledgeItem) -> str:
-    """Return the text by which an item is found: its own text, and the labels that are not in it."""
+    """Return the text that searches read: the item's own text, and the labels that are not in it."""
     return f"{item.text} {label_text(item)}".rstrip()
 
 
 def text_with_task(item: KnowledgeItem) -> str:
-    """Return the text of an item. Before a memory's it puts the task it was learnt from. Searches ignore that task."""
+    """Return the text of an item. A memory's begins with the task that it was learnt from, which searches ignore."""
     return f"Task: {item.subject}\n{item.text}" if item.kind == "memory" and item.subject else item.text
 
 

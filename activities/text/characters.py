@@ -48,7 +48,7 @@ _UNASSIGNED = (
     "\ufdd0-\ufdef\ufffe\uffff\U0001fffe\U0001ffff\U0002fffe\U0002ffff\U0003fffe-\U000dffff"
     "\U000e1000-\U000effff\U000ffffe\U000fffff\U0010fffe\U0010ffff"
 )
-"""Code points that are unassigned for ever or in unused planes. A later Unicode's additions elsewhere are kept."""
+"""Code points that are never assigned or lie in unused planes. Later versions of Unicode may assign others."""
 
 _RUN = re.compile(f"[{_TAGS}{_SELECTORS}{_BIDI}{_ZERO_WIDTH}{_OTHER}{_PRIVATE}{_UNASSIGNED}]+")
 _KINDS = (
@@ -74,7 +74,8 @@ _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-
 _BRAILLE = re.compile("[\u2801-\u28ff]")
 _HIEROGLYPH = re.compile("[\U00013000-\U0001342f\U00013440-\U000143ff]")
 _NEAR_CHARS = 3
-"""Most characters between a direction mark and its right-to-left letter: a bracket, a full stop, a blank."""
+"""Characters before and after an invisible run that decide if it is needed. A right-to-left letter may be one of them,
+for example before a bracket or a full stop."""
 
 _DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
 
@@ -83,7 +84,7 @@ _BREAKS = str.maketrans("", "", "\n\t")
 
 
 def is_plain_ascii(text: str) -> bool:
-    """Return whether a text has only printable ASCII, line ends and tabs, as most have. Nothing can hide in it."""
+    """Return whether a text has only printable ASCII, newlines and tabs. Most texts do, and nothing can hide there."""
     return text.isascii() and text.translate(_BREAKS).isprintable()
 
 
@@ -98,7 +99,7 @@ def without_sequences(text: str) -> tuple[str, Counter[str]]:
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
 )
-"""C0 except tab and newline, C1, invisible characters, those that turn the writing direction, lone surrogates."""
+"""C0 except tab and newline, C1, invisible characters, changes of the writing direction, and lone surrogates."""
 
 
 def harmless_text(text: str) -> str:
@@ -123,7 +124,7 @@ def without_invisible(text: str) -> tuple[str, Counter[str]]:
 
 
 def _is_needed(run: str, before: str, after: str) -> bool:
-    """Return whether the text around an invisible run needs it, or needs its beginning."""
+    """Return whether the text before and after an invisible run needs that run."""
     return bool(before) and any(run in runs and belongs(before, after) for runs, belongs in _NEEDED)
 
 
@@ -152,4 +153,4 @@ _NEEDED: tuple[tuple[frozenset[str], Callable[[str, str], bool]], ...] = (
         lambda before, after: "\u2205" <= before[-1] <= "\u2aff" and category(before[-1]) == "Sm",
     ),
 )
-"""Invisible runs, with the test of the text before and after one that decides if it is needed."""
+"""Invisible runs, each with a test. It gets the text before and after the run, and decides if the run is needed."""

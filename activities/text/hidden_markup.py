@@ -1,6 +1,6 @@
-"""Removes hidden markup, because a reader of the page does not see it, so a model should not either.
+"""Removes the parts of a page that its readers do not see, so that a model does not read them either.
 
-It decides which CSS makes an element's text unreadable. There is no layout: each rule is judged on its own.
+CSS can make the text of an element unreadable. Nothing is laid out here: each declaration is judged on its own.
 """
 
 import re
@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from html import unescape
 
 Colour = tuple[int, int, int, float]
+"""Red, green, blue (0 to 255) and opacity (0 to 1). Other colour spaces use numbers that are only compared."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)(%|[a-z]{0,4})")
 _CALC_MINUS = re.compile(r"-\s*\d{0,3}\s*\*|\*\s*-|(?<![\d.])0\s*[a-z]*\s*-\s")
 _ALIKE_DISTANCE = 8
-"""The largest difference, of 255, of colours that look alike."""
+"""The largest difference of red, green or blue between colours that look alike."""
+_INVISIBLE_FACTOR = 0.02
+"""The largest opacity or scale at which nobody can read a text."""
 _PIXELS = {"em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "pt": 1.33, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78}
 _SCREEN_UNITS = {"vw": 12.8, "vh": 8.0, "vmin": 8.0, "vmax": 12.8, "dvh": 8.0, "dvw": 12.8, "%": 10.0}
 _NAMED_COLOURS = {
@@ -38,17 +41,17 @@ def parse_length(value: str) -> float | None:
     match = _NUMBER.fullmatch(_without_calc(value))
     if not match:
         return None
-    return float(match[1]) * ({**_PIXELS, **_SCREEN_UNITS}.get(match[2], 1.0) if match[2] else 1.0)
+    return float(match[1]) * {**_PIXELS, **_SCREEN_UNITS}.get(match[2], 1.0)
 
 
 def parse_lengths(value: str, within: str = "") -> list[float]:
-    """Return all lengths of a value, or of its part from `within` on. A `calc` that negates a length is applied."""
+    """Return all lengths of a value, or of its part from `within` on. If a `calc` negates, no length is positive."""
     at = value.find(within)
     if at < 0:
         return []
-    sign = -1 if "calc(" in value and _CALC_MINUS.search(value[:200]) else 1
+    is_negated = "calc(" in value and _CALC_MINUS.search(value[:200])
     found = (parse_length(match.group()) for match in _NUMBER.finditer(value[at : at + 200]) if match.group())
-    return [each * sign if sign < 0 and each > 0 else each for each in found if each is not None]
+    return [-abs(length) if is_negated else length for length in found if length is not None]
 
 
 def is_alike(one: Colour, other: Colour) -> bool:
@@ -56,7 +59,7 @@ def is_alike(one: Colour, other: Colour) -> bool:
 
 
 def _without_calc(value: str) -> str:
-    """Return the value without a `calc` that contains nothing else."""
+    """Return the value without a `calc()` around it."""
     return value.strip().removeprefix("calc(").removesuffix(")").strip()
 
 
@@ -79,8 +82,10 @@ def parse_colour(value: str) -> Colour | None:
 
 
 def _colour_part(text: str) -> float | None:
+    if text == "none":
+        return 0.0
     match = _NUMBER.fullmatch(text)
-    return 0.0 if text == "none" else float(match[1]) / (100 if match[2] == "%" else 1) if match else None
+    return float(match[1]) / (100 if match[2] == "%" else 1) if match else None
 
 
 def _hex_colour(digits: str) -> Colour | None:
@@ -120,9 +125,9 @@ _FADED = re.compile(r"opacity\(\s*\+?(?:0*\.?0+|0+\.0+\d*)(?:e\S*)?%?\s*\)")
 
 
 def declarations(style: str) -> dict[str, tuple[str, bool]]:
-    """Return the declarations of a style, values in lower case. The last one of a name wins, but not over `!important`.
+    """Return the declarations of a style by name: the value in lower case, and whether it is `!important`.
 
-    A value that no browser understands does not replace one that hides.
+    The last one of a name wins, but not over `!important`. A value that no browser understands replaces no other one.
     """
     found: dict[str, tuple[str, bool]] = {}
     plain = _ESCAPE.sub(_unescape, _COMMENT.sub("", style[:_MAX_CHARS])).lower()
@@ -138,7 +143,7 @@ def declarations(style: str) -> dict[str, tuple[str, bool]]:
 
 
 def hiding_declarations(style: dict[str, tuple[str, bool]]) -> set[str]:
-    """Return the names of the declarations that hide. If two hide only together, return the decisive one."""
+    """Return the names of the declarations that hide. Of two that hide only together, it returns the decisive one."""
     values = {name: value for name, (value, _) in style.items()}
     found = {name for name, value in values.items() if _is_hiding(name, value)}
     if any(values.get(name) in {"hidden", "clip"} for name in _OVERFLOWS):
@@ -154,8 +159,10 @@ def is_revealing(name: str, value: str) -> bool:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    code = int(match[1], 16) if match[1] else 0
-    return (chr(code) if 0 < code < 0x110000 else "") if match[1] else match[2]
+    if not match[1]:
+        return match[2]
+    code = int(match[1], 16)
+    return chr(code) if 0 < code < 0x110000 else ""
 
 
 def _is_understood(name: str, value: str) -> bool:
@@ -174,9 +181,14 @@ def _is_hiding(name: str, value: str) -> bool:
     return name in _HIDING_TESTS and _HIDING_TESTS[name](value)
 
 
-def _is_nothing(value: str) -> bool:
+def _is_transparent(value: str) -> bool:
+    opacity = parse_number(value)
+    return opacity is not None and opacity <= _INVISIBLE_FACTOR
+
+
+def _is_scaled_away(value: str) -> bool:
     factors = (parse_number(part.lstrip("-")) for part in value.split()[:3])
-    return any(factor is not None and factor <= 0.02 for factor in factors)
+    return any(factor is not None and factor <= _INVISIBLE_FACTOR for factor in factors)
 
 
 def _is_flat(value: str) -> bool:
@@ -194,15 +206,15 @@ def _is_tiny(value: str) -> bool:
 
 
 def _unseen_colours(values: dict[str, str]) -> set[str]:
-    """Return the names of colours that are transparent or like the background. A text may show its background."""
+    """Return the names of colours that are transparent or like the background."""
     if "text" in values.get("background-clip", "") or "text" in values.get("background", ""):
-        return set()
+        return set()  # the background is clipped to the letters, so it is what shows them
     background = values.get("background-color") or values.get("background", "")
-    behind = next(filter(None, map(parse_colour, [background, *background.split()[:9]])), None)
+    back_colour = next(filter(None, map(parse_colour, [background, *background.split()[:9]])), None)
     found: set[str] = set()
     for name in ("color", "text-fill-color"):
-        own = parse_colour(values.get(name, ""))
-        if own and (own[3] <= 0.02 or (behind and is_alike(own, behind))):
+        colour = parse_colour(values.get(name, ""))
+        if colour and (colour[3] <= _INVISIBLE_FACTOR or (back_colour and is_alike(colour, back_colour))):
             found.add(name)
     return found
 
@@ -211,8 +223,8 @@ _HIDING_TESTS: dict[str, Callable[[str], bool]] = {
     "display": lambda value: value == "none",
     "visibility": lambda value: value in {"hidden", "collapse"},
     "content-visibility": lambda value: value == "hidden",
-    "opacity": lambda value: (1 if (factor := parse_number(value)) is None else factor) <= 0.02,
-    **dict.fromkeys(("zoom", "scale"), _is_nothing),
+    "opacity": _is_transparent,
+    **dict.fromkeys(("zoom", "scale"), _is_scaled_away),
     "font-size": _is_tiny,
     "font": _has_tiny_font,
     "clip": lambda value: _CLIPPED.match(value) is not None,
@@ -224,12 +236,13 @@ _HIDING_TESTS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(_OFFSETS, lambda value: any(n <= -100 or n >= 5_000 for n in parse_lengths(value))),
     **dict.fromkeys(_MARGINS, lambda value: any(abs(n) > 1_000 for n in parse_lengths(value))),
 }
-"""Tests by property, for values that hide without another declaration."""
+"""Tests by property. Each returns whether a value hides an element, whatever the other declarations are."""
 
 
 _TOKEN = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'(?:[^'\\\n]|\\.)*+'?|/\*.*?(?:\*/|$)|\\.|[{}]|<!--|-->""", re.S)
 _MAX_SHEET_CHARS = 500_000
 _WIDTH = 1_280
+"""Pixels of an ordinary screen."""
 _FEATURE = re.compile(r"(min|max)-width\s*:\s*([\d.]{1,9})(px|em|rem)")
 _OTHER_FEATURE = re.compile(r"dark|more|reduce|portrait|coarse|forced-colors|none|print|speech|inverted|\bnot\b")
 _GROUPS = ("@media", "@supports", "@layer")
@@ -255,11 +268,11 @@ class StyleRule:
 
 
 def style_rules(sheet: str) -> Iterator[StyleRule]:
-    """Yield the rules in order, one selector each. Rules for paper, narrow screens and hovering are left out."""
+    """Yield the rules in order, each with one selector. Rules for paper, narrow screens and hovering are left out."""
     for prelude, body in _declaration_blocks(sheet[:_MAX_SHEET_CHARS]):
         style = declarations(body)
-        is_one = "(" in prelude or "[" in prelude
-        for selector in map(str.strip, [prelude] if is_one else prelude.split(",")[:100]):
+        has_brackets = "(" in prelude or "[" in prelude  # a comma within brackets separates no selectors
+        for selector in map(str.strip, [prelude] if has_brackets else prelude.split(",")[:100]):
             if all(_KNOWN_PSEUDO.fullmatch(pseudo) for pseudo in _PSEUDO.findall(re.sub(r"\\.", "", selector))):
                 yield StyleRule(selector, style)
 
@@ -280,7 +293,7 @@ def _query_matches(query: str) -> bool:
 
 def _declaration_blocks(sheet: str) -> Iterator[tuple[str, str]]:
     """Yield the prelude and the content of each declaration block. Nested blocks are left out."""
-    counts, depth, prelude = [True], 0, ""
+    applies, depth, prelude = [True], 0, ""  # `applies` has an element for each open group
     outside: list[str] = []
     inside: list[str] = []
     for kind, text in _sheet_parts(sheet):
@@ -290,19 +303,19 @@ def _declaration_blocks(sheet: str) -> Iterator[tuple[str, str]]:
         elif depth:
             depth += 1 if kind == "{" else -1
             if depth == 0:
-                if counts[-1]:
+                if applies[-1]:
                     yield prelude, "".join(inside)
                 inside.clear()
         else:
             prelude = "".join(outside).rpartition(";")[2].strip()
             outside.clear()
             if kind == "}":
-                counts = counts[:-1] or [True]
+                applies = applies[:-1] or [True]
             elif prelude.lower().startswith(_GROUPS):
-                counts.append(counts[-1] and (prelude[:6].lower() != "@media" or is_for_screens(prelude[6:])))
+                applies.append(applies[-1] and (prelude[:6].lower() != "@media" or is_for_screens(prelude[6:])))
             else:
                 depth = 1
-    if depth and counts[-1]:
+    if depth and applies[-1]:
         yield prelude, "".join(inside)
 
 
@@ -371,7 +384,8 @@ def _hidden_elements(text: str) -> list[tuple[int, int]]:
     hidden, depth, began = "", 0, 0
     for start, end, name, is_end in _tags(text):
         if hidden:
-            depth += (name == hidden) * (-1 if is_end else 1)
+            if name == hidden:
+                depth += -1 if is_end else 1
             if depth == 0:
                 spans.append((began, end))
                 hidden = ""

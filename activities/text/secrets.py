@@ -1,4 +1,4 @@
-"""Redacts the secrets that a worker knows, in all known spellings, from everything that it passes on."""
+"""Hides the secrets that a worker knows, in all known spellings, in everything that the worker passes on."""
 
 import html
 import json
@@ -18,9 +18,10 @@ from pydantic import BaseModel
 from orga.activities.ports import ToolError
 
 Span = tuple[int, int]
+"""Start and end of a piece of a text."""
 
 _MIN_BYTES = 6
-"""The least bytes that a list of numbers must give. No secret is shorter."""
+"""The fewest numbers that are read as a list of bytes. No secret has fewer bytes."""
 
 _ESCAPES = re.compile(
     r"(?P<html>&(?:#\d{1,8}|#[xX][0-9a-fA-F]{1,7}|[A-Za-z][A-Za-z0-9]{1,31});?)"
@@ -39,6 +40,7 @@ _NUMBERS = {
     16: r"(?:0[xX]|\\x)?([0-9A-Fa-f]{2})[hH]?(?![0-9A-Za-z])",
     8: r"(?:0o|\\)?([0-3]?[0-7]{2})(?![0-9A-Za-z])",
 }
+"""Patterns of one byte, by the base of the number."""
 _LISTS = {
     base: re.compile(rf"(?<![0-9A-Za-z]){number}(?:{_GAP}{number}){{{_MIN_BYTES - 1},}}+".replace("([", "(?:["))
     for base, number in _NUMBERS.items()
@@ -55,9 +57,11 @@ _DUMP_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
+    """A text decoded from escapes or numbers of an original text."""
+
     text: str
     marks: Callable[[], Sequence[tuple[Span, Span]]]
-    """Returns two spans of each decoded part, in order: in `text`, and in the original text."""
+    """Returns two spans for each decoded part, in order: its span in `text`, and its span in the original text."""
 
     def spans(self, secrets: Iterable[str]) -> list[Span]:
         """Return the spans of secrets in the original text. A decoded part is always included as a whole."""
@@ -70,9 +74,9 @@ class Reading:
 
 
 def _secret_spans(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> list[Span]:
-    """Return the spans of secrets in these notations, in order and without overlaps.
+    """Return the spans of secrets written with escapes or as numbers, in order and without overlaps.
 
-    `as_bytes` are the secrets in UTF-8, with one character for each byte.
+    `as_bytes` has the same secrets in UTF-8, with one character for each byte.
     """
     if not secrets:
         return []
@@ -81,13 +85,13 @@ def _secret_spans(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) ->
         unescaped = Reading(_ESCAPES.sub(_decoded_escape, text), lambda: _escape_marks(text))
         found += unescaped.spans(secrets)
         found += unescaped.sources(_number_spans(unescaped.text, as_bytes))
-    apart: list[Span] = []
+    merged: list[Span] = []
     for start, end in sorted(found):
-        if apart and start < apart[-1][1]:
-            apart[-1] = apart[-1][0], max(end, apart[-1][1])
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            apart.append((start, end))
-    return apart
+            merged.append((start, end))
+    return merged
 
 
 def _occurrences(text: str, secret: str) -> Iterator[Span]:
@@ -96,20 +100,22 @@ def _occurrences(text: str, secret: str) -> Iterator[Span]:
         yield at, at + len(secret)
 
 
-def _source_start(marks: Sequence[tuple[Span, Span]], at: int) -> int:
-    before = bisect_right(marks, at, key=lambda mark: mark[0][0]) - 1
-    if before < 0:
-        return at
-    (_, end), (source, source_end) = marks[before]
-    return source if at < end else source_end + at - end
+def _source_start(marks: Sequence[tuple[Span, Span]], start: int) -> int:
+    """Return the start of a span in the original text. Within a decoded part, that is the start of the part."""
+    last = bisect_right(marks, start, key=lambda mark: mark[0][0]) - 1
+    if last < 0:
+        return start
+    (_, part_end), (source, source_end) = marks[last]
+    return source if start < part_end else source_end + start - part_end
 
 
-def _source_end(marks: Sequence[tuple[Span, Span]], at: int) -> int:
-    before = bisect_left(marks, at, key=lambda mark: mark[0][0]) - 1
-    if before < 0:
-        return at
-    (_, end), (_, source_end) = marks[before]
-    return source_end if at <= end else source_end + at - end
+def _source_end(marks: Sequence[tuple[Span, Span]], end: int) -> int:
+    """Return the end of a span in the original text. Within a decoded part, that is the end of the part."""
+    last = bisect_left(marks, end, key=lambda mark: mark[0][0]) - 1
+    if last < 0:
+        return end
+    (_, part_end), (_, source_end) = marks[last]
+    return source_end if end <= part_end else source_end + end - part_end
 
 
 def _decoded_escape(found: re.Match[str]) -> str:
@@ -153,15 +159,15 @@ def _escape_marks(text: str) -> list[tuple[Span, Span]]:
 
 
 def _number_spans(text: str, as_bytes: Sequence[str]) -> list[Span]:
-    """Return the spans in which numbers are the bytes of a secret."""
+    """Return the spans whose numbers are the bytes of a secret."""
     found: list[Span] = []
     for base, pattern in _LISTS.items():
         for run in pattern.finditer(text):
             found += _list_spans(run, base, as_bytes)
     lines = list(_DUMP_LINE.finditer(text))
     words = [_dump_words(line) for line in lines]
-    for read in _WORD_DECODERS:
-        parts = [read(each) for each in words]
+    for decode in _WORD_DECODERS:
+        parts = [decode(each) for each in words]
         found += _bytes_reading(b"".join(parts), partial(_line_positions, lines, parts)).spans(as_bytes)
     return found
 
@@ -169,7 +175,7 @@ def _number_spans(text: str, as_bytes: Sequence[str]) -> list[Span]:
 def _list_spans(run: re.Match[str], base: int, as_bytes: Sequence[str]) -> Iterator[Span]:
     number = _NUMBER[base]
     data = bytes(int(digits, base) & 0xFF for digits in number.findall(run.string, *run.span()))
-    for step in (slice(None), slice(1, None, 2)):  # the second if each byte has its index, as in {"0": 115, "1": 107}
+    for step in (slice(None), slice(1, None, 2)):  # all numbers, or every second one for {"0": 115, "1": 107}
         yield from _bytes_reading(data[step], partial(_number_positions, run, number, step)).spans(as_bytes)
 
 
@@ -189,9 +195,10 @@ def _dump_words(line: re.Match[str]) -> list[str]:
     words: list[str] = line["words"].split()
     offset: str = line["offset"] or ""
     if offset and line.string[line.end("offset")] == ":":
-        before, _, column = line["words"].rpartition("  ")  # `xxd`: a column of digits alone looks like a word
+        before, _, column = line["words"].rpartition("  ")  # `xxd`: if its text has only digits, it looks like a word
         return before.split() if 2 * len(column) == len("".join(before.split())) else words
-    return [offset, *words] if offset and len(offset) == len(words[0]) else words
+    is_offset_a_word = offset and len(offset) == len(words[0])  # a dump without offsets
+    return [offset, *words] if is_offset_a_word else words
 
 
 def _ordered_bytes(words: list[str]) -> bytes:
@@ -204,7 +211,7 @@ def _ordered_bytes(words: list[str]) -> bytes:
 
 
 def _swapped_hex_bytes(words: list[str]) -> bytes:
-    """Return the bytes of hexadecimal words from a little-endian machine. The last may be shorter."""
+    """Return the bytes of hexadecimal words from a little-endian machine. The last word may be shorter."""
     size = min(len(words[0]), 16)
     return b"".join(bytes.fromhex(word)[::-1] for word in words if len(word) % 2 == 0 and len(word) <= size)
 
@@ -236,7 +243,7 @@ _NAME = re.compile(
     r"|webhook(?:_?url)?|(?:^|_|db)(?:pass|pwd|pw|pat|dsn|cookies?|sas|jwt|signature))"
     r"(?:_?(?:v?\d+|prod(?:uction)?|staging|dev|test|live|ci|base|old|new|next|previous|ro|rw|pem|json|b64|base64|bedrock))*$"
 )
-"""Endings of variables that hold secrets: `OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`."""
+"""Endings of the names of variables that hold secrets: `OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`."""
 
 _FOLDER_VARIABLES = frozenset({"PWD"})
 """Variables that every shell sets to its folder. Hiding them would damage each path of a project."""
@@ -257,14 +264,15 @@ COMMON_VALUES = frozenset(
 
 
 def secret_values(environment: Mapping[str, str], also: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the secrets in the variables. Those in `also` count whatever their names end in."""
+    """Yield the secrets in the variables. The variables in `also` hold secrets, whatever their names are."""
     names = {*filter(_NAME.search, environment.keys() - _FOLDER_VARIABLES), *also}
     named = [environment.get(name, "") for name in names]
     values = [each for value in named for each in _with_parts(value)]
     for value in environment.values():
         values += [found for match in _EMBEDDED_SECRET.finditer(value) for found in filter(None, match.groups())]
         values += _json_secrets(value)
-    yield from (form for value in values for form in {value, unquote(value)} if form.lower() not in COMMON_VALUES)
+    for value in values:
+        yield from (form for form in {value, unquote(value)} if form.lower() not in COMMON_VALUES)
 
 
 def _with_parts(value: str) -> Iterator[str]:
@@ -281,13 +289,14 @@ def _json_secrets(text: str) -> Iterator[str]:
     level = [given]
     while level:
         objects = [cast("dict[str, Any]", each) for each in level if isinstance(each, dict)]
-        for value in (value for each in objects for key, value in each.items() if _NAME.search(key)):
-            yield from _with_parts(value) if isinstance(value, str) else ()
+        for key, value in (pair for each in objects for pair in each.items()):
+            if isinstance(value, str) and _NAME.search(key):
+                yield from _with_parts(value)
         level = [inner for each in objects for inner in each.values()]
 
 
 MIN_CHARS = 6
-"""Characters of a spelling. Base64 without its context-dependent ends can be shorter than the secret."""
+"""The fewest characters of a spelling. Base64 without its context-dependent ends can be shorter than the secret."""
 
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 _JSON_ESCAPES = tuple(
@@ -295,7 +304,7 @@ _JSON_ESCAPES = tuple(
     for form in ("\\u%04x", "\\u%04X")
     for escaped in ("&<>", "&<>='", "&<>'+`", "&<>'\"+`")
 )
-"""The characters that Go, Gson and .NET escape in addition to those that JSON requires. PHP writes `\\/`."""
+"""The characters that Go, Gson and .NET escape in addition to those that JSON requires."""
 _TEMPLATE_ESCAPES = str.maketrans({character: f"&#x{ord(character):X};" for character in "/=`"})
 """The characters that Mustache and similar libraries escape in addition to those that HTML requires."""
 
@@ -321,7 +330,7 @@ def spellings(value: str) -> Iterator[str]:
     data = value.encode(errors="replace")
     wide = value.encode("utf-16-le", errors="replace")  # as PowerShell encodes it
     in_base64 = (*_base64_forms(data), *_base64_forms(wide))
-    twice = [form for once in encoded_forms(value) for form in encoded_forms(once)]
+    twice = [form for encoded in encoded_forms(value) for form in encoded_forms(encoded)]
     in_bases = (*in_base64, *_shifted_forms(b32encode, data, 5, range(5)))
     for encoded in (_url_forms(value), in_bases, twice, _digit_forms(value, data), [wide.hex()], _markup_forms(value)):
         yield from (text for text in encoded if len(text) >= MIN_CHARS)
@@ -335,11 +344,11 @@ def encoded_forms(value: str) -> Iterator[str]:
 
 
 def _escaped_forms(value: str) -> set[str]:
-    written = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-    of_others = {text.replace("/", "\\/") for text in written}
-    without_quotes = {text.replace('\\"', '"') for text in written}  # which some libraries escape by number
-    of_others |= {text.translate(table) for text in written | without_quotes for table in _JSON_ESCAPES}
-    return {value, repr(value)[1:-1], *written, *of_others}
+    in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    by_php = {text.replace("/", "\\/") for text in in_json}
+    plain_quotes = {text.replace('\\"', '"') for text in in_json}  # some libraries escape quotes by number
+    by_others = {text.translate(table) for text in in_json | plain_quotes for table in _JSON_ESCAPES}
+    return {value, repr(value)[1:-1], *in_json, *by_php, *by_others}
 
 
 def _url_forms(value: str) -> Iterator[str]:
@@ -366,17 +375,17 @@ def _base64_forms(data: bytes) -> Iterator[str]:
 
 
 def _shifted_forms(encode: Callable[[bytes], bytes], data: bytes, bits: int, shifts: Iterable[int]) -> Iterator[str]:
-    """Yield the encoded forms of a value at any offset of a longer text. For example, `user:value` shifts the value.
+    """Yield the encoded forms of a value within a longer text. For example, `user:` before the value shifts it.
 
-    The characters at both ends also depend on the neighbours, so they are left out.
+    The characters at both ends also depend on the text around the value, so they are left out.
 
     Args:
         bits: Bits of each character.
         shifts: Offsets in bytes.
     """
-    for before in shifts:
-        shown = encode(b"\0" * before + data).decode()
-        yield shown[-(-before * 8 // bits) : (before + len(data)) * 8 // bits]
+    for shift in shifts:
+        encoded = encode(b"\0" * shift + data).decode()
+        yield encoded[-(-shift * 8 // bits) : (shift + len(data)) * 8 // bits]
 
 
 def _digit_forms(value: str, data: bytes) -> Iterator[str]:
@@ -399,15 +408,15 @@ def _markup_forms(value: str) -> Iterator[str]:
 
 
 MIN_GUESSED_CHARS = 8
-"""Characters of a value that counts as a secret by its position. Hiding shorter ones would damage every text."""
+"""The fewest characters of a secret from the environment. Hiding shorter values would damage every text."""
 
 MIN_SECRET_CHARS = 6
-"""Characters of a value that somebody declared a secret."""
+"""The fewest characters of a declared secret."""
 
 REDACTED = "[redacted]"
 
 _PART_CHARS = 4
-"""The least characters of a secret's part that are hidden next to a cut."""
+"""The fewest characters that are recognised as the beginning or end of a secret next to a cut."""
 
 _CUT_END = re.compile(r"\n\[(?:cut at |line \d+ is cut |\.\.\. [\d,]+ bytes left out )|…(?=\n|\Z)")
 """The note that our tools write after a text whose end they cut."""
@@ -416,7 +425,7 @@ _CUT_BEGINNING = re.compile(r"bytes left out \.\.\.\]\n|characters of its output
 """The note that our tools write before a text whose beginning they cut."""
 
 _LINE_WRAP = r"(?:(?:\\r)?\\n)?[ \t\"'+,.&]{0,6}(?:\r?\n[ \t]{0,40}(?:\d{1,9}\t|> |[\"'])?|(?<=\\n))"
-"""A line end, plain or within a source's string, and what precedes the next line: its number, a quote."""
+"""A line end, plain or escaped in a string, and what the next line may begin with: a line number or a quote."""
 
 _WRAPPED = re.compile(rf"(?<![\w+/=-])(?:[\w+/-]{{16,}}{_LINE_WRAP})+[\w+/=-]+", re.ASCII)
 """Wrapped lines of `base64`, MIME and PEM."""
@@ -432,20 +441,20 @@ class KnownSecrets:
 
     texts: tuple[str, ...] = field(default=(), repr=False)
     decoded: tuple[str, ...] = field(default=(), repr=False)
-    """The secrets to search for in a decoded notation."""
+    """The secrets to search for after escapes and numbers are decoded."""
 
     @classmethod
     def from_values(cls, values: Iterable[str], least: int = MIN_SECRET_CHARS) -> "KnownSecrets":
-        """Return the secrets among these values, those of at least so many characters, in all spellings."""
-        worth = {value for value in values if len(value) >= least}
-        texts = sorted({form for value in worth for form in spellings(value)}, key=len, reverse=True)
-        return cls(tuple(texts), tuple({form for value in worth for form in (value, *encoded_forms(value))}))
+        """Return the values as secrets in all spellings. Values of fewer than `least` characters are left out."""
+        secrets = {value for value in values if len(value) >= least}
+        texts = sorted({form for value in secrets for form in spellings(value)}, key=len, reverse=True)
+        return cls(tuple(texts), tuple({form for value in secrets for form in (value, *encoded_forms(value))}))
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = (), more: Iterable[str] = ()
     ) -> "KnownSecrets":
-        """Return the secrets that the variables hold, and `more` values. Those in `also` count by any name."""
+        """Return the secrets in variables, and `more` values. Variables in `also` count whatever their names are."""
         return cls.from_values([*secret_values(environment, also), *more], MIN_GUESSED_CHARS)
 
     def with_values(self, values: Iterable[str]) -> "KnownSecrets":
@@ -459,7 +468,7 @@ class KnownSecrets:
         return max(map(len, self.texts), default=0)
 
     def redact(self, text: str, *, is_cut: bool = False) -> str:
-        """Return the text without secrets. If its end was cut off, the beginning of a secret there is hidden too."""
+        """Return the text without secrets. With `is_cut`, the beginning of a secret at its end is hidden too."""
         text = _WRAPPED.sub(self._unwrap, text) if self.texts else text
         for secret in self.texts:
             text = text.replace(secret, REDACTED)
@@ -468,7 +477,7 @@ class KnownSecrets:
         return text[: len(text) - self._begun_chars(text)] if is_cut else text
 
     def redact_at_cuts(self, text: str) -> str:
-        """Return a text of our tools without the remains of secrets that the tool's own cuts have split."""
+        """Return the text of a tool without the remains of secrets that the tool split when it cut the text."""
         if not self.texts:
             return text
         ends = {mark.start() for mark in _CUT_END.finditer(text)}
@@ -481,12 +490,12 @@ class KnownSecrets:
         return "".join(pieces)
 
     def redact_record(self, record: R) -> R:
-        """Return the record with secrets hidden in texts and keys. Mostly it is the same object."""
+        """Return the record with secrets hidden in texts and keys. Without secrets it is the same object."""
         if not self.texts:
             return record
         value = record.model_dump(mode="json", exclude_unset=True)
-        fresh = self._redact_value(value)
-        return record if fresh == value else type(record).model_validate(fresh)
+        redacted = self._redact_value(value)
+        return record if redacted == value else type(record).model_validate(redacted)
 
     def redact_error(self, error: ToolError) -> ToolError:
         return ToolError(self.redact(str(error)), kind=error.kind, retryable=error.retryable, acted=error.acted)
