@@ -1,8 +1,12 @@
 """Actions of people on a run: `POST /runs/{id}/actions`.
 
-Every action has the caller's `id`. The same id has one effect, however often it is sent: signals carry it to the run,
-which remembers it; the ids of updates, messages and forks are derived from it, and the server or the run remembers
-them; a rewind has it in the reason of its reset. It is always taken together with the caller's name.
+Every action has an `id` from its sender. An action that is sent again under its id has no second effect:
+
+- A signal carries the id to the run, which remembers it.
+- The ids of updates, messages and forks are derived from it. The server or the run remembers them.
+- A rewind has it in the reason of its reset.
+
+Ids of two senders never clash, because the sender's name always counts, too.
 """
 
 import asyncio
@@ -44,9 +48,9 @@ ROUTES = Routes()
 TAKEN_S = 5.0
 """Seconds to wait until the run has taken an intervention."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.2
-"""Seconds between two looks: the first pause, which then grows up to the last."""
+"""Seconds between two reads of the history. The pause grows from the first value to the last."""
 LATEST_EVENTS = 200
-"""Events from the end of a history in which an intervention is looked for."""
+"""Events at the end of a history that are searched for an intervention."""
 
 State = Literal["applied", "received", "refused"]
 
@@ -63,7 +67,7 @@ class ActionAnswer(Record):
     run: str | None = None
     """The run that an action has started, such as a fork."""
     is_pending: bool = Field(default=False, exclude=True)
-    """True if it counts only when a worker takes it."""
+    """True if the action takes effect only when a worker takes it."""
 
     def with_id(self, action_id: str) -> Self:
         return replace_fields(self, {"id": action_id})
@@ -71,7 +75,7 @@ class ActionAnswer(Record):
 
 @dataclass(frozen=True)
 class Target:
-    """The run that an action is meant for, and its sender."""
+    """The run of an action, and the action's sender and id."""
 
     client: Client
     run_id: str
@@ -98,7 +102,7 @@ class Target:
             raise Problem(409, f"run {self.run_id!r} is a {self.workflow_type}, which has no such action")
 
     def new_run_id(self, kind: str) -> str:
-        """Return the id of a run that the action starts. It is the same whenever the action is sent."""
+        """Return the id of a run that the action starts. An action that is sent again has the same."""
         return f"{kind}-{derived_id(self.run_id, self.by, self.action_id)}"
 
     async def signal(self, name: str, argument: Mapping[str, Any] = MappingProxyType({})) -> ActionAnswer:
@@ -112,7 +116,7 @@ class Target:
         return await _wait_until_taken(self)
 
     async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> ActionAnswer:
-        """Send an update, and wait until the run has taken it. `done` is then the state of the action."""
+        """Send an update, and wait until the run has taken it. The answer has the state `done`."""
         update_id = derived_id(name, self.by, self.action_id)
         try:
             await self.exchange.update(name, argument, update_id=update_id)
@@ -124,22 +128,22 @@ class Target:
     async def decide(
         self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
     ) -> ActionAnswer:
-        """Send a decision: an update, which is checked before it is recorded, or without a worker a signal."""
+        """Send a decision as an update, which the run checks before it records it. Without a worker, send a signal."""
         if await self.takes_updates():
             return await self.update(name, argument, done, detail)
         return await self.decide_by_signal(name, argument, done, detail)
 
     async def takes_updates(self) -> bool:
-        """Return whether a worker may answer an update now.
+        """Return whether the action can be an update: a worker may answer it, and it was not sent as a signal before.
 
-        If the action was sent as a signal before, it is repeated as one, so that the run knows it by its id.
+        A repeated signal stays a signal, so that the run recognises its id.
         """
         return await may_be_polled(self.client, self.task_queue) and not (await _read_traces(self)).is_sent
 
     async def decide_by_signal(
         self, name: str, argument: dict[str, Any], done: State = "applied", detail: str = ""
     ) -> ActionAnswer:
-        """Send a decision as a signal, which counts when a worker takes it."""
+        """Send a decision as a signal. It takes effect when a worker takes it."""
         outcome = await self.signal(name, argument)
         if outcome.state == "refused":
             raise Refused(outcome.detail)
@@ -147,24 +151,24 @@ class Target:
 
 
 TrueOrFalse = Annotated[bool, Strict()]
-"""Texts such as "no" are refused."""
+"""A bool. Texts such as "no" are refused."""
 
 
 class RunAction(CheckedInput):
     """The fields of every action."""
 
     wait_key: ClassVar[str] = ""
-    """The field with the id of the wait that it decides."""
+    """The field with the id of the wait that the action decides."""
     is_start: ClassVar[bool] = False
     """True if it starts a run, which the doors limit."""
 
     id: str = Field(pattern=r"^[!#-\[\]-~]{1,64}$")
-    """Your id for it: up to 64 printable ASCII characters without spaces, quotation marks and backslashes. An action
-    that is sent again under the same id has no second effect."""
+    """Your id for the action: up to 64 printable ASCII characters without spaces, quotation marks and backslashes. An
+    action that is sent again under the same id has no second effect."""
     kind: str
 
     async def send(self, to: Target) -> ActionAnswer:
-        """Carry it out."""
+        """Carry out the action."""
         return await to.signal(self.kind)
 
 
@@ -258,7 +262,7 @@ class Complete(RunAction):
     result: Any = None
     """Any JSON."""
     error: Reason = ""
-    """The failure instead, for the model."""
+    """The error that the model gets instead of a result."""
     nothing_done: TrueOrFalse = False
     """The call failed and had no effect."""
 
@@ -303,9 +307,9 @@ class RewindRun(RunAction):
     """The last iteration that is kept."""
     steer: Annotated[str, Field(max_length=50_000), AfterValidator(clean_text)] = ""
     keep_interventions: TrueOrFalse = True
-    """Deliver again what people sent to the run later."""
+    """Deliver again what people sent to the run after that iteration."""
     sure: TrueOrFalse = False
-    """Rewind even if later calls had effects that nothing undoes."""
+    """Rewind even if calls after that iteration had effects that nothing undoes."""
 
     async def send(self, to: Target) -> ActionAnswer:
         if await has_rewound(to.client, to.run_id, to.sender):
@@ -364,7 +368,7 @@ class Send(RunAction):
 
 
 class Interrupt(RunAction):
-    """Cut the current turn of a session short."""
+    """End the current turn of a session now."""
 
     reason: Reason = ""
     turn: int | None = Field(default=None, ge=1)
@@ -409,16 +413,16 @@ def _has_held_call(now: Situation) -> bool:
 
 @dataclass(frozen=True)
 class ActionRule:
-    """Everything about one kind of action."""
+    """The fields of a kind of action, the role that it needs, and when it makes sense."""
 
     model: type[RunAction]
     makes_sense: Callable[[Situation], bool] = lambda _: True
     why_not: str = ""
-    """Why it makes no sense, if it does not."""
+    """The reason to show when it makes no sense."""
     role: Role = "operator"
     """The role that it needs."""
     takes_ended: bool = False
-    """True if it makes sense for a run that has ended."""
+    """True if it may make sense for a run that has ended."""
 
     def obstacle(self, now: Situation) -> str:
         """Return why it makes no sense now, or ""."""
@@ -460,9 +464,9 @@ async def _exists(client: Client, run_id: str) -> bool:
 
 
 async def _wait_until_taken(to: Target) -> ActionAnswer:
-    """Wait until a worker has seen the signal, and return what the run recorded about it by then."""
-    until, pause_s = monotonic() + TAKEN_S, FIRST_PAUSE_S
-    while monotonic() < until:
+    """Wait until a worker has taken the signal, and return the outcome that the run has noted, if it has."""
+    deadline, pause_s = monotonic() + TAKEN_S, FIRST_PAUSE_S
+    while monotonic() < deadline:
         traces = await _read_traces(to)
         if traces.is_taken:
             return traces.noted or ActionAnswer(state="received")
@@ -475,9 +479,9 @@ class _Traces(NamedTuple):
     """The traces of an action at the end of a history."""
 
     is_sent: bool = False
-    """True if the history has its signal."""
+    """True if these events contain its signal."""
     is_taken: bool = False
-    """True if a worker has seen the latest such signal."""
+    """True if a worker has taken the latest such signal."""
     noted: ActionAnswer | None = None
     """The outcome that the run has noted."""
 
@@ -495,7 +499,7 @@ async def _read_traces(to: Target) -> _Traces:
     is_sent, is_taken, noted = False, False, None
     for event in answer.history.events:
         noted = noted or await _noted_outcome(event, values, to)
-        if event.event_type in _EVENTS_OF_WORKERS:  # the newest event comes first
+        if event.event_type in _EVENTS_OF_WORKERS:  # newer than the signal, since the newest event comes first
             is_taken = is_taken or not is_sent
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             is_sent = is_sent or await _is_sent(event, values, to)
@@ -561,7 +565,7 @@ async def _act(call: Call[RunAction]) -> Any:
 
 
 async def _is_too_late(to: Target, action: RunAction) -> bool:
-    """Return whether a refused decision came too late: the run no longer waits for it."""
+    """Return whether a decision was refused because the run no longer waits for it."""
     if not action.wait_key:
         return False
     try:

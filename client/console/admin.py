@@ -1,6 +1,6 @@
 """The admin page: agents, models, tools, policies, prompts, schedules, workers and knowledge; and actions on schedules.
 
-Keys are sent and MCP servers are started only for a `check`. Texts are shown without the secrets of the environment.
+Only a `check` sends API keys or starts MCP servers. Texts are shown without the secrets of the environment.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _OUTCOME: Mapping[str, Any] = {
 
 
 class KnowledgeQuery(CheckedInput):
-    """The parameters of a search: the words, and whose knowledge is searched."""
+    """The parameters of a search: the words, and the reader whose knowledge is searched."""
 
     text: str = Field(default="", max_length=2_000)
     tenant: str = Field(default="", max_length=200)
@@ -87,7 +87,7 @@ class ProposedCall(CheckedInput):
 
 class Checks(CheckedInput):
     check: Flag = False
-    """Ask the providers or servers themselves, for at most a few seconds. Needs the role operator."""
+    """Ask the providers or servers, for at most a few seconds. Needs the role operator."""
 
 
 def _listed(items: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _listed(items: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 
 
 async def _configuration(call: Call[Any]) -> tuple[ConfigSources, OrgaConfig]:
-    """Return the configuration with its sources, and the one that counts for runs that start now."""
+    """Return the configuration with its sources, and the one with the settings at run time, which new runs use."""
     sources = await asyncio.to_thread(sources_of, call)
     found = await read_settings(call.client, call.console.connection.task_queue)
     config = sources.config.with_agents(with_default_agent(sources.config.agents))
@@ -106,10 +106,10 @@ async def _configuration(call: Call[Any]) -> tuple[ConfigSources, OrgaConfig]:
 
 
 async def _trusted_configuration(call: Call[Any]) -> OrgaConfig:
-    """Load the configuration again, because its addresses and stores are going to be used. Refuse one without trust."""
+    """Load the configuration to use its addresses and stores. Raise Problem if it is not trusted or cannot be used."""
     try:
         return (await asyncio.to_thread(load_config, call.console.config_file)).config
-    except ConfigError:  # its text has paths
+    except ConfigError:  # its text contains paths
         detail = "the configuration cannot be used, or nobody has trusted it. Run `orga doctor` in the console's folder"
         raise Problem(503, detail) from None
 
@@ -123,7 +123,7 @@ async def _agents(call: Call[NoParameters]) -> dict[str, Any]:
 
 @ROUTES.get("/models", _LIST, more_statuses=(503,))
 async def _models(call: Call[Checks]) -> dict[str, Any]:
-    """Return the models with their prices and what they lack, with `check` also whether their providers answer."""
+    """Return the models with their prices and problems, and with `check` also whether their providers answer."""
     config = (await _configuration(call))[1]
     rows = list(model_rows(config, os.environ))
     if call.given.check:
@@ -153,13 +153,13 @@ async def _tools(call: Call[Checks]) -> dict[str, Any]:
 
 
 async def _configuration_for_checks(call: Call[Checks]) -> OrgaConfig:
-    """Return the configuration for a check. It sends keys and starts MCP servers, which a viewer may not do."""
+    """Return the configuration for a check. A viewer may not check, because that sends keys and starts MCP servers."""
     call.console.doors.require(call.visitor, "operator", is_write=False)
     return await _trusted_configuration(call)
 
 
 async def _answering_servers(config: OrgaConfig) -> dict[str, bool]:
-    """Return whether each MCP server answers. The reason may name its command, which may hold secrets."""
+    """Return whether each MCP server answers, but not the reason: it may name a command, which may hold secrets."""
     from orga.client.workers.tool_sources import configured_servers
     from orga.workflows.types.tool_calls.mcp import SEPARATOR
 
@@ -170,7 +170,7 @@ async def _answering_servers(config: OrgaConfig) -> dict[str, bool]:
     if servers is None:
         return {}
     async with servers:
-        # no server has a tool without a name; its absence is temporary only if the server does not answer
+        # no server has a tool with an empty name; its absence is temporary only if the server does not answer
         absent = {name: servers.absent_tool(f"{name}{SEPARATOR}") for name in config.mcp.servers}
     return {name: not (each and each.is_temporary) for name, each in absent.items()}
 
@@ -193,7 +193,7 @@ def _policy_view(config: OrgaConfig) -> dict[str, Any]:
     shown: dict[str, Any] = {"items": [], "engine": engine_name(settings), "version": None, "problem": None}
     if settings.folder is None:
         return shown
-    base = f"{settings.folder.parent}{os.sep}"  # no answer has a whole path
+    base = f"{settings.folder.parent}{os.sep}"  # no answer may contain a whole path
     try:
         files = policy_files(settings.folder, settings.surface)
         policies = read_policies(files)[0]
@@ -254,7 +254,7 @@ async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
 async def _act_on_schedule(call: Call[ScheduleAct]) -> dict[str, Any]:
     """Pause, resume, trigger or delete a schedule."""
     schedule, given = ScheduleHandle(call.client, call.path("id")), call.given
-    if call.visitor.tenants is not None:  # a schedule does not show whose it is
+    if call.visitor.tenants is not None:  # a schedule does not show its tenant
         raise ScheduleNotFound(schedule.id)
     why = f"{call.visitor.name}: {given.reason or given.kind}"
     match given.kind:
@@ -282,8 +282,8 @@ async def _prompts(call: Call[NoParameters]) -> dict[str, Any]:
 
 @ROUTES.get("/schedules", _LIST)
 async def _schedules(call: Call[NoParameters]) -> dict[str, Any]:
-    """Return the schedules and next runs."""
-    if call.visitor.tenants is not None:  # a schedule does not say whose it is
+    """Return the schedules and their next runs."""
+    if call.visitor.tenants is not None:  # a schedule does not show its tenant
         return _listed([])
     found = await all_schedules(call.client)
     states = await run_states(call.client, [one.runs[-1] for one in found if one.runs])
@@ -305,7 +305,7 @@ async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
                     "task_queue": queue,
                     "last_seen": poller.last_access_time.ToDatetime(tzinfo=UTC),
                     "config": digest,
-                    "has_this_config": digest is None or digest == own,  # an unknown one counts as the same
+                    "has_this_config": digest is None or digest == own,  # an unknown configuration counts as the same
                     "deployment": version.deployment_name or None,
                     "build": version.build_id or poller.worker_version_capabilities.build_id or None,
                     "blocked": longest_block_text(poller.identity) or None,
@@ -316,7 +316,7 @@ async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
 
 
 async def _retention_days(client: Client) -> float | None:
-    """Return how long the server keeps a run after its end. None if it does not say."""
+    """Return for how many days the server keeps an ended run, or None if it does not answer."""
     try:
         request = DescribeNamespaceRequest(namespace=client.namespace)
         found = await client.workflow_service.describe_namespace(request, retry=True)
@@ -327,7 +327,7 @@ async def _retention_days(client: Client) -> float | None:
 
 @ROUTES.get("/knowledge", _LIST, role="admin")
 async def _knowledge(call: Call[KnowledgeQuery]) -> dict[str, Any]:
-    """Search the knowledge of a reader."""
+    """Search the knowledge that a reader may see."""
     given, tenants = call.given, call.visitor.tenants
     if tenants is not None and given.tenant not in tenants:
         return _listed([])

@@ -1,6 +1,6 @@
-"""The web console: one process that serves pages and the interface `/api/v1` for runs on one Temporal server.
+"""Puts the web console together: pages and the interface `/api/v1` for the runs on one Temporal server.
 
-It keeps nothing of its own. What it shows comes from Temporal, so it can be stopped and started at any time.
+The console stores nothing about runs. Everything it shows comes from Temporal, so it can be restarted at any time.
 """
 
 from asyncio import to_thread
@@ -59,7 +59,7 @@ _HANDLERS: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = dict
 
 
 class QuotedPaths:
-    """ASGI middleware that leaves paths quoted, so that an id with a slash is one part of its path."""
+    """ASGI middleware that leaves paths quoted. So an id with a slash is one part of a path."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -71,7 +71,7 @@ class QuotedPaths:
 
 
 ROUTES = Routes()
-"""All routes of the interface. Those of each module are added below."""
+"""All routes of the interface. The routes of the modules are added below."""
 
 
 @ROUTES.get("/me", {"type": "object"})

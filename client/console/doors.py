@@ -1,8 +1,12 @@
 """Decides who may enter the console, and who may do what.
 
-There are three ways in, and each gives a `Visitor`. On loopback, the printed address has a token of the person who
-started the console. Names with tokens of their own are in a file of hashes (`TokenFile`). A trusted proxy names the
-visitor in headers. A token in an address becomes a session cookie.
+There are three ways in, and each gives a `Visitor`:
+
+- On loopback, the printed address has the token of the person who started the console.
+- A file has other names, with the hashes of their tokens (`TokenFile`).
+- A trusted proxy names the visitor in headers.
+
+A token in an address becomes a session cookie.
 """
 
 import hmac
@@ -48,7 +52,7 @@ def roles_up_to(role: Role) -> tuple[Role, ...]:
 
 
 def _visitor_name(text: str) -> str:
-    """Return a name as the journal has it, on one line, or "" if there is none."""
+    """Return a name on one line, as the journal shows it, or "" if nothing is left of it."""
     return one_line(clean_text(text), MAX_SENDER_CHARS)
 
 
@@ -57,14 +61,14 @@ class Visitor:
     """The authenticated sender of a request."""
 
     name: str
-    """The name in `by` of the journal."""
+    """The name that the journal has in `by`."""
     roles: tuple[Role, ...] = ROLES
     tenants: frozenset[str] | None = None
     """The tenants whose runs exist for the visitor. None means all runs."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The name and the tenants: one name may be used in several tenants."""
+        """The name and the tenants, because several tenants may use the same name."""
         return self.name, *sorted(self.tenants or ())
 
     def may(self, role: Role) -> bool:
@@ -86,18 +90,18 @@ class _TokenList(CheckedInput):
 
 
 class TokenFile:
-    """A file of names with hashed tokens. It is read again whenever it changes, so a removed token is not valid."""
+    """A file of names with hashed tokens. It is read again when it has changed, so removed tokens are not valid."""
 
     def __init__(self, path: Path) -> None:
         """Read it. Raise OrgaError if it cannot be read."""
         self._path = path
         self._version = (0, 0)
-        """The time of its last change and its size, as it was read."""
+        """The file's last change and size when it was read."""
         self._visitors: dict[str, Visitor] = {}
         self._refresh()
 
     def visitor(self, token: str) -> Visitor | None:
-        """Return the visitor with this token. While the file cannot be read, nobody enters."""
+        """Return the visitor with this token, or None. While the file cannot be read, nobody may enter."""
         try:
             self._refresh()
         except OrgaError:
@@ -163,7 +167,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def owner_token(path: Path) -> str:
-    """Return the token of the person who starts the console. It stays the same, so that open pages stay logged in."""
+    """Return the token of the person who starts the console. It is kept in a file, so open pages stay logged in."""
     try:
         if not path.stat().st_mode & _FOR_OTHERS and (token := path.read_text().strip()):
             return token
@@ -195,11 +199,11 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""On every answer, unless it has such a header of its own."""
+"""The headers of every answer. A header that the answer already has stays."""
 
 _LOG = logging.getLogger(__name__)
 
-_WINDOW_S = 60.0
+_WINDOW_S = 60.0  # seconds for which writes are counted
 
 
 def cookie_name(host: str, scheme: str = "http") -> str:
@@ -212,24 +216,24 @@ def cookie_name(host: str, scheme: str = "http") -> str:
 
 
 def private_name(token: str) -> str:
-    """Return a host name of this machine that follows from the token. Browsers resolve it by themselves.
+    """Return a host name of this machine that is derived from the token. Browsers resolve it by themselves.
 
-    It keeps the cookie from other users of the machine: a browser sends cookies of `127.0.0.1` to servers on all ports.
+    A browser sends cookies of `127.0.0.1` to servers on all ports, and so to those of other users of the machine. It
+    sends cookies of this name only to us.
     """
     return f"orga-{sha256(token.encode()).hexdigest()[:16]}.localhost"
 
 
 _OTHER_SITES = {"same-site", "cross-site"}
-"""Values of `Sec-Fetch-Site` in a request of another page. From the time of the answer it could guess which runs exist.
-"""
+"""Values of `Sec-Fetch-Site` in requests of other pages. From response times, a page could guess which runs exist."""
 
 
 class Limits(NamedTuple):
-    """The writes that one name may do in a minute."""
+    """The numbers of writes that one name may make in a minute."""
 
     writes: int = 60
     starts: int = 20
-    """Runs that are started."""
+    """Starts of runs, which are writes, too."""
 
 
 class Proxy(NamedTuple):
@@ -239,7 +243,7 @@ class Proxy(NamedTuple):
     """The address or network that its requests come from."""
 
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
-        """Return the visitor that the proxy names. Headers of anybody else do not count."""
+        """Return the visitor that the proxy names. Headers from other addresses do not count."""
         try:
             if connection.client is None or ip_address(connection.client.host) not in ip_network(self.address):
                 return None
@@ -274,14 +278,14 @@ class _Counts:
 
 @dataclass(frozen=True)
 class Doors:
-    """The console's own addresses and its ways in."""
+    """The console's own addresses, and the rules about who may enter and do what."""
 
     hosts: frozenset[str]
     """The accepted `Host` headers, such as `127.0.0.1:8642`."""
     owner: str
     """The name of the person who has started the console on loopback."""
     token: str = field(default="", repr=False)
-    """The owner's token. Empty if the owner has none, as beyond loopback."""
+    """The owner's token. Empty if the console does not listen on loopback."""
     read_only: bool = False
     scheme: str = "http"
     """The scheme that browsers see."""
@@ -325,7 +329,7 @@ class Doors:
         self._starts.add(visitor.name, self.limits.starts, "starts")
 
     def is_own_host(self, headers: Headers) -> bool:
-        """Return whether a request is meant for this console and does not come from another page."""
+        """Return whether a request is for this console's address and does not come from another page."""
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         is_embedded = (
             headers.get("sec-fetch-site") in _OTHER_SITES and headers.get("sec-fetch-mode", "navigate") != "navigate"
@@ -353,7 +357,7 @@ class DoorKeeper:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})  # there are no web sockets
+            await send({"type": "websocket.close", "code": 1008})  # policy violation: there are no web sockets
             return
         answer = _Answer(send)
         request = Request(scope)
@@ -373,10 +377,10 @@ class DoorKeeper:
             await (await handle_problem(request, error))(scope, receive, answer.send)
 
     def _early_answer(self, request: Request, max_body_bytes: int) -> Response | None:
-        """Return the answer that ends a request at the door, or None after its visitor was noted."""
+        """Return the answer if the request ends here. Otherwise store its visitor, and return None."""
         if {"content-length", "transfer-encoding"} <= {*request.headers.keys()}:
             ambiguous = Problem(400, "a request has both Content-Length and Transfer-Encoding. Send one of them")
-            ambiguous.headers["Connection"] = "close"  # a proxy may see another end of this request
+            ambiguous.headers["Connection"] = "close"  # a proxy may see the end of this request elsewhere
             raise ambiguous
         if not self._doors.is_own_host(request.headers):
             raise Problem(403, "the address or the page is not this console's own. Open the address that it printed")
@@ -391,13 +395,13 @@ class DoorKeeper:
         return None
 
     def _entry(self, request: Request, token: str) -> Response:
-        """Return the redirection to the page without the token, which becomes a cookie."""
+        """Return the redirection to the same page without the token. The token becomes a cookie."""
         entering = self._doors.visitor_with(token)
         if entering is None:
             raise Problem(401, "the token is not valid. Open the address that `orga console` printed last")
         site, path = request.headers.get("sec-fetch-site", "none"), "/" + request.url.path.lstrip("/")
         if site == "cross-site":
-            # a browser sends no strict cookie with a request that another page or a file has begun, so it asks again
+            # a browser sends no strict cookie after a link on another page, so our own page opens the address again
             return HTMLResponse(_SAME_ADDRESS_AGAIN.format(html.escape(f"{path}?{request.url.query}")))
         present = self._doors.visitor(request)
         if site != "none" and present is not None and present.name != entering.name:
@@ -434,7 +438,7 @@ def _too_long(most: int) -> Problem:
 
 
 class _BoundedBody:
-    """A body, also one without a length, that ends with a problem if it is too long."""
+    """A body that raises Problem once it is too long, even if the request does not state its length."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive, self._most, self._size = receive, most, 0
@@ -448,7 +452,7 @@ class _BoundedBody:
 
 
 class _Answer:
-    """Sends an answer with the headers that every answer has."""
+    """Sends an answer, and adds the headers that every answer has."""
 
     def __init__(self, send: Send) -> None:
         self._send, self.has_begun = send, False

@@ -1,8 +1,8 @@
 """The stream of events, `GET /api/v1/events`: any number of topics over one connection.
 
-A hub reads one feed for each topic, however many streams have it. The id of an event is a query string of
-`topic=position` for all topics of its stream. So a viewer that comes back gets what it missed from whichever console it
-reaches: the entries of a journal come from the history.
+A hub reads one feed for each topic, for all streams that have the topic. The id of an event is a query string of
+`topic=position` for all topics of its stream. So a viewer that comes back gets the events that it missed. Another
+console can send them, too, because the entries of a journal come from the history.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class Hub:
         return [running.feed for running in self._feeds.values()]
 
     def begin_stream(self, name: str) -> None:
-        """Count a stream of this name, or raise Problem if there are too many. `end_stream` follows."""
+        """Count a stream of the visitor of this name until `end_stream`. Raise Problem if there are too many."""
         if self._streams[name] >= STREAMS_PER_VISITOR:
             why = f"{name} has {STREAMS_PER_VISITOR} streams open. Close a page that shows runs live"
             raise Problem(429, why, retry_after_s=5)
@@ -93,10 +93,10 @@ class Hub:
         self._streams += Counter()  # drops names without streams
 
     def join(self, topic: str, tenants: Tenants, viewer: asyncio.Event) -> Feed:
-        """Return the feed of a topic, with one viewer more. The feeds of runs are the same for all tenants."""
+        """Add a viewer to the feed of a topic, and return the feed. Feeds of runs are the same for all tenants."""
         key = (topic, tenants if topic in {"runs", "inbox"} else None)
         running = self._feeds.get(key)
-        if running is None or running.task.done():  # a feed ends if its run does not exist, but it may exist now
+        if running is None or running.task.done():  # the feed of a missing run ends, but the run may exist now
             feed = self._new_feed(*key)
             running = self._feeds[key] = _RunningFeed(feed, asyncio.create_task(self._follow(feed)))
         if running.linger is not None:
@@ -106,7 +106,7 @@ class Hub:
         return running.feed
 
     def leave(self, feed: Feed, viewer: asyncio.Event) -> None:
-        """Remove a viewer. A feed ends some time after the last one has left."""
+        """Remove a viewer. A feed ends `LINGER_S` after its last viewer has left."""
         feed.viewers.discard(viewer)
         for key, running in self._feeds.items():
             if running.feed is feed and not feed.viewers and running.linger is None:
@@ -161,9 +161,9 @@ class Stream:
         self._wake = asyncio.Event()
         self._subscriptions: dict[str, _Subscription] = {}
         self._refused: list[str] = []
-        """Topics that the viewer may not see. The event `resync` makes it read the snapshot, and that request fails."""
+        """Topics that the viewer may not see. `resync` makes the viewer read the snapshot, which is refused."""
         self._admissions: set[asyncio.Task[None]] = set()
-        """Checks of topics, under way."""
+        """Running checks whether the viewer may see a topic."""
 
     @property
     def id(self) -> str:
@@ -171,7 +171,7 @@ class Stream:
         return urlencode(self._positions)
 
     async def frames(self) -> AsyncGenerator[Frame]:
-        """Yield events until cancelled. `id` is that of the event yielded last."""
+        """Yield events until cancelled. `id` is then the id of the last one."""
         try:
             for topic in (SERVER, *self._topics):
                 self._request_topic(topic)
@@ -205,7 +205,7 @@ class Stream:
                     self._request_topic(topic)
 
     def _request_topic(self, topic: str) -> None:
-        """Subscribe to a topic, after a check if the viewer may not see every run."""
+        """Subscribe to a topic. If the viewer may not see all runs, check the run first."""
         if self._visitor.tenants is None or not topic.startswith(RUN):
             self._subscribe(topic)
         else:
@@ -234,11 +234,11 @@ class Stream:
 
 ROUTES = Routes()
 
-MAX_TOPICS = 100
-PING_S = 15
+MAX_TOPICS = 100  # of one stream
+PING_S = 15  # seconds between two pings of a stream
 
 STALLED_S = 120
-"""Seconds that a viewer may take no bytes before its stream is closed. It can come back."""
+"""Seconds after which the stream of a viewer that takes no bytes is closed. The viewer can come back."""
 
 RETRY_MS = 1_000
 """Milliseconds after which a browser that lost the stream opens it again."""
@@ -298,7 +298,7 @@ def hub_of(app: Starlette, console: Console) -> Hub:
 
 class _StreamResponse(EventSourceResponse):
     def __init__(self, hub: Hub, stream: Stream, name: str, is_admitted: Callable[[], bool]) -> None:
-        """Count the stream of this name. Raise Problem if there are too many."""
+        """Count the stream for the visitor of this name. Raise Problem if there are too many."""
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             encoded_frames(stream, is_admitted),
             ping=PING_S,

@@ -31,7 +31,7 @@ MAX_COMPARED = 100
 
 
 class Window(CheckedInput):
-    """The part of a timeline to return. Without a position, it is the newest."""
+    """The part of a timeline to return. Without a position, it is the newest part."""
 
     around: int | None = Field(default=None, ge=0, le=MAX_ITERATION)
     before: int | None = Field(default=None, ge=0, le=MAX_ITERATION)
@@ -71,7 +71,7 @@ class CompareQuery(CheckedInput):
     a: str = Field(min_length=1, max_length=1_000)
     b: str = Field(min_length=1, max_length=1_000)
     next: str | None = Field(default=None, pattern=r"^\d{1,9}$")
-    """The last iteration of the rows before. By default the rows follow the common beginning."""
+    """The last iteration of the previous rows. By default, the rows begin after the common beginning."""
     limit: int = Field(default=50, ge=1, le=MAX_COMPARED)
 
 
@@ -130,7 +130,7 @@ async def _journal(call: Call[JournalQuery]) -> Response:
         entries = [entry async for entry in read_journal(call.client, call.run_id)]
         return Response(_signed_content(call, entries), media_type=media_type)
     entries = read_journal(call.client, call.run_id)
-    first = await anext(entries, None)  # an error of the first entry has a status of its own
+    first = await anext(entries, None)  # read before the status is sent, so that an error can change it
     return StreamingResponse(_lines(first, entries), media_type=media_type)
 
 
@@ -145,7 +145,7 @@ async def _lines(first: JournalEntry | None, entries: AsyncGenerator[JournalEntr
 def _signed_content(call: Call[JournalQuery], entries: Sequence[JournalEntry]) -> bytes:
     path = call.console.signing_key_file
     if path is None:
-        _refuse_to_sign("no key is configured. Set [audit] signing_key_file where the console starts")
+        _refuse_to_sign("no key is configured. Set [audit] signing_key_file in the console's folder")
     try:
         key = private_key(path)
     except KeyProblem:  # its text names the file
@@ -165,7 +165,7 @@ _GUIDANCE = frozenset({"steer", "add_context", "override_step"})
 
 
 def _answers(record: IterationRecord) -> list[tuple[object, ...]]:
-    """Return what people answered. A verdict has the decisions about calls."""
+    """Return the answers of people. Their decisions about calls are in the verdicts."""
     keys = ("question", "choice", "answer")
     return [tuple(event.data.get(key) for key in keys) for event in record.events if event.event == "QuestionAnswered"]
 
@@ -194,7 +194,7 @@ _PARTS: dict[str, Callable[[IterationRecord], object]] = {
     "cost": lambda record: record.usage.cost_usd,
     "time": _seconds,
 }
-"""The parts in which two iterations are compared."""
+"""The parts of two iterations that are compared."""
 
 
 class ComparedRun(Row):
@@ -216,9 +216,9 @@ class Comparison(Record):
     a: ComparedRun
     b: ComparedRun
     common: int
-    """The last iteration of the common beginning: the one that a fork was made after, or the last that is equal."""
+    """The last iteration of the common beginning: the last that a fork shares, or the last that is equal."""
     fork: Literal["a", "b"] | None = None
-    """Which of them is a fork of the other."""
+    """The run that is a fork of the other one."""
     rows: tuple[ComparedIteration, ...]
     next: str | None
 
@@ -240,10 +240,8 @@ async def _compare(call: Call[CompareQuery]) -> Comparison:
 
 
 async def _compared_run(console: Console, described: WorkflowExecutionDescription) -> ComparedRun:
-    row, ended = (
-        await read_row(described, await task_of(console, described)),
-        await read_result(console.client, described),
-    )
+    row = await read_row(described, await task_of(console, described))
+    ended = await read_result(console.client, described)
     return ComparedRun(**row.model_dump(), result=ended.model_dump(mode="json") if ended else None)
 
 
@@ -281,14 +279,14 @@ async def _beginning(timelines: Timelines, run_id: str) -> tuple[int, str]:
 
 
 _MEASURED = {"cost", "time"}
-"""Parts that differ between two runs that do the same."""
+"""Parts that may differ even if two runs do the same."""
 
 
 def compared(number: int, a: IterationRecord | None, b: IterationRecord | None) -> ComparedIteration:
-    """Return a row with the parts in which two iterations differ. One that only one run has differs in none."""
+    """Return a row with the parts in which two iterations differ. There are none if only one run has the iteration."""
     differs = [part for part in _PARTS if a and b and part in _differences(a, b)]
     return ComparedIteration(number=number, a=a, b=b, differs=tuple(differs))
 
 
 def _differences(a: IterationRecord, b: IterationRecord) -> set[str]:
-    return {part for part, of in _PARTS.items() if of(a) != of(b)}
+    return {part for part, value_of in _PARTS.items() if value_of(a) != value_of(b)}

@@ -1,4 +1,4 @@
-"""Markdown as a tree of few kinds of elements, from which the pages make elements. HTML in it is text."""
+"""Parses Markdown into a tree of a few kinds of elements, from which pages make HTML. HTML in a text stays text."""
 
 from asyncio import to_thread
 from typing import Annotated, Any, TypeAlias
@@ -15,20 +15,20 @@ ROUTES = Routes()
 MAX_TEXT = 65_536
 """Characters. The rest of a longer text becomes one plain paragraph."""
 MAX_DEPTH = 40
-"""Elements within elements. Deeper ones give their content to the last one that fits."""
+"""Levels of elements. The content of a deeper element becomes part of the deepest one that is allowed."""
 
 ELEMENTS = frozenset(
     {"p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "em", "strong", "s", "a"}
     | {"table", "thead", "tbody", "tr", "th", "td"}
 )
-"""The kinds of element that have a beginning and an end, named as in HTML. The others: `pre`, `code`, `br`, `hr`."""
+"""The kinds of element with a beginning and an end, named as in HTML. Others are `pre`, `code`, `br` and `hr`."""
 
 Node: TypeAlias = str | dict[str, Any]
 """A text, or an element: `kind`, `children`, and `start`, `href` or `language`, if it has one."""
 
 
 def markdown_tree(text: str) -> list[Node]:
-    """Return the elements of a text. HTML and images are text, and only http, https and mailto are links."""
+    """Return the elements of a text. HTML and images stay text. Only http, https and mailto become links."""
     nodes = _nodes(_PARSER.parse(text[:MAX_TEXT]))
     if len(text) > MAX_TEXT:
         nodes.append({"kind": "p", "children": [text[MAX_TEXT:]]})
@@ -44,14 +44,17 @@ class Texts(CheckedInput):
 @ROUTES.post("/markdown", {"type": "object", "properties": {"trees": {"type": "array"}}}, is_write=False)
 async def _markdown(call: Call[Texts]) -> dict[str, Any]:
     """Return the elements of texts in Markdown, in their order. It changes nothing."""
-    # in a thread, because the parser takes seconds for some texts, and everybody else would wait
+    # in a thread, because the parser takes seconds for some texts, and other requests would wait
     return {"trees": [await to_thread(markdown_tree, text) for text in call.given.texts]}
 
 
 def _nodes(tokens: list[Token]) -> list[Node]:
     root: list[Node] = []
     open_children = [root]
-    for token in (inner for each in tokens for inner in (each.children or [] if each.type == "inline" else [each])):
+    flat = list[Token]()
+    for token in tokens:
+        flat += (token.children or []) if token.type == "inline" else [token]
+    for token in flat:
         here = open_children[-1]
         if token.nesting < 0:
             open_children.pop()
@@ -90,5 +93,5 @@ _PARSER = (
     .enable(["table", "strikethrough"])
     .disable(["image", "html_block", "html_inline"])
 )
-# the library's own way to restrict links
+# the library calls this to check a link
 _PARSER.validateLink = lambda url: url.lower().startswith(("http://", "https://", "mailto:"))  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""Routes about what the model of a run sees and plans: the conversation, working memory, and versions of the plan."""
+"""Routes that show a run's conversation as its model sees it, and the versions of a goal's plan and memory."""
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -29,7 +29,7 @@ from orga.workflows.types.status import Happening, JournalEntry
 ROUTES = Routes()
 
 MAX_PAGE_BYTES = 2_000_000
-"""UTF-8 of the texts of one page of the conversation, unless one text is longer."""
+"""Bytes of text (UTF-8) after which a page of the conversation ends."""
 
 
 class ConversationQuery(CheckedInput):
@@ -50,13 +50,13 @@ class SeenMessage(Record):
 
 
 class LeftOut(Record):
-    """Messages that the model is no longer sent."""
+    """Messages that are no longer sent to the model."""
 
     at: datetime
     from_: int | None = Field(default=None, serialization_alias="from")
-    """The iteration of the first one. None if it is not recorded."""
+    """The iteration of the first message. None if it is not recorded."""
     to: int | None = None
-    """The iteration of the last one."""
+    """The iteration of the last message."""
     how: str
     """`sliding_window`, `observation_masking`, `anchored_summary`, `refused_content` or `continue_as_new`."""
     why: str
@@ -80,17 +80,17 @@ _REASONS = {
 class _Seen(NamedTuple):
     message: Message
     iteration: int
-    """The iteration that it came from, or the last one of the earlier segments."""
+    """The iteration that it came from. For messages of earlier segments: the last iteration of these."""
     at: datetime | None
 
 
 class _ConversationFold:
-    """Follows the conversation of a segment, and what is left out of it."""
+    """Follows the conversation of a segment, and the messages that are left out."""
 
     def __init__(self) -> None:
         self.seen: list[_Seen] = []
         self.ranges: dict[int, tuple[int, int]] = {}
-        """The first and the last iteration of the messages that an iteration left out."""
+        """By iteration: the first and the last iteration of the messages that it left out."""
         self._fold = ContextFold()
         self._base: list[_Seen] = []
         self._replied: _Seen | None = None
@@ -125,8 +125,8 @@ class _ConversationFold:
         kept = [each for index, each in enumerate(base) if index not in set(_indexes(context.drop))]
         if context.summary is not None and context.drop:
             kept.insert(context.drop[0][0], _Seen(messages[context.drop[0][0]], request.iteration, happening.at))
-        news = [news.reply or int((news.result or "").partition(".")[0] or before) for news in context.news]
-        origins = [(each.iteration, each.at) for each in kept] + [(number, happening.at) for number in news]
+        of_news = [each.reply or int((each.result or "").partition(".")[0] or before) for each in context.news]
+        origins = [(each.iteration, each.at) for each in kept] + [(number, happening.at) for number in of_news]
         if self._replied and context.news and context.news[0].reply is not None:
             origins[len(kept)] = (self._replied.iteration, self._replied.at)
         self.seen = [
@@ -209,7 +209,7 @@ class PlanVersion(Record):
     """`model`, `person`, `rule` or `pipeline`."""
     steps: tuple[PlannedStep, ...]
     added: tuple[str, ...]
-    """Ids of steps that the version before lacks."""
+    """Ids of steps that the previous version does not have."""
     dropped: tuple[str, ...]
     changed: tuple[str, ...]
     reason: str
@@ -249,7 +249,9 @@ async def _goal_records(call: Call[NoParameters]) -> AsyncGenerator[IterationRec
 def _author(change: PlanMade | PlanAdjusted | StepOverridden) -> str:
     if isinstance(change, StepOverridden):
         return "person"
-    return (change.by if isinstance(change, PlanAdjusted) else "pipeline" if change.pipeline else "") or "model"
+    if isinstance(change, PlanAdjusted):
+        return change.by or "model"
+    return "pipeline" if change.pipeline else "model"
 
 
 def _steps(plan: Plan) -> dict[str, PlannedStep]:
@@ -281,7 +283,7 @@ class MemoryVersion(Record):
     iteration: int
     memory: str
     added: tuple[str, ...]
-    """Sentences that the memory before lacks."""
+    """Sentences that the previous memory does not have."""
     removed: tuple[str, ...]
 
 
@@ -291,7 +293,7 @@ _KEEPING_EVENTS = {
     "goal_decide": "DecisionMade",
     "goal_compress": "MemoryCompressed",
 }
-"""The prompts whose reply can hold a memory, and the event that shows that the goal took the reply."""
+"""The prompts whose reply can contain a memory. Each has the event that shows that the goal used the reply."""
 
 
 @ROUTES.get("/runs/{id}/memory")

@@ -37,8 +37,8 @@ _PROBLEM: Mapping[str, Any] = {
 }
 
 _ANY_ROUTE = (400, 401, 403, 422, 500, 502, 503)
-"""Statuses with a problem that every route may answer with."""
-_WRITES = (413, 415, 429)
+"""Statuses of problems that every route may answer with."""
+_WRITES = (413, 415, 429)  # more of them, for routes that write
 
 _PLACE = "#/components/schemas/"
 
@@ -86,7 +86,7 @@ class _Schemas:
         self.found: dict[str, Any] = shared["$defs"]
 
     def input(self, model: type[BaseModel]) -> dict[str, Any]:
-        """Return the schema itself, not a reference."""
+        """Return the schema itself, not a reference to it."""
         return self.found[self._references[model, "validation"]["$ref"].removeprefix(_PLACE)]
 
     def answer(self, model: type[BaseModel]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _query_parameters(route: ApiRoute[Any], schemas: _Schemas) -> list[dict[str,
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter, which is left out instead of being null."""
+    """Return the schema of a parameter without null. A client leaves out such a parameter."""
     schema = {key: each for key, each in schema.items() if key != "description" and (key, each) != ("default", None)}
     choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if len(choices) == 1:
@@ -158,8 +158,10 @@ def _responses(route: ApiRoute[Any], schemas: _Schemas) -> dict[str, Any]:
     statuses = {route.status, *route.more_statuses}
     good = {status: _response(status, route.media_type, answer) for status in statuses if status < 400}
     problems = {*_ANY_ROUTE, *(status for status in statuses if status >= 400)}
-    problems |= {404} if "{" in route.path else set()
-    problems |= set() if route.method == "GET" else set(_WRITES)
+    if "{" in route.path:
+        problems.add(404)
+    if route.method != "GET":
+        problems.update(_WRITES)
     bad = {status: _response(status, MEDIA_TYPE, {"$ref": f"{_PLACE}Problem"}) for status in problems}
     return {str(status): response for status, response in sorted({**good, **bad}.items())}
 
@@ -183,7 +185,7 @@ def _field_texts(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the bodies of a module's classes. `inspect.getsource` of a class would parse the module for each one."""
+    """Return the bodies of a module's classes. `inspect.getsource` would parse the module again for each class."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError):  # a module without source, such as a built-in one
@@ -210,5 +212,5 @@ class _WithFieldTexts(GenerateJsonSchema):
 
 
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of the input of a model. It refuses unknown keys, as the interface does."""
+    """Return the JSON Schema of a model as input. It forbids unknown keys, as the interface does."""
     return model.model_json_schema(schema_generator=_WithFieldTexts)

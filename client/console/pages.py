@@ -1,7 +1,7 @@
-"""The pages: one shell of HTML for all of them, and the files that it needs.
+"""Serves the pages: one shell of HTML for all of them, and the static files that it needs.
 
-The shell has the first window of data in it, so a page paints without a second request. These data are the answers of
-the public interface, asked for by the page's own visitor. The scripts of the pages find them under the same paths.
+The shell contains the first data of its page, so a page is complete without a second request. These data are answers of
+the public interface to the page's visitor. The scripts of a page find them by the path of the request.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from orga.workflows.types.text import escaped_line
 
 STATIC = Path(__file__).parent / "static"
 FIRST_ANSWER_S = 2.0
-"""Seconds. The browser shows the page's frame at once. Data that take longer are asked for by the page itself."""
+"""Seconds to wait for the first data, while the browser shows the page's frame. Then the page asks for them itself."""
 
 NAME_S = 0.25
-"""Seconds. The page's frame waits for the name of its run no longer than this."""
+"""Seconds that the page's frame waits for the name of its run."""
 
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 
 _CUT = "\0"
-"""Divides the rendered shell into the parts that are sent one after the other."""
+"""Divides the rendered shell into parts, which are sent one after the other."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ _COMMENTS = re.compile(r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)$", re.DOTALL | 
 
 
 def _served(path: Path) -> bytes:
-    """Return the content of a file. A script loses its comments, a fifth of its weight, but no line."""
+    """Return the content of a file. A script loses its comments, a fifth of its size, but keeps its lines."""
     text = path.read_text()
     return (_COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), text) if path.suffix == ".js" else text).encode()
 
@@ -106,15 +106,15 @@ class _Files:
         """Part of each address, so a browser keeps a file until one of them changes."""
 
     def modules(self, entry: str) -> list[str]:
-        """Return the modules that an entry module imports, directly or not, so that the browser fetches all at once."""
+        """Return the modules that an entry module imports, also indirectly, so that the browser fetches all at once."""
         found: dict[str, None] = {}
-        waiting = [entry]
-        while waiting:
-            importer = waiting.pop()
+        unread = [entry]
+        while unread:
+            importer = unread.pop()
             file = self.files.get(importer)
             named = re.findall(r'from "(\.[a-z_./]+\.js)"', file.content.decode()) if file else []
             imports = [normpath(join(dirname(importer), name)) for name in named]
-            waiting += [name for name in imports if name not in found]
+            unread += [name for name in imports if name not in found]
             found |= dict.fromkeys(imports)
         return list(found)
 
@@ -200,7 +200,7 @@ def _file_response(request: Request, file: _File, caching: str) -> Response:
 
 
 async def _icon(request: Request) -> Response:
-    """Return the icon of the tab, with a mark when something waits in the inbox."""
+    """Return the icon of the tab. It has a mark if something waits in the inbox."""
     waiting = request.query_params.get("waiting", "")
     mark = '<circle cx="15" cy="5" r="5" fill="#c2410c"/>' if waiting else ""
     content = (
@@ -218,7 +218,7 @@ async def _name_of_run(request: Request) -> str:
             run = await visible_run(console.client, visitor_of(request), unquote(request.path_params["id"]))
             return escaped_line(await task_of(console, run))
     except Exception:
-        return ""  # the page shows what is wrong, from the answer to its own request
+        return ""  # the page asks again, and shows the problem
 
 
 async def _first_answers(request: Request, page: ConsolePage) -> str:
@@ -229,12 +229,12 @@ async def _first_answers(request: Request, page: ConsolePage) -> str:
     found = (f"{json.dumps(path)}:{body}" for path, body in zip(paths, answers, strict=True) if body)
     text = "{" + ",".join(found) + "}"
     for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")  # these occur in JSON only within strings
+        text = text.replace(character, f"\\u{ord(character):04x}")  # JSON has these only in strings
     return text
 
 
 async def _answer(request: Request, path: str) -> str | None:
-    """Ask the interface within this process. Return None if it refuses or takes too long: the page asks again."""
+    """Ask the interface within this process. Return None if it refuses or takes too long. Then the page asks again."""
     path, _, query = path.partition("?")
     kept = ("type", "http_version", "scheme", "server", "client", "headers", "app", "state", "extensions")
     scope: dict[str, Any] = {key: request.scope[key] for key in kept if key in request.scope} | {
@@ -256,6 +256,6 @@ async def _answer(request: Request, path: str) -> str | None:
         async with asyncio.timeout(FIRST_ANSWER_S):
             await request.app.router(scope, receive, send)
     except Exception:
-        return None  # the page asks by itself, and shows the answer to that
+        return None  # the page asks again, and shows that answer
     body = b"".join(message.get("body", b"") for message in sent)
     return body.decode() if any(message.get("status") == 200 for message in sent) else None

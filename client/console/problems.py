@@ -1,4 +1,4 @@
-"""Errors of the console's interface, as RFC 9457 problems: what is wrong, and what to do."""
+"""Turns errors into problems (RFC 9457), which show what is wrong and what to do."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class Problem(Exception):
     def __init__(
         self, status: int, detail: str, *, errors: Sequence[Mapping[str, str]] = (), retry_after_s: int | None = None
     ) -> None:
-        """Create it. `detail` is one line for people, `errors` has a `{"where", "detail"}` for each bad key."""
+        """`detail` is one line for people. `errors` has a `{"where", "detail"}` for each bad key."""
         super().__init__(detail)
         self.status, self.detail, self.errors = status, detail, errors
         self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
@@ -76,7 +76,7 @@ def invalid_input(error: InvalidInput) -> Problem:
 
 
 _PLACE = re.compile(r"(?P<key>[^\s:;'\"]+)(?P<value> '[^']*')?: ")
-"""The key of a problem, which a value may follow. Other text before a colon is part of the problem before it."""
+"""The key of a problem, and perhaps its value. A part of a text that begins otherwise belongs to the problem before."""
 
 
 def _problem_lines(text: str) -> list[str]:
@@ -130,9 +130,9 @@ def problem_response(problem: Problem) -> Response:
 
 def problem_answer(request: Request, problem: Problem) -> Response:
     """Return the problem in the form of the protocol at this address, as a page for a browser, or else as JSON."""
-    for beginning, in_form in request.app.state.error_forms.items():
+    for beginning, form in request.app.state.error_forms.items():
         if request.scope["path"].startswith(beginning):
-            return in_form(problem)
+            return form(problem)
     is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
     if not is_page:
         return problem_response(problem)
@@ -145,7 +145,7 @@ def problem_answer(request: Request, problem: Problem) -> Response:
 
 
 def _http_problem(error: HTTPException) -> Problem:
-    """Return the problem of a request that fits no route."""
+    """Return the problem of a request that no route takes."""
     details = {
         404: "there is nothing at this address. GET /api/v1/openapi.json lists the interface",
         405: "this address does not take this method. The header Allow lists those that it takes",
@@ -156,7 +156,7 @@ def _http_problem(error: HTTPException) -> Problem:
 
 
 async def handle_problem(request: Request, error: Exception) -> Response:
-    """Answer with the problem that an error of a route means. An unknown error says nothing about itself."""
+    """Return the answer for an error of a route. The text of an unknown error is not shown."""
     if isinstance(error, Problem):
         return problem_answer(request, error)
     if isinstance(error, InvalidInput):

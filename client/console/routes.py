@@ -1,7 +1,7 @@
-"""Declarations of the interface's routes: one value has who may use a route, what it takes and what it answers.
+"""Declares the routes of the interface. An `ApiRoute` has the role, the parameters and the answer of one route.
 
-A route takes its parameters as one checked model: the query of a GET, the JSON body of a POST. The run in the path of
-`/runs/{id}/…` is looked up first, so that a run of another tenant does not exist for any route.
+A route takes its parameters as one checked model: the query of a GET, the JSON body of a POST. The run in a path
+`/runs/{id}/…` is looked up first. So for all routes, a run of another tenant does not exist.
 """
 
 import inspect
@@ -48,9 +48,9 @@ class Adapter:
     name: Literal["agui", "mcp", "responses"]
     routes: tuple[BaseRoute, ...]
     error_forms: Mapping[str, Callable[[Problem], Response]] = field(default_factory=dict[str, Any])
-    """Forms of problems, by the beginning of the path, if a protocol has its own."""
+    """By the beginning of the path: the protocol's own form of problems, if it has one."""
     media_paths: tuple[str, ...] = ()
-    """Beginnings of the paths whose bodies may contain pictures and documents, and may be longer."""
+    """Beginnings of the paths whose bodies may be longer, because they may contain pictures and documents."""
 
 
 @dataclass(frozen=True)
@@ -59,24 +59,24 @@ class Console:
 
     connection: Connection
     doors: Doors
-    """Decide who may enter, and who may do what."""
+    """They decide who may enter, and who may do what."""
     signing_key_file: Path | None = None
     """The private key that signs exported journals."""
     adapters: tuple[Adapter, ...] = ()
     adapter_streams: Counter[str] = field(default_factory=Counter[str])
-    """Open streams of adapters, by name."""
+    """Open streams of adapters, by the visitor's name."""
     tasks: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The tasks of executions, by workflow id and run id. They never change."""
     beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
     """The first events of runs, by workflow id and run id."""
     views: dict[str, tuple[tuple[str, int], Any]] = field(default_factory=dict[str, tuple[tuple[str, int], Any]])
-    """Runs without a worker or a result, as their journals show them, by workflow id: run id and length, and view."""
+    """By workflow id, for runs without a worker or a result: the run id and length that were read, and the view."""
     contexts: dict[tuple[str, str], tuple[tuple[str, ...], str]] = field(
         default_factory=dict[tuple[str, str], tuple[tuple[str, ...], str]]
     )
-    """The policies that hold a wait, and what its run did before, by run and wait."""
+    """By run and wait: the policies that hold the wait, and the last act of the run before it."""
     config_file: Path = NO_FILE
-    """The configuration that it was started with."""
+    """The configuration that the console was started with."""
     check: Callable[["AgentInput | GoalInput | SessionInput"], None] = lambda _given: None
     """Raises InvalidInput for the input of a run that no worker of this console's configuration could carry out."""
 
@@ -131,14 +131,14 @@ T = TypeVar("T")
 
 
 class ListOf(BaseModel, Generic[T]):
-    """A list, and the parameter `next` that reads on. It is null at the end."""
+    """A part of a list. The parameter `next` asks for the next part. It is null at the end."""
 
     items: Sequence[T]
     next: str | None
 
 
 Answer = Response | BaseModel | Mapping[str, Any]
-"""A response, or what becomes the JSON of a response with status 200."""
+"""A response, or the value whose JSON becomes the response, with the status of the route."""
 
 AnswerSchema = type[BaseModel] | Mapping[str, Any] | None
 
@@ -156,21 +156,21 @@ class ApiRoute(Generic[M]):
     summary: str
     """One line for the OpenAPI document."""
     answers: AnswerSchema = None
-    """The model or JSON Schema of its answer. None if the answer is no JSON object."""
+    """The model or JSON Schema of the answer. None if the answer is no JSON object."""
     role: Role = "viewer"
-    """The role that it needs. An action's own kind may need a higher one."""
+    """The role that it needs. A kind of action may need a higher role."""
     media_type: str = "application/json"
     status: int = 200
     more_statuses: Sequence[int] = ()
-    """Statuses besides `status` and those that every route may have."""
+    """Statuses in addition to `status` and to those that every route may have."""
     is_start: bool = False
     """True if it starts runs, which the doors limit."""
     is_write: bool = True
     """False for a POST that only computes. A GET never writes."""
     by_kind: Mapping[str, type[M]] | None = None
-    """The model of a body by its `kind`, if there are several. `takes` is then their base."""
+    """The models of the body by its `kind`, if there are several. `takes` is then their base class."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Request headers that it reads, with what each means."""
+    """Request headers that it reads, each with its meaning."""
 
     @property
     def name(self) -> str:
@@ -206,8 +206,8 @@ Handler = Callable[[Call[M]], Awaitable[Answer]]
 class Routes(list[ApiRoute[Any]]):
     """The routes of a module. Its methods decorate their handlers.
 
-    A handler names the model of its parameters in its annotations, and that of its answer if it has one. Its docstring
-    is the summary.
+    The annotations of a handler name the model of its parameters, and the model of its answer if there is one. Its
+    docstring is the summary.
     """
 
     def get(self, path: str, answers: AnswerSchema = None, **more: Any) -> Callable[[Handler[M]], Handler[M]]:
@@ -236,7 +236,7 @@ class Routes(list[ApiRoute[Any]]):
 
 
 def endpoints(routes: Sequence[ApiRoute[Any]]) -> list[Route]:
-    """Return one endpoint for each path, which takes the methods of all routes with that path."""
+    """Return one endpoint for each path. It takes the methods of all routes with that path."""
     by_path: dict[str, dict[str, ApiRoute[Any]]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
@@ -278,7 +278,7 @@ async def json_body(request: Request) -> Any:
 
 
 def _valid_text(given: Any) -> Any:
-    """Return a body. Half a character, which JSON can write and UTF-8 cannot, would fail later."""
+    """Return a body, or raise Problem. JSON can contain half a character (a surrogate), which UTF-8 cannot encode."""
     try:
         json.dumps(given, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -289,14 +289,15 @@ def _valid_text(given: Any) -> Any:
 
 
 def _invalid_text_key(value: Any, key: str = "") -> str:
-    """Return the key whose text is no valid Unicode, or ""."""
+    """Return the key whose text is not valid Unicode, or ""."""
     if isinstance(value, str):
         return key if any("\ud800" <= character <= "\udfff" for character in value) else ""
+    inner = list[tuple[str, Any]]()
     if isinstance(value, dict):
-        found = (_invalid_text_key(each, name) for name, each in cast("dict[str, Any]", value).items())
-    else:
-        found = (_invalid_text_key(each, key) for each in (cast("list[Any]", value) if isinstance(value, list) else ()))
-    return next(filter(None, found), "")
+        inner = [*cast("dict[str, Any]", value).items()]
+    elif isinstance(value, list):
+        inner = [(key, each) for each in cast("list[Any]", value)]
+    return next(filter(None, (_invalid_text_key(each, name) for name, each in inner)), "")
 
 
 def _refuse_constant(name: str) -> None:
@@ -304,7 +305,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def checked(kind: type[M], given: Any) -> M:
-    """Return the parameters. A problem names each bad key."""
+    """Return the parameters as a checked model. Raise Problem with all bad keys."""
     if not isinstance(given, dict):
         raise Problem(422, "body: must be a JSON object", errors=[{"where": "body", "detail": "must be an object"}])
     try:
@@ -321,12 +322,12 @@ def _kind_in(given: Any, by_kind: Mapping[str, type[M]]) -> type[M]:
 
 
 def derived_id(*parts: str) -> str:
-    """Return an id for these parts, always the same, and another one for other parts."""
+    """Return an id that depends only on these parts. Other parts have another id."""
     return str(uuid5(NAMESPACE_URL, json.dumps(parts)))
 
 
 async def visible_run(client: Client, visitor: Visitor, run_id: str) -> WorkflowExecutionDescription:
-    """Return a run. One of another tenant does not exist for the visitor."""
+    """Return a run. Raise RunNotFound for a run of another tenant, too."""
     described = await AgentHandle(client, run_id).describe()
     if not may_see(visitor, described):
         raise RunNotFound(run_id)

@@ -30,7 +30,7 @@ from orga.client.runs.listing import (
     read_task,
 )
 from orga.client.server.server_errors import error_reason
-from orga.workflows.types import names as known
+from orga.workflows.types import names
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.questions import QuestionKind
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
@@ -40,16 +40,16 @@ ROUTES = Routes()
 
 Kind = Literal["agent", "goal", "session"]
 WORKFLOWS: Mapping[str, str] = {
-    "agent": known.AGENT_WORKFLOW,
-    "goal": known.GOAL_WORKFLOW,
-    "session": known.SESSION_WORKFLOW,
+    "agent": names.AGENT_WORKFLOW,
+    "goal": names.GOAL_WORKFLOW,
+    "session": names.SESSION_WORKFLOW,
 }
 KINDS = {workflow: kind for kind, workflow in WORKFLOWS.items()}
 
 MAX_SEARCHED = 300
-"""Runs whose tasks one request searches. `next` goes on from there."""
+"""Runs that one request searches. `next` continues after these."""
 MAX_TASKS = 20_000
-"""Tasks that are kept in memory, each at most 200 characters."""
+"""Tasks that are kept in memory, each of at most 200 characters."""
 
 
 class Row(Record):
@@ -113,28 +113,28 @@ class RunList(CheckedInput):
 
     @property
     def is_searched(self) -> bool:
-        """True if visibility cannot check all filters, so that the runs are read."""
+        """True if visibility cannot check all filters, so that runs have to be read."""
         return bool(self.text) or self.folder is not None
 
     def without_states(self) -> Self:
-        """Return the filters without those that the counts are offered as."""
+        """Return the filters without those that select a state, because the counts are by state."""
         return replace_fields(self, {"phase": None, "waiting": None, "ending": None})
 
 
 def run_condition(given: RunList, tenants: frozenset[str] | None) -> str:
-    """Return the visibility query of the filters that visibility knows, within these tenants."""
-    kinds = [WORKFLOWS[given.kind]] if given.kind else known.RUN_WORKFLOWS
+    """Return the visibility query for the filters that visibility can check, limited to these tenants."""
+    kinds = [WORKFLOWS[given.kind]] if given.kind else names.RUN_WORKFLOWS
     parts = [_is_in("WorkflowType", kinds), "ExecutionStatus != 'ContinuedAsNew'"]
     if tenants is not None:
-        parts.append(_is_in(known.TENANT.name, sorted(tenants)) if tenants else "WorkflowId = ''")
-    for key, value in ((known.AGENT, given.agent), (known.TENANT, given.tenant)):
+        parts.append(_is_in(names.TENANT.name, sorted(tenants)) if tenants else "WorkflowId = ''")
+    for key, value in ((names.AGENT, given.agent), (names.TENANT, given.tenant)):
         if value is not None:
             parts.append(f"{key.name} = {visibility_literal(value)}")
     if given.phase is not None:
-        parts += ["ExecutionStatus = 'Running'", f"{known.PHASE.name} = {visibility_literal(given.phase)}"]
+        parts += ["ExecutionStatus = 'Running'", f"{names.PHASE.name} = {visibility_literal(given.phase)}"]
     if given.waiting is not None:
         is_kind = "IS NOT NULL" if given.waiting == "any" else f"= {visibility_literal(given.waiting)}"
-        parts += ["ExecutionStatus = 'Running'", f"{known.WAITING.name} {is_kind}"]
+        parts += ["ExecutionStatus = 'Running'", f"{names.WAITING.name} {is_kind}"]
     if given.ending is not None:
         parts.append(_ending_condition(given.ending))
     if given.from_ is not None:
@@ -150,7 +150,7 @@ _STATUS_ENDINGS = {
     "canceled": "Canceled",
     "timed_out": "TimedOut",
 }
-"""Endings without a result, by the name of their status in visibility."""
+"""Endings without a result, each with its status in visibility."""
 
 
 def _ending_condition(ending: str) -> str:
@@ -158,7 +158,7 @@ def _ending_condition(ending: str) -> str:
         return "ExecutionStatus != 'Running'"
     if status := _STATUS_ENDINGS.get(ending):
         return f"ExecutionStatus = '{status}'"
-    return f"ExecutionStatus = 'Completed' AND {known.TERMINATION.name} = {visibility_literal(ending)}"
+    return f"ExecutionStatus = 'Completed' AND {names.TERMINATION.name} = {visibility_literal(ending)}"
 
 
 def _is_in(name: str, values: Sequence[str]) -> str:
@@ -177,8 +177,8 @@ async def run_counts(client: Client, condition: str) -> dict[str, int]:
     conditions = {
         "all": "",
         "running": live,
-        "waiting": f"{live} AND {known.WAITING.name} IS NOT NULL",
-        **{phase: f"{live} AND {known.PHASE.name} = '{phase}'" for phase in _COUNTED_PHASES},
+        "waiting": f"{live} AND {names.WAITING.name} IS NOT NULL",
+        **{phase: f"{live} AND {names.PHASE.name} = '{phase}'" for phase in _COUNTED_PHASES},
         **{ending: _ending_condition(ending) for ending in (*get_args(StopReason), *_STATUS_ENDINGS)},
     }
 
@@ -191,7 +191,7 @@ async def run_counts(client: Client, condition: str) -> dict[str, int]:
 
 
 class _Cursor(NamedTuple):
-    """The end of a page: runs that started then or earlier follow, except for those that were on it."""
+    """The end of a page. The next page has the runs that started at `before` or earlier, except for those in `seen`."""
 
     before: str = ""
     seen: tuple[str, ...] = ()
@@ -212,18 +212,18 @@ class _Cursor(NamedTuple):
 
     def after(self, runs: Sequence[WorkflowExecution]) -> "_Cursor":
         at = runs[-1].start_time.isoformat()
-        before = self.seen if at == self.before else ()
-        return _Cursor(at, (*before, *(run.id for run in runs if run.start_time.isoformat() == at)))
+        seen = self.seen if at == self.before else ()
+        return _Cursor(at, (*seen, *(run.id for run in runs if run.start_time.isoformat() == at)))
 
 
 class RowPage(ListOf[Row]):
     counts: dict[str, int] | None
-    """Runs by state, over all pages. `phase`, `waiting` and `ending` change nothing. `all` is the sum of `running` and
-    of the endings. `waiting` and the phases are parts of `running`. Null with `text` or `folder`."""
+    """Runs by state, over all pages, without the filters `phase`, `waiting` and `ending`. `all` is the sum of `running`
+    and of the endings. `waiting` and the phases are parts of `running`. Null with `text` or `folder`."""
 
 
 async def read_list(console: Console, given: RunList, tenants: frozenset[str] | None) -> RowPage:
-    """Return a page of rows, newest first, with the counts of all runs that meet the criteria."""
+    """Return a page of rows, newest first, with the counts of all runs that pass the filters."""
     condition = run_condition(given, tenants)
     try:
         counts = asyncio.create_task(_counts(console, given, tenants))
@@ -237,7 +237,7 @@ async def read_list(console: Console, given: RunList, tenants: frozenset[str] | 
 
 
 async def _counts(console: Console, given: RunList, tenants: frozenset[str] | None) -> dict[str, int] | None:
-    """Return the counts in every state, or None if visibility cannot check a filter."""
+    """Return the counts by state, or None if visibility cannot check all filters."""
     if given.is_searched:
         return None
     return await run_counts(console.client, run_condition(given.without_states(), tenants))
@@ -258,8 +258,8 @@ async def _matching_runs(
         with_ended=given.phase is None and given.waiting is None,
     )
     page = read[:most]
-    left = await replaced_run_ids(console.client, page)
-    found = [run for run in page if run.run_id not in left]
+    replaced = await replaced_run_ids(console.client, page)
+    found = [run for run in page if run.run_id not in replaced]
     if given.is_searched:
         found = await _with_text_and_folder(console, found, given)
     if len(found) > given.limit:
@@ -271,7 +271,7 @@ async def _matching_runs(
 async def _with_text_and_folder(
     console: Console, runs: Sequence[WorkflowExecution], given: RunList
 ) -> list[WorkflowExecution]:
-    """Return the runs that meet the criteria which visibility cannot check."""
+    """Return the runs that pass the filters `folder` and `text`, which visibility cannot check."""
     found = list(runs)
     if given.folder is not None:
         homes = [await recorded_workplace(run) for run in found]
@@ -285,13 +285,13 @@ async def _with_text_and_folder(
 
 
 async def read_tasks(console: Console, executions: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the beginning of the tasks of executions, given by workflow id and run id. An unreadable one is ""."""
-    some = asyncio.Semaphore(AT_ONCE)
+    """Return the beginning of each task, or "" if it cannot be read. `executions` has workflow ids and run ids."""
+    slots = asyncio.Semaphore(AT_ONCE)
 
     async def read(key: tuple[str, str]) -> str:
         if key not in console.tasks:
             with suppress(RPCError):
-                async with some:
+                async with slots:
                     described = await console.client.get_workflow_handle(key[0], run_id=key[1] or None).describe()
                 await _keep_task(console, described, key)
         return console.tasks.get(key, "")
@@ -309,7 +309,7 @@ async def task_of(console: Console, described: WorkflowExecutionDescription) -> 
 async def _keep_task(console: Console, described: WorkflowExecutionDescription, key: tuple[str, str]) -> None:
     if len(console.tasks) >= MAX_TASKS:
         console.tasks.clear()
-    with suppress(RPCError, OrgaError, ValueError):  # the server no longer has its beginning
+    with suppress(RPCError, OrgaError, ValueError):  # the server no longer has the beginning of the run
         console.tasks[key] = await read_task(console.client, described)
 
 
@@ -337,19 +337,17 @@ async def _statuses(client: Client, runs: Sequence[WorkflowExecution]) -> dict[s
 async def read_row(
     run: WorkflowExecution, task: str, status: AgentStatus | None = None, stuck: FailingTask | None = None
 ) -> Row:
-    """Return the row of a run from its search attributes, and from its status if it has answered."""
+    """Return the row of a run from its search attributes, and from its status if there is one."""
     listed = await listed_run(run)
     shared = {name: getattr(listed, name) for name in Row.model_fields.keys() & ListedRun.__dataclass_fields__.keys()}
-    current = (
-        {
+    current: dict[str, Any] = {}
+    if status:
+        current = {
             "agent": status.agent,
             "waiting": status.waiting[0].kind if status.waiting else None,
             "iteration": status.iteration,
             "cost_usd": status.usage.cost_usd,
         }
-        if status
-        else {}
-    )
     more: dict[str, Any] = {
         "kind": KINDS.get(run.workflow_type, "agent"),
         "task": task,
@@ -367,9 +365,9 @@ def run_state(run: WorkflowExecution, status: AgentStatus | None = None) -> str:
     if run.status == WorkflowExecutionStatus.RUNNING:
         if status:
             return "paused" if status.paused else status.phase
-        return attributes.get(known.PHASE) or ("waiting" if attributes.get(known.WAITING) else "preparing")
+        return attributes.get(names.PHASE) or ("waiting" if attributes.get(names.WAITING) else "preparing")
     if run.status == WorkflowExecutionStatus.COMPLETED:
-        return attributes.get(known.TERMINATION) or "completed"
+        return attributes.get(names.TERMINATION) or "completed"
     return run.status.name.lower() if run.status else "unknown"
 
 

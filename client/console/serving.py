@@ -15,11 +15,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orga.client.errors import OrgaError
 
-START_LOOK_S = 0.01
+START_LOOK_S = 0.01  # seconds between two checks whether the server has started
 HEAD_S = 20.0
 """Seconds within which the head of a request has to be complete."""
 BODY_S = 60.0
-"""Seconds within which its body has to be complete, also if the answer does not wait for it."""
+"""Seconds within which the body of a request has to be complete, even if its answer was sent before."""
 
 STOP_S = 0.5
 """Seconds for open requests to end. Streams never end by themselves."""
@@ -32,13 +32,13 @@ class TlsFiles(NamedTuple):
 
 _OTHER_LOOPBACK = {"127.0.0.1": "::1", "localhost": "::1", "::1": "127.0.0.1"}
 LOOPBACK_NAMES = frozenset(_OTHER_LOOPBACK)
-"""The hosts that a browser may take a `.localhost` name for."""
+"""The hosts that a browser may try for a `.localhost` name."""
 
 _NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Port 0 takes any free one."""
+    """Return a listening socket. Port 0 means any free port."""
     try:
         return _bound(host, port)
     except (OSError, OverflowError) as error:
@@ -46,10 +46,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def loopback_sockets(host: str, port: int) -> Sequence[socket.socket]:
-    """Return listening sockets for a host of this machine, with one port. Port 0 takes any free one.
+    """Return the listening sockets for a loopback host, all on the same port. Port 0 means any free port.
 
-    A browser tries both 127.0.0.1 and ::1 for a `.localhost` name. If the console had only one of them, another user
-    of the machine could listen on the other one, and would get the token.
+    A browser tries both 127.0.0.1 and ::1 for a `.localhost` name. If the console listened on only one, another
+    user of the machine could listen on the other address, and would get the token.
     """
     first, other = bound_socket(host, port), _OTHER_LOOPBACK.get(host)
     if other is None:
@@ -61,7 +61,7 @@ def loopback_sockets(host: str, port: int) -> Sequence[socket.socket]:
         if error.errno in _NO_SUCH_FAMILY:
             return [first]
         first.close()
-        if not port:
+        if not port:  # another program has this port at the other address: take another port
             return loopback_sockets(host, port)
         raise _unusable(other, chosen, error) from None
 
@@ -89,9 +89,9 @@ def _unusable(host: str, port: int, error: OSError | OverflowError) -> OrgaError
 class _BoundedRequests(H11Protocol):
     """Closes a connection whose request is not complete in time. uvicorn itself waits for ever."""
 
-    _late: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
     _limited: type[object] | None = None
-    """The state of the sender that is limited."""
+    """The state of the client for which the timer runs."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
@@ -106,7 +106,7 @@ class _BoundedRequests(H11Protocol):
         self._forget_limit()
 
     def _limit(self) -> None:
-        """Count from the beginning of a head until it is complete, and then until the body is."""
+        """Start a timer when the client begins a head, and another when it begins the body."""
         state = self.conn.their_state
         if state is self._limited:
             return
@@ -114,12 +114,12 @@ class _BoundedRequests(H11Protocol):
         self._limited = state
         if state in {h11.IDLE, h11.SEND_BODY}:
             limit_s = HEAD_S if state is h11.IDLE else BODY_S
-            self._late = self.loop.call_later(limit_s, self.transport.close)
+            self._timer = self.loop.call_later(limit_s, self.transport.close)
 
     def _forget_limit(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Settings at run time: `GET /settings` shows each key, its source and all versions, `PUT /settings` saves a set."""
+"""Settings at run time: `GET /settings` shows keys, sources and versions. `PUT /settings` saves a set of values."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ class SettingItem(Record):
     """The value for runs that start now."""
     default: Any
     file_value: Any
-    """The value of the file or of a variable. It holds if there is none at run time."""
+    """The value of the file or of a variable. It counts if no value is set at run time."""
     run_time_value: Any = None
     source: Literal["default", "file", "variable", "run time"]
     place: str | None = None
@@ -61,7 +61,7 @@ class SettingItem(Record):
 
 
 class FixedKey(Record):
-    """A key that nobody sets at run time: it may run code or widen powers, or no run reads it later."""
+    """A key that cannot be set at run time: it may run code or give agents more rights, or no later run reads it."""
 
     key: str
     place: str
@@ -77,7 +77,7 @@ def _fixed_keys(sources: ConfigSources) -> list[FixedKey]:
 
 
 _KEY_DEPTH = 3
-"""Tables within this one are one key, such as `mcp.servers.files`."""
+"""Names of the longest key, such as `mcp.servers.files`. A table at this depth is one key."""
 
 
 def _set_paths(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[KeyPath]:
@@ -102,7 +102,9 @@ def _item(
     kind = next(each for each in kinds if each.get("type") != "null")
     bounds = {name: kind[name] for name in _RANGE_KEYS if name in kind}
     origin = sources.origin(path)
-    source = "default" if origin is None else "variable" if origin.startswith("ORGA_") else "file"
+    source = "default"
+    if origin is not None:
+        source = "variable" if origin.startswith("ORGA_") else "file"
     default = _default_of(path, default_model)
     file_value = value_at(sources.config, path) if origin else default
     prompt: PromptName | None = next((name for name in PROMPT_NAMES if path == ("goals", "prompts", name)), None)
@@ -129,7 +131,7 @@ def _item(
 
 
 def _short_place(origin: str | None) -> str | None:
-    """Return the place without the folder."""
+    """Return the place without folders."""
     return None if origin is None else Path(origin).name
 
 
@@ -171,9 +173,9 @@ ROUTES = Routes()
 
 class SettingsView(Record):
     version: int
-    """The version to save the next set from. 0 if there is none."""
+    """The newest version, which the next set to save has to name. 0 if there is none."""
     state: SettingsCondition
-    """In every state but `ready`, the workers' configuration counts alone."""
+    """In all states except `ready`, only the workers' configuration counts."""
     detail: str
     """The problem, and the remedy."""
     items: tuple[SettingItem, ...]
@@ -186,13 +188,13 @@ class SettingsToSave(CheckedInput):
     """A whole set. Keys that are left out are reset."""
 
     version: int = Field(ge=0)
-    """The version that it was made from."""
+    """The newest version when the set was made."""
     values: dict[str, Any]
     """JSON values by key."""
 
 
 def sources_of(call: Call[Any]) -> ConfigSources:
-    """Return the configuration in the console's folder, with the source of each key. Nothing of it is run."""
+    """Return the configuration in the console's folder, with the source of each key. No code of it is run."""
     return config_sources(call.console.config_file, folder=Path.cwd(), env=os.environ)
 
 

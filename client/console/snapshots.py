@@ -1,6 +1,7 @@
 """The snapshot of one run: its state, budgets, waits, plan, circuits, result, and what can be done to it now.
 
-A live run's worker answers a query. Without a worker, and for a run that ended without a result, the journal is read.
+The state of a live run is the answer of its worker to a query. Without a worker, and for a run that ended without a
+result, the journal is read.
 """
 
 import asyncio
@@ -75,7 +76,7 @@ class Circuit(Record):
     state: str
     failures: int
     until: datetime | None
-    """The time at which it may be tried again, if that is known."""
+    """The time from which it may be tried again, if that is known."""
 
 
 class Letter(Record):
@@ -116,7 +117,7 @@ class Links(Record):
 
 
 class AvailableAction(Record):
-    """An action that makes sense now, or why it does not."""
+    """An action, and whether it makes sense now."""
 
     kind: Annotated[str, Field(json_schema_extra={"enum": list(ACTIONS)})]
     enabled: bool
@@ -150,7 +151,7 @@ class Snapshot(Row):
     guidance: str
     """The guidance that a fork was started with."""
     cursor: str
-    """The position in the history up to which it holds, as a timeline has it."""
+    """The position in the history that the snapshot shows, in the form of a timeline's cursor."""
 
 
 async def read_snapshot(
@@ -158,7 +159,7 @@ async def read_snapshot(
 ) -> dict[str, Any]:
     """Return the snapshot of a run as JSON values. `with_controls_for` adapts it to a visitor.
 
-    `view` is the run as its journal shows it now, if somebody follows it.
+    `view` is the run as its journal shows it now, if a stream follows the run.
     """
     facts = await _read_facts(console, described, view)
     status, view, ended = facts.status, facts.view, facts.result
@@ -166,6 +167,11 @@ async def read_snapshot(
     row = await read_row(described, task, status, facts.failing)
     model = (status.model if status else None) or (facts.setup.model if facts.setup else None)
     live_status = status if row.ended is None else None
+    if live_status:
+        waits = status_waits(row.id, task, live_status)
+    else:
+        waits = viewed_waits(row.id, task, row.agent, view.questions if view and row.ended is None else {})
+    usage = status.usage if status else None
     origin = as_object(facts.started.forked_from) if facts.started else {}
     plan = _plan(_plan_data(status, view, ended), live_status.children if live_status else ())
     state: dict[str, Any] = {
@@ -179,13 +185,8 @@ async def read_snapshot(
         "paused": status.paused if status else bool(view and view.paused and row.ended is None),
         "started_by": as_text(await described.memo_value(STARTED_BY_MEMO, "")) or None,
         "budgets": _budgets(status.budgets) if status else (),
-        "usage": ended.usage if ended else status.usage if status else None,
-        "waits": await with_contexts(
-            console,
-            status_waits(row.id, task, live_status)
-            if live_status
-            else viewed_waits(row.id, task, row.agent, view.questions if view and row.ended is None else {}),
-        ),
+        "usage": ended.usage if ended else usage,
+        "waits": await with_contexts(console, waits),
         "plan": plan,
         "trend": as_object(_plan_data(status, view, ended)).get("trend") or None,
         "children": [
@@ -226,7 +227,7 @@ async def read_snapshot(
 
 @dataclass
 class _Facts:
-    """The parts of a run that were read: its status, or its journal, and its result."""
+    """The parts of a run that were read: its status or the view of its journal, and its result and beginning."""
 
     has_worker: bool
     failing: Any = None
@@ -247,7 +248,7 @@ async def _read_facts(console: Console, described: WorkflowExecutionDescription,
         with suppress(NoAnswer, TimeoutError):
             async with asyncio.timeout(WAIT_S if view else None):
                 facts.status = await run.status()
-        if facts.status is None:  # its task may have begun to fail meanwhile
+        if facts.status is None:  # the run's workflow task may have begun to fail meanwhile
             facts.failing = await failing_task(client, await run.describe())
     facts.result = await read_result(client, described)
     facts.started, facts.setup = await _read_beginning(console, described)
@@ -259,7 +260,7 @@ async def _read_facts(console: Console, described: WorkflowExecutionDescription,
 async def _read_beginning(
     console: Console, described: WorkflowExecutionDescription
 ) -> tuple[on.Started | None, on.Prepared | None]:
-    """Return the first events of the journal. Only the first page of the history is read."""
+    """Return the first events of the journal. The rest of it is not read."""
     if (known := console.beginnings.get((described.id, described.run_id))) is not None:
         return known
     started: on.Started | None = None
@@ -278,12 +279,12 @@ async def _read_beginning(
     return started, setup
 
 
-MAX_BEGINNINGS = 200
-MAX_VIEWS = 50
+MAX_BEGINNINGS = 200  # runs whose first events are kept
+MAX_VIEWS = 50  # runs whose view is kept
 
 
 async def _view(console: Console, described: WorkflowExecutionDescription) -> RunView:
-    """Return the run as its whole journal shows it. It is read again only once the history has grown."""
+    """Return the run as its whole journal shows it. The journal is read again only if the history has grown."""
     state = (described.run_id, described.history_length)
     known, view = console.views.get(described.id, (None, RunView()))
     if known != state:
@@ -297,11 +298,11 @@ async def _view(console: Console, described: WorkflowExecutionDescription) -> Ru
 
 
 _UNITS = {"max_cost_usd": "usd", "timeout_s": "s"}
-"""Units of limits that are not counted."""
+"""Units of the limits that are no numbers of things."""
 
 
 def _budgets(budgets: Budgets) -> list[BudgetUse]:
-    """Return each limit with what is used of it. A limit that is not set, and whose use is unknown, is left out."""
+    """Return each limit and its use. Limits that are not set are left out, because their use is not known."""
     found: list[BudgetUse] = []
     for limit in LIMITS:
         most, rest = getattr(budgets, limit.key), getattr(budgets, limit.rest)
@@ -348,7 +349,7 @@ def _situation(state: Mapping[str, Any], letters: int) -> Situation:
 
 
 def controls(now: Situation) -> tuple[AvailableAction, ...]:
-    """Return for each action whether it makes sense in a situation, and why not."""
+    """Return for each action whether it makes sense in a situation, and the reason if it does not."""
     obstacles = {kind: rule.obstacle(now) for kind, rule in ACTIONS.items()}
     return tuple(AvailableAction(kind=kind, enabled=not why, why=why) for kind, why in obstacles.items())
 

@@ -1,4 +1,4 @@
-"""Starts runs, and describes what they take: `POST /runs` and `GET /schema/{kind}`."""
+"""Starts runs, and describes their input: `POST /runs` and `GET /schema/{kind}`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
@@ -33,7 +33,7 @@ Input = AgentInput | GoalInput | SessionInput
 
 
 class StartKind(NamedTuple):
-    """A kind of run, and the function that starts it."""
+    """A kind of run: its workflow type, the model of its input, and the function that checks an input."""
 
     workflow: str
     model: type[BaseModel]
@@ -60,7 +60,7 @@ class Start(CheckedInput):
     input: dict[str, Any]
     """The input of the run. `GET /schema/{kind}` describes it."""
     id: str | None = Field(default=None, min_length=1, max_length=1_000)
-    """The run's id. Default: a new one, or one that follows from the `Idempotency-Key`."""
+    """The run's id. Default: a new id, or an id that is derived from the `Idempotency-Key`."""
 
 
 class StartedRun(Record):
@@ -99,7 +99,7 @@ async def _start(call: Call[Start]) -> Any:
 
 
 def _run_id(call: Call[Start], key: str) -> str:
-    """Return the id of the run: the given one, or one that follows from the key, so that it is found again."""
+    """Return the given id of the run, or an id derived from the key, by which a repeated request finds the run."""
     if key and call.given.id is None:
         return f"run-{derived_id(*call.visitor.identity, key)}"
     refuse_derived(call.given.id)
@@ -107,7 +107,7 @@ def _run_id(call: Call[Start], key: str) -> str:
 
 
 async def begin_run(console: Console, visitor: Visitor, kind: StartKind, checked: Input, run_id: str) -> None:
-    """Start a run for a visitor, who sees it at once. Raise the errors of `start_agent`."""
+    """Start a run for a visitor, who can see it at once. Raise the errors of `start_agent`."""
     is_limited = visitor.tenants is not None
     attributes = [SearchAttributePair(TENANT, checked.tenant)] if is_limited and checked.tenant else []
     await start_run(
@@ -131,7 +131,7 @@ def _idempotency_key(call: Call[Start]) -> str:
 
 
 def checked_input(console: Console, visitor: Visitor, kind: StartKind, fields: Mapping[str, Any]) -> Input:
-    """Return the input, within the visitor's tenants. A problem names each bad key in the contract's words."""
+    """Return the checked input, with one of the visitor's tenants. Raise Problem with all bad keys."""
     tenants, given = visitor.tenants, dict(fields)
     if tenants is not None:
         if given.get("tenant") is None and len(tenants) == 1:
@@ -156,7 +156,7 @@ async def _execution(client: Client, run_id: str) -> WorkflowExecutionDescriptio
 async def _is_same(
     client: Client, found: WorkflowExecutionDescription, visitor: Visitor, workflow: str, checked: Input
 ) -> bool:
-    """Return whether the same person has started this run with the same input."""
+    """Return whether this visitor has started the run with the same input."""
     if found.workflow_type != workflow or await found.memo_value(STARTED_BY_MEMO, "") != visitor.name:
         return False
     return await read_input(client, found) == checked.model_dump(mode="json", exclude_unset=True)

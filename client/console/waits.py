@@ -1,4 +1,4 @@
-"""Decisions that wait for a person, one `Wait` for each decision: in a run, and over all runs."""
+"""Finds the decisions that wait for a person, in one run or in all runs. Each of them is a `Wait`."""
 
 import asyncio
 from collections.abc import Container, Mapping, Sequence
@@ -25,10 +25,10 @@ from orga.workflows.types.text import clip
 ROUTES = Routes()
 
 CONTEXT_S = 1.0
-"""Seconds to read what held calls and what runs did before."""
-MAX_RUNS_READ = 20
-MAX_CONTEXTS = 5_000
-MAX_BEFORE_BYTES = 600
+"""Seconds to read the contexts of waits: the policies that hold them, and what their runs did before."""
+MAX_RUNS_READ = 20  # runs whose contexts one request reads
+MAX_CONTEXTS = 5_000  # contexts that are kept
+MAX_BEFORE_BYTES = 600  # of a call, and of a reply
 
 WaitKind = Literal["approval", "answer", "escalation", "budget", "result", "delivery"]
 
@@ -37,8 +37,8 @@ class Wait(Record):
     """One decision that waits for a person."""
 
     id: str
-    """The id of an approval, a question, an escalation or a delivery, or the key of a call, for a decision. Empty if no
-    worker answers."""
+    """The id that a decision names: of an approval, a question, an escalation or a delivery, or the key of a call.
+    Empty if no worker answers."""
     kind: str
     run: str
     run_task: str
@@ -48,7 +48,7 @@ class Wait(Record):
     """The only valid answers or choices. Empty: any text."""
     tool: str | None = None
     arguments: Any = None
-    """All arguments of a held call. Null if the run does not hold them at the moment. Of a budget: `limit`, the name of
+    """All arguments of a held call. Null if the run does not hold them at the moment. A budget has `limit`, the name of
     the limit that is reached, and its present `value`."""
     policies: tuple[str, ...] = ()
     reason: str = ""
@@ -58,10 +58,10 @@ class Wait(Record):
     asked: datetime | None = None
     place: str = ""
     before: str = ""
-    """The last act of the run before it, such as the error that led to an escalation."""
+    """What the run did last before it asked, such as the error that led to an escalation."""
 
     def with_context(self, policies: tuple[str, ...], before: str) -> Self:
-        """Return the wait with this context, as far as it has none."""
+        """Return the wait with this context, unless it has a context already."""
         return replace_fields(self, {"policies": self.policies or policies, "before": self.before or before})
 
 
@@ -73,7 +73,7 @@ class InboxQuery(CheckedInput):
 
 
 def status_waits(run_id: str, task: str, status: AgentStatus) -> list[Wait]:
-    """Return what a run waits for, one wait for each held call."""
+    """Return the waits of a run. Each held call has its own."""
     held = {item.approval_id: item for item in status.pending_approvals}
     return [wait for asked in status.waiting for wait in question_waits(run_id, task, status.agent, asked, held)]
 
@@ -95,11 +95,12 @@ def question_waits(
     }
     if calls := data.get("calls"):
         return [_call_wait(common, as_object(call), held or {}) for call in calls]
+    choices = () if asked.kind == "answer" else asked.choices
     return [
         Wait(
             **common,
             id=asked.wait_id,
-            options=tuple(map(str, data.get("options") or (() if asked.kind == "answer" else asked.choices))),
+            options=tuple(map(str, data.get("options") or choices)),
             tool=data.get("tool") or None,
             arguments=_limit(data) if asked.kind == "budget" else _arguments(data),
             reason=str(data.get("reason") or ""),
@@ -111,7 +112,7 @@ def question_waits(
 
 
 def viewed_waits(run_id: str, task: str, agent: str | None, questions: Mapping[str, ViewedEntry]) -> list[Wait]:
-    """Return the open questions in the journal of a run that no worker answers for."""
+    """Return the waits of a run from its journal, for a run whose worker does not answer."""
     found: list[Wait] = []
     for wait_id, asked in questions.items():
         data, kind = asked.entry.data, asked.entry.data.get("kind", "answer")
@@ -132,7 +133,7 @@ def viewed_waits(run_id: str, task: str, agent: str | None, questions: Mapping[s
 async def with_contexts(console: Console, waits: Sequence[Wait]) -> list[Wait]:
     """Return the waits with the policies that hold them, and with what the run did just before.
 
-    Both come from the timeline, and never change. What takes too long is left out and is there the next time.
+    Both come from the timeline, and never change. A context that takes too long to read is left out this time.
     """
     missing = {wait.run for wait in waits if wait.place and (wait.run, wait.id) not in console.contexts}
     with suppress(TimeoutError):
@@ -157,7 +158,7 @@ async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -
 
 
 def _before(records: Sequence[IterationRecord]) -> str:
-    """Return the last call that has ended, and the latest reply."""
+    """Return a line each for the last call that has ended, and for the latest reply."""
     ended = [call for record in records for call in record.calls if call.ended]
     lines = [f"{call.tool}: {call.failure or (call.result.head if call.result else call.state)}" for call in ended[-1:]]
     if records and (reply := records[-1].reply) is not None:
@@ -181,10 +182,12 @@ def _call_wait(common: dict[str, Any], call: dict[str, Any], held: dict[str, Ite
 
 
 def _arguments(data: dict[str, Any]) -> Any:
-    """Return arguments, which a question has as JSON text. Null if they were cut: nobody may approve a part."""
+    """Return arguments, which a question has as JSON text. None if they were cut, because nobody may approve a part."""
     text = data.get("arguments")
-    if not isinstance(text, str) or "arguments_digest" in data:
-        return None if "arguments_digest" in data else text
+    if "arguments_digest" in data:
+        return None
+    if not isinstance(text, str):
+        return text
     try:
         return from_json(text)
     except ValueError:
@@ -202,7 +205,7 @@ def _time(text: Any) -> datetime | None:
 async def read_inbox(
     console: Console, tenants: Container[str | None] | None, *, kind: WaitKind | None = None, queue: str | None = None
 ) -> list[Wait]:
-    """Return what waits for a person, that of the oldest runs first. `queue` is a group of people."""
+    """Return the waits of all runs, those of the oldest run first. `queue` is a group of people."""
     found = inbox(console.client, kind=kind, queue=queue)
     entries = [entry async for entry in found if tenants is None or entry.tenant in tenants]
     tasks = await read_tasks(console, [(entry.run_id, entry.segment_id) for entry in entries])

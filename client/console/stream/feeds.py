@@ -1,4 +1,4 @@
-"""The feeds of the console: one for each topic, however many viewers it has.
+"""The feeds of the console: one for each topic, for all its viewers.
 
 | topic | source | position of a viewer |
 |---|---|---|
@@ -7,9 +7,9 @@
 | `inbox` | visibility and the waiting runs, every second | a revision |
 | none | the health of the Temporal server | none |
 
-A feed keeps encoded events. A viewer keeps only its mark in each feed and reads from there at its own pace, so a slow
-one costs no memory and delays nobody. Only journal entries are kept one by one. For all other topics a viewer gets the
-newest value. `run_feed.py` has the feed of a run.
+A feed keeps encoded events. A viewer keeps only its mark in each feed, and reads from there at its own pace. So a slow
+viewer costs no memory and delays nobody. Only journal entries are kept one by one. For all other topics, a viewer gets
+the newest value. `run_feed.py` has the feed of a run.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from orga.client.console.waits import Wait
 from orga.client.errors import OrgaError
 
 POLL_S = 1.0
-"""Seconds between two looks at visibility."""
+"""Seconds between two reads of visibility."""
 
 HEALTH_S = 1.0
-"""Seconds between two looks at the server."""
+"""Seconds between two checks of the server."""
 
 HEALTH_TIMEOUT = timedelta(seconds=5)
 """The time that the server has to answer."""
@@ -74,19 +74,19 @@ class Mark:
     next: int = 0
     """The number of the next entry, or of the latest change of a list that the viewer has."""
     cursor: str = ""
-    """The cursor that the viewer came with, until the feed has found its entry."""
+    """The cursor that the viewer came with, until the feed has found the cursor's entry."""
     gives_up_at: float | None = None
-    """The time at which the feed gives up finding that entry, by its clock."""
+    """The time by the feed's clock at which the feed stops waiting for that entry."""
     state: bytes = b""
     """The latest state that the viewer has."""
     live: int = 0
     """The revision of the latest calls in flight that the viewer has."""
     is_returning: bool = False
-    """True until a viewer that came with a position has what it missed."""
+    """True until a viewer that came with a position has got what it missed."""
     execution: int = 0
-    """The execution of the run that the viewer was let in for."""
+    """The execution of the run that the viewer was allowed to see."""
     is_over: bool = False
-    """True if the feed has nothing more for this viewer, unless it is let in again."""
+    """True if the feed has nothing more for this viewer, unless the viewer is admitted again."""
     is_missing: bool = False
     """True if there is no such run."""
 
@@ -101,11 +101,11 @@ class Feed(ABC):
 
     @abstractmethod
     def mark(self, visitor: Visitor, position: str) -> Mark:
-        """Return the mark of a viewer that comes with a position, or with ""."""
+        """Return the mark of a new viewer. `position` is "" if the viewer has none."""
 
     @abstractmethod
     def frames(self, mark: Mark) -> Iterator[Frame]:
-        """Yield what is new for a viewer, at most one batch, and move its mark."""
+        """Yield the next events for a viewer, at most one batch, and move its mark."""
 
     @abstractmethod
     async def follow(self, sleep: Sleep) -> None:
@@ -117,7 +117,7 @@ class Feed(ABC):
 
 
 class Value:
-    """The newest value of a kind, with its revision."""
+    """An encoded value, with the number of its changes."""
 
     def __init__(self) -> None:
         self.data: bytes = b""
@@ -166,7 +166,7 @@ class ServerFeed(Feed):
             await sleep(HEALTH_S)
 
     def show(self, *, is_there: bool) -> None:
-        """Note whether the server answers."""
+        """Show viewers whether the server answers, if that has changed."""
         event = "online" if is_there else "offline"
         if event != self._event or not self._value.revision:
             self._event = event
@@ -180,9 +180,9 @@ class PolledFeed(Feed):
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
         self._epoch = secrets.token_hex(4)
-        """A position of another epoch, as from before a restart, means nothing here."""
+        """Part of each position. A position of another epoch, such as one from before a restart, is not valid here."""
         self.changes = 0
-        """The number of the latest change. 0 until the list was read."""
+        """The number of the latest change, or 0 until the list is read."""
 
     @property
     def position(self) -> str:
@@ -218,21 +218,21 @@ class _ListedRow(NamedTuple):
 
 
 RowsRead = Callable[[], Awaitable[tuple[Sequence[Row], dict[str, int], bool]]]
-"""Returns the rows, the counts, and whether there are older runs that it leaves out."""
+"""Returns the rows, the counts, and whether there are older runs without a row."""
 
 
 class RunsFeed(PolledFeed):
-    """The newest runs among those that some viewers may see."""
+    """The newest runs, for viewers who may see the runs of the same tenants."""
 
     def __init__(self, topic: str, read: RowsRead) -> None:
         super().__init__(topic)
         self._read = read
         self._rows: dict[str, _ListedRow] = {}
         self._gone: deque[tuple[int, str]] = deque(maxlen=MAX_GONE)
-        """Ids of rows that are gone, each after the number of that change."""
+        """The rows that are gone: the number of that change, and the row's id."""
         self._counts = Value()
         self._frames: dict[int, bytes] = {}
-        """The changes after each change that a viewer may have, made once for all viewers."""
+        """By the latest change that a viewer has: all later changes, encoded once for all viewers."""
 
     async def poll(self) -> bool:
         rows, counts, has_older = await self._read()
@@ -276,7 +276,7 @@ class RunsFeed(PolledFeed):
 
 
 class InboxFeed(PolledFeed):
-    """Everything that waits for a person, in the runs that some viewers may see."""
+    """Everything that waits for a person, for viewers who may see the runs of the same tenants."""
 
     def __init__(self, topic: str, read: Callable[[], Awaitable[Sequence[Wait]]]) -> None:
         super().__init__(topic)

@@ -1,4 +1,4 @@
-"""The feed of one run: its journal entry by entry, its state, and what its calls in flight have written."""
+"""The feed of one run: each entry of its journal, its state, and the texts of its calls in flight."""
 
 import asyncio
 import logging
@@ -27,10 +27,10 @@ AGAIN_S = 1.0
 """Seconds until something that failed is tried again."""
 
 ENDED_LOOK_S = 5.0
-"""Seconds between two looks at an ended run, which a rewind may continue."""
+"""Seconds between two reads of an ended run, which a rewind may continue."""
 
 MAX_MISSED = 1_000
-"""Entries that a viewer may miss and still get one by one."""
+"""Entries that a viewer may miss and still get one by one. After more, it reads the snapshot again."""
 
 MAX_MISSED_BYTES = 1_000_000
 """Bytes of entries that a connected viewer may miss and still get one by one."""
@@ -39,25 +39,25 @@ MAX_LOG_BYTES = 8_000_000
 """Bytes of the entries of one run that are kept."""
 
 BATCH_BYTES = 64_000
-"""Bytes of entries that a viewer takes at once."""
+"""Bytes of entries that a viewer gets at once."""
 
 STATE_S = 0.2
-"""Seconds between two looks at the state of a run while it changes."""
+"""Seconds between two reads of the state of a run while it changes."""
 
 HELP_LOOK_S = 3.0
-"""Seconds between two looks at the workers of a live run."""
+"""Seconds between two checks whether a live run has a worker or is stuck."""
 
 UNKNOWN_CURSOR_S = 2.0
-"""Seconds to wait for an entry that a viewer has, but the watcher has not read yet."""
+"""Seconds to wait for an entry that a viewer has and the watcher has not read yet."""
 
 RECENT_ACTIONS = 20
-"""Actions that a new viewer gets, for it may have sent one just before."""
+"""Latest actions that a new viewer gets, because it may have sent one just before."""
 
 FROM_NOW = -2
-"""The next entry of a viewer that came without a position: it gets those that come from now on."""
+"""The mark of a viewer that came without a position. It gets the entries from now on."""
 
 NOWHERE = -1
-"""The next entry of a viewer whose position this feed does not know: it has to read the snapshot again."""
+"""The mark of a viewer whose position this feed does not know. It has to read the snapshot again."""
 
 ACTION_STATES: Mapping[type[JournalEvent], str] = {
     on.InterventionReceived: "received",
@@ -75,11 +75,11 @@ class LoggedEntry(NamedTuple):
     data: bytes
     """The entry as JSON."""
     action: bytes
-    """The data of its event `action`, or nothing."""
+    """The data of its event `action`, or b"" if it has none."""
 
 
 class RunFeed(Feed):
-    """The journal of a run, of which the newest entries are kept, and its newest state and calls in flight."""
+    """The newest entries of a run's journal, its newest state, and its calls in flight."""
 
     def __init__(self, topic: str, sources: Sources, now: Callable[[], float]) -> None:
         """Create the feed of `run:ID`. `now` is the clock, in seconds."""
@@ -90,16 +90,16 @@ class RunFeed(Feed):
         self._log: deque[LoggedEntry] = deque()
         self._log_bytes = 0
         self._total = 0
-        """The number after that of the last entry. Numbers before the log belong to entries that are gone."""
+        """The number of the next entry. Numbers start at 0, and the log has only the latest entries."""
         self._state: dict[str, Any] | None = None
         self._states: dict[tuple[Role, ...], bytes] = {}
-        """The state as JSON, for each set of roles: they decide about controls."""
+        """By roles, which decide about controls: the state as JSON."""
         self._is_changed = asyncio.Event()
-        """Set if the state has to be read again."""
+        """Set when the state has to be read again."""
         self._has_news = False
         self._live = Value()
         self._records: dict[int, IterationRecord | None] = {}
-        """Records by the sequence of an entry, until something changes."""
+        """The record of each entry, by the entry's sequence, until something changes."""
         self._execution = 0
         self._is_ready = False
         """True once everything is read that existed when the reading began."""
@@ -138,7 +138,7 @@ class RunFeed(Feed):
                 yield from self._values(mark)
 
     def _resolve_cursor(self, mark: Mark) -> bool:
-        """Find the next entry of a new viewer. Return False while the watcher may not have read its last one yet."""
+        """Find the next entry of a viewer with a cursor. Return False while the cursor's entry may not be read yet."""
         if mark.cursor:
             position = parse_position(mark.cursor)
             if position.sequence > (self._log[-1].entry.sequence if self._log else -1):
@@ -161,7 +161,7 @@ class RunFeed(Feed):
         return self._first + index + 1 if is_known else NOWHERE
 
     def _is_too_far(self, mark: Mark) -> bool:
-        """Return whether a connected viewer has missed too much. One that comes back gets all that the log has."""
+        """Return whether a connected viewer has missed too much. A viewer that comes back gets all that the log has."""
         if mark.is_returning or self._total - mark.next <= 1:
             return False
         missed = (self._log[number - self._first] for number in range(mark.next, self._total))
@@ -211,7 +211,7 @@ class RunFeed(Feed):
             states.cancel()
 
     async def _read_states(self, sleep: Sleep) -> None:
-        """Read the state after each change, but not more often than viewers need it."""
+        """Read the state after each change, but at most every `STATE_S`."""
         while True:
             await self._wait_for_change()
             self._is_changed.clear()
@@ -231,7 +231,7 @@ class RunFeed(Feed):
             await sleep(STATE_S)
 
     async def _wait_for_change(self) -> None:
-        """Wait for an entry. No entry shows that a worker has come or gone, or that the run got stuck: look for it."""
+        """Wait for an entry, or for a change that no entry shows: a worker comes or goes, or the run gets stuck."""
         while True:
             is_live = self._state is not None and self._state["ended"] is None
             with suppress(TimeoutError):
@@ -279,7 +279,7 @@ class RunFeed(Feed):
             await changed.wait()
 
     async def _wait_for_rewind(self, ended: str, sleep: Sleep) -> None:
-        """Wait until an execution follows the ended one, under its id."""
+        """Wait until the run has another execution than the ended one."""
         handle = self._sources.client.get_workflow_handle(self.run_id)
         while (await handle.describe()).run_id == ended:
             await sleep(ENDED_LOOK_S)
@@ -302,7 +302,7 @@ class RunFeed(Feed):
         self._log.append(logged)
         self._total += 1
         self._log_bytes += len(logged.data)
-        # one entry more than a viewer may miss, so that its own place is known
+        # one entry more than a viewer may miss, so that the last one that the viewer has is known
         while len(self._log) > MAX_MISSED + 1 or self._log_bytes > MAX_LOG_BYTES:
             oldest: LoggedEntry = self._log.popleft()
             self._log_bytes -= len(oldest.data)
@@ -315,7 +315,7 @@ class RunFeed(Feed):
         self._live.set({"run": self.run_id, "activities": shown})
 
     def publish(self) -> None:
-        """Show viewers what was taken."""
+        """Make viewers read what was taken."""
         if self._has_news:
             self._has_news = False
             self._is_changed.set()

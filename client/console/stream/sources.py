@@ -1,4 +1,4 @@
-"""Reads rows, the inbox and the state of a run for the feeds of the console, each in the words of the interface."""
+"""Reads rows, the inbox and the state of a run for the feeds of the console, in the form that the interface has."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,13 +24,13 @@ WINDOW = 100
 """The newest runs that the list shows."""
 
 MAX_LIVE = 200
-"""Live runs that it shows besides, if they are older."""
+"""Older live runs that the list shows in addition."""
 
 FULL_LOOK = 5
-"""Looks after which everything is read again, because visibility does not show every change of a live run."""
+"""Reads after which everything is read again, because visibility does not show all changes of a live run."""
 
 NOT_IN_STATE = frozenset({"live", "cursor"})
-"""Parts of a snapshot that a stream has in other events."""
+"""Keys of a snapshot that a stream sends in other events."""
 
 
 Tenants = frozenset[str] | None
@@ -43,7 +43,7 @@ class Sources:
     def __init__(self, console: Console) -> None:
         self._console = console
         self.questions = 0
-        """Rises whenever a run that is followed asks a question or has one decided."""
+        """The number of questions that were asked or decided in runs that are followed."""
 
     @property
     def client(self) -> Client:
@@ -65,7 +65,7 @@ class Sources:
         return {"run": run_id, **{key: value for key, value in snapshot.items() if key not in NOT_IN_STATE}}
 
     async def is_helped_as(self, run_id: str, state: dict[str, Any]) -> bool:
-        """Return whether the state still holds for the presence of a worker, and for a task that fails."""
+        """Return whether the state still shows correctly that the run has a worker, and that it is stuck."""
         described = await AgentHandle(self.client, run_id).describe()
         is_stuck = await failing_task(self.client, described) is not None
         has_worker = await may_be_polled(self.client, described.task_queue)
@@ -76,7 +76,7 @@ class Sources:
         return with_controls_for(visitor, state, read_only=self._console.doors.read_only)
 
     def record(self, run_id: str, entry: JournalEntry) -> IterationRecord | None:
-        """Return the timeline's record that shows an entry, as it is now, if it is known."""
+        """Return the current timeline record that has an entry, or None if it is not known."""
         return timelines_of(self.client).live_record(run_id, entry)
 
     async def check_visible(self, visitor: Visitor, run_id: str) -> None:
@@ -85,13 +85,13 @@ class Sources:
 
 
 class RowReader:
-    """Reads the rows of the list. A row is read again only if visibility shows a change, and every fifth time."""
+    """Reads the rows of the list. A row is read again if visibility shows a change, and every fifth time."""
 
     def __init__(self, console: Console, tenants: Tenants) -> None:
         self._console = console
         self._condition = run_condition(RunList(), tenants)
         self._known: dict[str, tuple[str, Row]] = {}
-        """The rows by workflow id, with what visibility showed of the run."""
+        """By workflow id: what visibility showed of the run, and the row."""
         self._counts: dict[str, int] = {}
         self._looks = 0
 
@@ -121,13 +121,13 @@ class RowReader:
 
 
 def _visible_values(run: WorkflowExecution) -> str:
-    """Return the values that visibility shows of a run, as far as they can change."""
+    """Return the values of a run in visibility that can change."""
     attributes = run.raw_info.search_attributes.SerializeToString(deterministic=True)
     return repr((run.run_id, run.status, attributes))
 
 
 class InboxReader:
-    """Reads the inbox. The runs are asked only if visibility shows a change, after a decision, and every fifth time."""
+    """Reads the inbox. Runs are asked only after a change in visibility, after a decision, and every fifth time."""
 
     def __init__(self, sources: Sources, console: Console, tenants: Tenants) -> None:
         self._sources, self._console, self._tenants = sources, console, tenants
