@@ -1,4 +1,4 @@
-"""A report for `orga doctor`: what a worker of a configuration could run, and what prevents it."""
+"""Writes the worker's part of `orga doctor`: what a worker of a configuration could run, and what prevents that."""
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -56,7 +56,7 @@ class _Problems:
 def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
     """Return agents, tools, models, policy, problems and warnings as JSON values.
 
-    If no check of a section finds a problem, all parts are built as in a worker, which finds the rest.
+    If the checks of the sections find no problem, all parts are built as in a worker, to find the remaining problems.
     """
     problems, warnings = _Problems(), _Problems()
     tools = _check_tools(config, root, env, problems, warnings)
@@ -69,7 +69,7 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     is_priced = price_check(config.models, models.is_priced)
     for name, agent_models in chosen.items():
         if problem := cost_refusal(agent_models, agents[name].config, is_priced):
-            problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
+            problems.add(f"agents.{name}", problem, "until then, no run of the agent starts")
     is_of_server = partial(is_server_tool, servers=config.mcp.servers)
     problems.items.extend(asdict(problem) for problem in agent_problems(agents, tools or None, is_of_server))
     problems.items.extend(asdict(problem) for problem in pipeline_problems(config.pipelines, agents))
@@ -144,7 +144,7 @@ def _chosen_models(
 def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Problems) -> None:
     for tier in config.models.tiers.configured_tiers:
         for model in config.models.tiers.models(tier):
-            with problems.collect(f"models.tiers.{tier}", "no run that asks for the tier starts before that"):
+            with problems.collect(f"models.tiers.{tier}", "until then, no run that asks for the tier starts"):
                 check(model)
 
 
@@ -158,7 +158,7 @@ def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], Non
 
 
 async def _model_problems(models: ModelRegistry, names: Iterable[str], warnings: _Problems) -> dict[str, str]:
-    """Return why each model cannot be called now, or "". Models that are not configured are left out."""
+    """Return for each model why it cannot be called now, or "". Models that are not configured are left out."""
     reasons: dict[str, str] = {}
     for name in dict.fromkeys(names):
         with suppress(ValueError):

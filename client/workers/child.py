@@ -1,6 +1,6 @@
-"""A worker as a child process. It ends when the other end of its standard input is closed, however the parent dies.
+"""A worker as a child process. It ends when its parent closes the pipe to its standard input, or dies in any way.
 
-The order comes over the same pipe, as one line of JSON. The worker's code is loaded while it waits.
+The order comes over the same pipe, as one line of JSON. While the process waits for it, it loads the worker's code.
 """
 
 import json
@@ -26,7 +26,7 @@ def listen(orders: SimpleQueue[bytes]) -> None:
 
 
 def main() -> None:
-    """Run `worker.py` as `orga-worker` does, with the arguments of this process or, if it has none, of the order."""
+    """Run `worker.py` as `orga-worker` does, with this process's arguments. If it has none, wait for the order."""
     orders = SimpleQueue[bytes]()
     threading.Thread(target=listen, args=(orders,), daemon=True).start()
     with interrupt_silently():

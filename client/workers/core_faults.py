@@ -1,6 +1,6 @@
 """Works around faults of the SDK's core (temporalio 1.35) in its interface to the Python SDK.
 
-Without this, a worker may never end, and a query may run workflow code on events whose workflow task has not started.
+Without this module, a worker may never end, and a query may run workflow code on events of a task that has not started.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ SHUTDOWN_GRACE = timedelta(seconds=10)
 """Time for running activities to end after the worker is asked to stop. The SDK would cancel them at once."""
 
 LAST_STEP_S = 3.0
-"""Seconds for the last step of a shutdown, after all polls and completions. It usually takes milliseconds.
+"""Seconds for the last step of a shutdown, after all polls and completions. The step usually takes milliseconds.
 
-Together with `SHUTDOWN_GRACE` it is less than the time that the command waits (`STOP_TIMEOUT_S`)."""
+With `SHUTDOWN_GRACE`, they are less than the time for which the command waits (`STOP_TIMEOUT_S`)."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class _Bridge(Protocol):
 
 
 def work_around_core_faults(worker: Worker) -> Worker:
-    """Return the worker, without the faults of the SDK's core that occur while it runs."""
+    """Work around the faults that occur while a worker runs. Return the same worker."""
     bridge = cast("_Bridge", worker._bridge_worker)
     _bound_last_step(bridge, worker.task_queue)
     _withhold_early_events(bridge)
@@ -49,7 +49,7 @@ def _bound_last_step(bridge: _Bridge, task_queue: str) -> None:
     """Limit the time of a shutdown's last step.
 
     In that step the SDK's core (sdk-rust issue 1537) may wait forever for an activity that completed while the shutdown
-    began. The Python SDK has no limit for this step. It may be given up, because the SDK also ignores its errors.
+    began, and the Python SDK sets no limit. The step may be given up, because the SDK ignores its errors too.
     """
     finalize = bridge.finalize_shutdown
 
@@ -88,9 +88,9 @@ class EarlyEvents:
     def is_early(self, activation: WorkflowActivation) -> bool:
         """Return whether the activation has early events, and remember it. Call this for each activation, in order.
 
-        A workflow task that has started reports a new size, because the history has grown since the last one, and a new
-        time. Only a task for updates may report the old size: the server starts one without recording it, and forgets
-        it if the run accepts none of them. An activation with only queries does not advance the run.
+        A workflow task that has started reports a new time, and a new size because the history has grown. Only a task
+        for updates may report the old size: the server does not record its start, and forgets the task if the run
+        accepts none of the updates. An activation with only queries does not advance the run.
         """
         if any(job.HasField("remove_from_cache") for job in activation.jobs):
             self._seen.pop(activation.run_id, None)
@@ -98,15 +98,12 @@ class EarlyEvents:
         time = activation.timestamp.ToNanoseconds()
         now = _HistorySoFar(activation.history_length, activation.history_size_bytes, time)
         last = self._seen.get(activation.run_id)
-        if (
-            last is not None
-            and now.events > last.events
-            and now.size_at_task == last.size_at_task > 0
-            and now.time == last.time
-            and not all(job.HasField("query_workflow") for job in activation.jobs)
-            and not any(job.HasField("do_update") for job in activation.jobs)
-        ):
-            return True
+        has_only_queries = all(job.HasField("query_workflow") for job in activation.jobs)
+        has_updates = any(job.HasField("do_update") for job in activation.jobs)
+        if last is not None and not has_only_queries and not has_updates:
+            is_same_task = now.size_at_task == last.size_at_task > 0 and now.time == last.time
+            if is_same_task and now.events > last.events:
+                return True
         self._seen[activation.run_id] = now
         return False
 

@@ -27,15 +27,15 @@ LIBRARIES = ("google-re2", "minijinja", "opentelemetry-api", "pydantic", "pydant
 """Libraries that workflow code imports. Another version may decide differently."""
 
 BUILD_CHARS = 6
-"""Base32 characters of a build id, 30 bits. It is short, because three events per task contain it. Among a hundred
-builds, two have the same id with a probability of 1 in 200,000."""
+"""Base32 characters of a build id, with 5 bits each. They are few, because three events per task contain the id. In a
+hundred builds, the probability that any two have the same id is 1 in 200,000."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @cache
 def build_id() -> str:
-    """Return the build id of this process. Every installation of the same code has the same one."""
+    """Return the build id of this process. All installations of the same code have the same id."""
     return digest_of(sources(), {"python": f"{sys.version_info[:2]}", **{name: version(name) for name in LIBRARIES}})
 
 
@@ -108,7 +108,7 @@ def make_current_command(version: Version, server: Endpoint) -> str:
 
 
 def no_workers_text(current: Version, task_queue: str) -> str:
-    """Return the message that new runs wait for a worker of the current version."""
+    """Return the message that no worker of the current version polls, so new runs wait."""
     name = current.to_canonical_string()
     start = f"start one of that build with: orga worker --deployment {current.deployment_name}"
     return f"runs on task queue {task_queue!r} go to version {name}, of which no worker polls: {start}"

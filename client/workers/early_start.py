@@ -1,6 +1,7 @@
-"""Starts a worker before its command knows the order, so that both load their code at the same time.
+"""Starts a worker before its command knows the worker's settings, so that both load their code at the same time.
 
-The worker ends with the command if it gets no order. Until then it loads only our own code.
+The settings come later, as an order. Until then the worker loads only our own code. Without an order, it ends with the
+command.
 """
 
 import json
@@ -28,17 +29,17 @@ class WorkerOrder:
     """The settings that a worker gets at its start."""
 
     address: str | None
-    """None for the embedded server: the worker finds it itself and must not use credentials of the environment."""
+    """None means the embedded server. The worker finds it itself, and must not send it credentials."""
     namespace: str | None
     task_queue: str
     config: Path | None = None
     root: Path | None = None
-    """Folder of the file tools. None takes the configuration's, else the working directory."""
+    """Folder of the file tools. None takes the configured folder, else the working directory."""
     json_logs: bool = False
     folder_queue: str | None = None
     """A second queue that the worker polls."""
     deployment: str | None = None
-    """Name of the deployment that the worker is a version of. None for a worker without a version."""
+    """Name of the deployment that the worker belongs to. None for a worker without a version."""
 
     def environment(self) -> dict[str, str]:
         """Return the settings that have no command line option, as environment variables."""
@@ -65,7 +66,7 @@ class EarlyWorker:
     log: Path | None = None
 
     def send_order(self, order: WorkerOrder) -> None:
-        """Send the order. If the worker has died, this does nothing: the command notices when it waits for polling."""
+        """Send the order. If the worker has died, do nothing: the command notices that when it waits for the worker."""
         order_line = {"arguments": order.arguments(), "environment": order.environment()}
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
@@ -77,7 +78,7 @@ class EarlyWorker:
         self.process.kill()
         self.process.wait()
         if self.process.stdin is not None:
-            with suppress(BrokenPipeError):  # it never read its order
+            with suppress(BrokenPipeError):  # the worker never read its order
                 self.process.stdin.close()
         if self.log is not None:
             self.log.unlink(missing_ok=True)
@@ -90,11 +91,11 @@ _early_workers: list[tuple[EarlyWorker, int]] = []
 def start_early() -> None:
     """Start a worker that this command will probably need, unless another command is doing the same.
 
-    If two hundred commands start at once, only one of them starts a worker that may turn out to be needless.
+    So if two hundred commands start at once, at most one worker is started for nothing.
     """
     if _early_workers:
         return
-    with suppress(OSError, ServerUnavailable):  # the command that needs it reports the error
+    with suppress(OSError, ServerUnavailable):  # if the command needs a worker later, it reports the error
         lock = try_lock(prepare_home().early_worker_lock)
         if lock is None:
             return
@@ -146,13 +147,13 @@ def start_process(output: int | None) -> subprocess.Popen[bytes]:
 
 
 def _may_live(log: Path) -> bool:
-    """Return whether a process with the number in the log's name exists, be it the worker or a later process."""
+    """Return whether a process with the number in the log's name exists. It may be another one than the worker."""
     try:
         os.kill(int(log.stem.removeprefix("worker-")), 0)
     except (ValueError, OverflowError, ProcessLookupError):
         return False
     except PermissionError:
-        pass  # it exists, and belongs to another user
+        pass  # the process exists, and belongs to another user
     return True
 
 

@@ -1,4 +1,4 @@
-"""Remembers which policy judges the runs of a task queue, so that a missing or another folder's policy is noticed."""
+"""Finds out which policy judged the runs of a task queue, so that a worker with a weaker or other policy is refused."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -23,19 +23,19 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.gate import is_same_policy, is_weaker_engine, policy_text
 
 _MAX_EVENTS_READ = 50
-"""A run's setup is among its first events."""
+"""First events of a run that are read. They contain its setup."""
 
 LIVE_RUNS = 20
-"""The newest live runs of a task queue, whose policies are checked."""
+"""Live runs of a task queue whose policies are checked: the newest."""
 
 
 def remembered_engine(config: OrgaConfig) -> str:
-    """Return the engine of this configuration's latest worker on this machine, or ""."""
+    """Return the policy engine of the last worker that used this configuration on this machine, or ""."""
     return read_table(server_home().engines).get(_memory_key(config), "")
 
 
 def remember_engine(config: OrgaConfig, engine: str) -> None:
-    """Remember the engine. If nothing can be written, the runs themselves still record it."""
+    """Remember the engine on this machine. If that fails, the runs themselves still record it."""
     with suppress(OSError, ServerUnavailable):
         write_table(server_home().engines, read_table(server_home().engines) | {_memory_key(config): engine})
 
@@ -50,9 +50,9 @@ async def recorded_engine(client: Client, task_queue: str) -> str:
 
 
 async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
-    """Raise ConfigError if the queue's runs are judged by another policy. Any worker of a queue may judge any of them.
+    """Raise ConfigError if another policy judges the queue's runs, because each of its workers may judge each run.
 
-    `own` is the policy of the worker that is about to poll it, as `policy_text` returns it.
+    `own` is the policy of the worker that is about to poll the queue, as `policy_text` returns it.
     """
     for identity in await poller_identities(client, task_queue) or ():
         if not is_same_policy(short_policy(own), identity_policy(identity)):
@@ -92,15 +92,15 @@ async def _read_setup(client: Client, run: WorkflowExecution) -> Setup | None:
 
 
 def engine_change_text(config: OrgaConfig, engine: str, before: str) -> str:
-    """Return a message if the engine is not the one before, else "".
+    """Return a message if the engine differs from the one before, else "".
 
-    Raise ConfigError if it checks less than that and the configuration does not name it.
+    Raise ConfigError if it checks less than the one before, unless the configuration names it.
     """
     if config.policy.engine is None and is_weaker_engine(engine, before):
         missing = config.policy.dir or "the policies folder, or [policy] opa"
         raise ConfigError(
             f"policy: {before} has judged the runs here, and now {engine} would, since there are no policies; restore "
-            f'{missing}, or say [policy] engine = "{engine}"; work of another kind takes another [temporal] task_queue'
+            f'{missing}, or say [policy] engine = "{engine}"; for other work, use another [temporal] task_queue'
         )
     return f"policy: {engine} judges in place of {before}" if before and before != engine else ""
 

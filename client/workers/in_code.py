@@ -1,6 +1,6 @@
 """Agents, tools, MCP servers and policies that an application gives in code, in addition to `orga.toml`.
 
-They become entries of the configuration and tools, and so follow the same rules as the file.
+Agents, servers and policies become entries of the configuration, so the rules of the file hold for them too.
 """
 
 import inspect
@@ -33,8 +33,7 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 __all__ = ["ActivityTool", "Agent", "DeferredTool", "Function"]
 
 Function = Callable[..., Any] | Tool
-"""A function for agents, or a whole tool. A function is plain, or marked by `@tool` or `@activity.defn`, or a
-method."""
+"""A tool, or a function or method for agents. A function may be marked by `@tool` or `@activity.defn`."""
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Any)
@@ -49,24 +48,23 @@ class Agent:
 
     name: str
     description: str = ""
-    """The agent's purpose. Agents that may delegate to it are shown this text."""
+    """The agent's purpose. Agents that may delegate to this one read it."""
     model: str | None = None
     """`provider:model` or `tier:NAME`. None takes the worker's default."""
     instructions: str = DEFAULT_INSTRUCTIONS
     tools: Sequence[str | Function] = READ_ONLY_TOOLS
-    """The tools that it may call: functions, or names of built-in tools, of MCP servers, or of the worker's other
-    tools."""
+    """The tools that the agent may call: functions, or names of any tools of the worker."""
     delegates: Sequence[str | Delegate] = ()
-    """Agents that it may delegate to, by name."""
+    """Agents that this one may delegate to, by name."""
     decisions: Mapping[str, CheckedDecision | Mapping[str, Any]] = field(default_factory=dict[str, CheckedDecision])
     critics: Sequence[Critic | Mapping[str, Any]] = ()
     config: LoopConfig | LoopSettings = field(default_factory=LoopConfig)
-    """Settings of its runs. A run's own input overrides them."""
+    """Settings of the agent's runs. A run's own input overrides them."""
 
     def __post_init__(self) -> None:
-        """Raise ConfigError, which names each key that cannot be used."""
+        """Raise ConfigError with each key that cannot be used."""
         if not self.name.strip():
-            raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
+            raise ConfigError("Agent(name=...): give it a name that runs can ask for")
         for key, values in (("tools", self.tools), ("delegates", self.delegates), ("critics", self.critics)):
             _require_list(key, values, f"Agent({self.name!r}): ")
         if self.model is not None and tier_in_model_name(self.model) is None:
@@ -75,7 +73,7 @@ class Agent:
 
     @cached_property
     def settings(self) -> AgentConfig:
-        """The same settings as an entry of the configuration."""
+        """The agent as an entry of the configuration."""
         entry = {
             "description": self.description,
             "model": self.model,
@@ -95,7 +93,7 @@ def _require_model(agent: str, problem: str) -> None:
 
 
 def _require_list(key: str, values: Any, owner: str = "") -> None:
-    """Refuse a single value instead of a list, and a generator, because the values are read repeatedly."""
+    """Refuse a single value, and a generator, because the values are read repeatedly."""
     if not isinstance(values, (list, tuple)):
         raise ConfigError(f"{owner}{key} takes a list; write {key}=[{_example_text(values)}]")
 
@@ -144,9 +142,9 @@ class OwnParts:
     """Parts that an application gives its worker as objects. An object of another kind raises ConfigError."""
 
     models: Mapping[str, ModelProvider] = field(default_factory=dict[str, ModelProvider])
-    """By the name after `code:`."""
+    """Models by the name after `code:`."""
     critics: Mapping[str, CodeCritic] = field(default_factory=dict[str, CodeCritic])
-    """By the name after `code:`."""
+    """Critics by the name after `code:`."""
     engine: PolicyEngine | None = None
     knowledge: KnowledgeStore | None = None
     summarizer: Summarizer | None = None
@@ -178,6 +176,8 @@ NO_OWN_PARTS = OwnParts()
 
 @dataclass(frozen=True)
 class InCodeParts:
+    """Everything that an application gives its worker in code."""
+
     agents: Sequence[Agent] = ()
     tools: Sequence[Function] = ()
     mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] = field(default_factory=dict[str, McpServer])
@@ -185,7 +185,7 @@ class InCodeParts:
     own: OwnParts = NO_OWN_PARTS
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a single agent or function instead of a list."""
+        """Raise ConfigError for a value of a wrong type."""
         _require_list("agents", self.agents)
         _require_list("tools", self.tools)
         _require_mapping("mcp_servers", self.mcp_servers)
@@ -195,11 +195,11 @@ class InCodeParts:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is given in code, so that only the file counts."""
+        """True if nothing is given in code."""
         return not (self.agents or self.tools or self.mcp_servers or self.policy) and self.own == NO_OWN_PARTS
 
     def functions(self) -> list[Tool]:
-        """Return each function once as a tool, whether it was given as a tool or to an agent."""
+        """Return all functions as tools, each once: those given to the worker, then those given to agents."""
         of_agents = [tool for agent in self.agents for tool in agent.tools if not isinstance(tool, str)]
         functions: list[Function] = []
         for function in (*self.tools, *of_agents):
@@ -220,7 +220,7 @@ class InCodeParts:
                 raise ConfigError("\n".join(lines))
 
     def refuse_missing_models(self, resolve: Callable[[str], object]) -> None:
-        """Raise ConfigError for an agent whose model is an object that the worker does not have.
+        """Raise ConfigError for an agent whose model is `code:NAME` if no such model is given.
 
         Other models are checked when a run starts, because their keys may come later.
         """
@@ -232,7 +232,7 @@ class InCodeParts:
                     raise ConfigError(f"Agent({agent.name!r}): model: {error}") from None
 
     def merged_with(self, config: OrgaConfig) -> OrgaConfig:
-        """Return both configurations as one. Raise ConfigError for equal names, two policies or an unknown model."""
+        """Return the configuration with these parts. Raise ConfigError for equal names, two policies or a bad model."""
         file = str(config.file or "the configuration")
         for agent in self.agents:
             if agent.model is not None and tier_in_model_name(agent.model) is None:

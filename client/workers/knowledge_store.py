@@ -36,9 +36,9 @@ def configured_embedder(name: str, env: Mapping[str, str], models: ModelsConfig)
 
 
 def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> KnowledgeStore:
-    """Return the store. It opens nothing before its first use, so that a worker without knowledge leaves no file.
+    """Return the store. It opens nothing before its first use, so a worker that never uses it leaves no file.
 
-    Raise ValueError if something is not set or not installed. The text names it, but no secret.
+    Raise ValueError if something is not set or not installed. The text names it, but contains no secret.
     """
     embedder = configured_embedder(config.knowledge.embedder, env, config.models)
     if config.knowledge.backend == "postgres":
@@ -49,8 +49,8 @@ def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> 
 def store_path(config: OrgaConfig, root: Path) -> Path:
     """Return the file of an embedded store.
 
-    By default it lies in orga's own state, one file per folder. It does not lie in the folder that runs work in: the
-    content of a folder must not become what agents recall, and agents must not be able to write it.
+    By default it is in orga's own state folder, one file for each folder that runs work in. It is not in that folder:
+    the files of a folder must not become knowledge, and agents must not be able to write the store.
     """
     if config.knowledge.path is not None:
         return user_path(config.knowledge.path).absolute()

@@ -1,4 +1,4 @@
-"""The parts of a worker, built from a configuration."""
+"""Builds the parts of a worker from a configuration. `registrations.py` makes activities of them."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class KnownModels(Models, Protocol):
         ...
 
     def is_priced(self, name: str) -> bool:
-        """Return whether the cost of its replies will be known."""
+        """Return whether the cost of the model's replies will be known."""
         ...
 
 
@@ -94,7 +94,7 @@ class StandIns:
     tools: Sequence[StandInTool] = ()
 
     def applied_to(self, tools: Mapping[str, Tool]) -> ToolCatalog:
-        """Return the tools and the stand-ins. A stand-in replaces the tool of its name, and takes its definition.
+        """Return the tools and the stand-ins. A stand-in replaces the tool of its name and has its definition.
 
         Raise ValueError if two stand-ins share a name.
         """
@@ -110,9 +110,9 @@ class StandIns:
 def configured_deliveries(
     config: OrgaConfig, root: Path, env: Mapping[str, str], store: KnowledgeStore | None = None
 ) -> dict[str, DeliveryChannel]:
-    """Return the configured channels by name. The limits of the file tools apply to files that they write.
+    """Return the configured channels by name. The limits of the file tools apply to files that the channels write.
 
-    Without the worker's store, the configured one is opened. Raise ValueError for a channel that cannot be used.
+    Without `store`, the configured store is opened. Raise ValueError for a channel that cannot be used.
     """
     return delivery_channels(
         config.goals.deliveries,
@@ -124,6 +124,8 @@ def configured_deliveries(
 
 @dataclass(frozen=True)
 class Parts:
+    """Everything that the activities of a worker work with."""
+
     agents: Agents
     models: Models
     policy: PolicyEngine
@@ -137,9 +139,9 @@ class Parts:
     secrets: KnownSecrets = NO_SECRETS
     """Secrets that are hidden in replies, results and verdicts before they reach a history."""
     permits: PermitKeys | None = None
-    """Keys that sign allowed calls. None if no key is set, and then nothing is checked."""
+    """Keys that sign allowed calls. If it is None, calls run without a permit."""
     notifier: Notifier | None = None
-    """Sends notifications to people. None if none are configured."""
+    """Sends notifications to people. None if no notifications are configured."""
     deliveries: Mapping[str, DeliveryChannel] = field(default_factory=dict[str, DeliveryChannel])
     """Channels for the answers of goals, by name."""
     knowledge: KnowledgeStore | None = None
@@ -153,7 +155,7 @@ class Parts:
     engine: str = ""
     """The name of the policy engine. A run that began under a stronger engine is not judged by a weaker one."""
     check_settings: SettingsCheck | None = None
-    """Checks settings that somebody wants to save at run time. None if the configuration cannot be changed so."""
+    """Checks settings that somebody wants to save at run time. None if this worker allows no such settings."""
     blobs: BlobStore | None = None
     """The store of pictures and documents. If it is None, tools and models get a text in place of each."""
 
@@ -167,7 +169,7 @@ def configured_tools(
     *,
     stand_ins: Sequence[Tool] = (),
 ) -> ToolCatalog:
-    """Return the worker's tools, as `worker_tools` does. Raise ValueError if one of them cannot be used."""
+    """Return the worker's tools, and log the digests of their code. Raise ValueError if a tool cannot be used."""
     tools = worker_tools(config, root, env, store, in_code, stand_ins=stand_ins)
     for item in tools:
         if item.digest:
@@ -188,7 +190,7 @@ def configured_parts(
     client: Client | None = None,
     own: OwnParts = NO_OWN_PARTS,
 ) -> Parts:
-    """Return the parts for a configuration. Raise ValueError for something in it that is unavailable.
+    """Return the parts for a configuration. Raise ValueError if something that it needs is unavailable.
 
     Args:
         config: The worker's configuration.
@@ -198,8 +200,8 @@ def configured_parts(
         link: Returns the address of a run's page.
         workplace: The only workplace whose runs the worker takes. None takes any run.
         in_code: Tools of an application.
-        stand_ins: Replacements for a worker under test.
-        client: Reads the settings at run time. Without it, there are none.
+        stand_ins: Models and tools for a worker under test.
+        client: Reads the settings at run time. Without it, there are no such settings.
         own: Objects of an application that replace configured parts.
     """
     store = own.knowledge or configured_store(config, env, root)
@@ -212,7 +214,7 @@ def configured_parts(
     default = stand_ins.models.default if stand_ins else default_model(env)
     settings = policy_settings(config.policy, env)
     policy = own.engine or policy_engine(settings)
-    facts = Setup(
+    base_setup = Setup(
         agent="",
         model="",
         policy=engine_name(settings),
@@ -224,10 +226,10 @@ def configured_parts(
         roll_over_events=config.temporal.roll_over_events,
     )
     if workplace is not None:
-        facts = facts.with_workplace(workplace)
+        base_setup = base_setup.with_workplace(workplace)
     webhook = notify_settings(config.notify, env)
     if webhook is not None:
-        facts = facts.with_notify(config.notify.events)
+        base_setup = base_setup.with_notify(config.notify.events)
     is_priced = price_check(config.models, models.is_priced)
     critics = {f"{CODE}:{name}": critic for name, critic in own.critics.items()}
 
@@ -242,7 +244,7 @@ def configured_parts(
             {name: tool.spec for name, tool in tools.items()},
             changed.models.default or default,
             check_model,
-            facts.with_deliveries(run_channels(goals.deliveries)) if goals.deliveries else facts,
+            base_setup.with_deliveries(run_channels(goals.deliveries)) if goals.deliveries else base_setup,
             source=servers,
             is_priced=is_priced,
             policy_version=lambda: policy_version(policy),

@@ -1,4 +1,4 @@
-"""`OrgaPlugin`: our workflows, activities and tools in the worker of an application."""
+"""`OrgaPlugin`: adds our workflows, activities and tools to the workers of an application, or of a script."""
 
 import logging
 import os
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class _ServerAgents:
-    """The agents of a worker. `knows_attributes` is set at its start, because nothing asks the server before."""
+    """The agents of a worker. `knows_attributes` is set when the worker starts, because then the server is asked."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -72,7 +72,7 @@ class _ServerAgents:
 
 class _WorkerParts(NamedTuple):
     interceptor: Interceptor
-    """Identifies the worker of these parts when it runs: no other worker has this object."""
+    """Identifies the worker of these parts when it runs, because no other worker has this object."""
     parts: Parts
     agents: _ServerAgents
 
@@ -104,19 +104,19 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         summarizer: Summarizer | None = None,
         blobs: BlobStore | None = None,
     ) -> None:
-        """Read the configuration and add what is given here.
+        """Read the configuration and add the given parts to it.
 
         Args:
             agents: Agents in addition to those of the configuration.
             tools: Functions that agents may name: plain, or marked by `@tool` or `@activity.defn`.
             mcp_servers: Servers by name, as in `[mcp.servers.NAME]`.
-            policy: Folder of Cedar files that judge every call, or an object that does.
-            config: A configuration, or its file. None takes the `orga.toml` found from here upwards, if there is one.
-            root: Folder that file tools stay under. None takes the configuration's, else the working directory.
+            policy: Folder of Cedar files that judge every call, or an object that judges them.
+            config: A configuration, or its file. None takes `orga.toml` from this folder or the nearest one above.
+            root: Folder that file tools stay in. None takes the configured root, else the working directory.
             models: Your own models. Agents name them `code:NAME`.
-            critics: Your own critics. A critic of an agent names one as its model, `code:NAME`.
+            critics: Your own critics. An agent's critic uses one by the model `code:NAME`.
             knowledge: Your own store of knowledge, in place of the configured one.
-            summarizer: Writes what replaces old messages under `context_strategy = "anchored_summary"`.
+            summarizer: Writes the summary of old messages under `context_strategy = "anchored_summary"`.
             blobs: Your own store of pictures and documents, for runs and for attachments that this client sends.
 
         Raises:
@@ -138,14 +138,14 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     @property
     def names(self) -> list[str]:
-        """The names of its agents, tools, MCP servers and own models, including those of the configuration."""
+        """The names of all agents, tools and MCP servers, including the configured ones, and of own models."""
         tools = (tool.spec.name for tool in self._functions)
         return [*self.config.agents, *tools, *self.config.mcp.servers, *self._in_code.own.names]
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
-        """Give the client our payload converter, errors with the reason of a refused update, and the store of files.
+        """Give the client our payload converter, the store of pictures, and errors that explain refused updates.
 
-        Its codec and all other parts of its converter stay.
+        The client's codec and all other parts of its converter stay.
         """
         config["data_converter"] = with_our_converter(config.get("data_converter", DataConverter.default))
         config["interceptors"] = [*config.get("interceptors", ()), UpdateReasons()]
@@ -196,7 +196,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """Run the worker together with the services that agents need.
 
         Raises:
-            ConfigError: The task queue's runs were judged by policies, and there are none now.
+            ConfigError: Another policy judges the runs of the task queue, or a stronger engine has judged them.
         """
         async with AsyncExitStack() as stack:
             with end_if_not_begun(worker):
@@ -207,7 +207,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             await next(work_around_core_faults(worker))
 
     async def _check_before_start(self, worker: Worker, own: _WorkerParts) -> None:
-        """Ask the server about search attributes, refuse another policy, and warn about changed or writable rules."""
+        """Look for search attributes, refuse a wrong policy, and warn about a changed engine or writable rules."""
         own.agents.knows_attributes = await are_usable(worker.client, _log.warning)
         await require_own_policy(worker.client, worker.task_queue, worker_policy(self.config, own.parts.policy))
         before = await recorded_engine(worker.client, worker.task_queue)
@@ -259,7 +259,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
 
 def _share_runners(config: dict[str, Any], ours: WorkflowRunner) -> None:
-    """Let our workflows run with our runner, and the application's with its own."""
+    """Let our workflows use our runner, and the application's workflows the application's runners."""
     config["workflow_runner"] = sandbox_for_others(config.get("workflow_runner") or SandboxedWorkflowRunner())
     theirs = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
     config["unsandboxed_workflow_runner"] = SharedRunner(ours, theirs)

@@ -1,4 +1,4 @@
-"""Starts and stops a worker for a command, or keeps one running while the command needs one."""
+"""Starts and stops the worker process of a command, or keeps one running while the command needs a worker."""
 
 import asyncio
 import signal
@@ -28,16 +28,16 @@ from orga.client.workers.early_start import (
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.05
-"""Seconds between two queries whether the server sees the starting worker."""
+"""Seconds between two questions to the server whether the starting worker polls."""
 END_CHECK_S = 0.01
-"""Seconds between two checks of an ending worker. It is short, because the command does nothing but wait."""
+"""Seconds between two checks of an ending worker. They are few, because the command only waits for the end."""
 
 KEEP_CHECK_S = 1.0
 """Seconds between two checks of a running worker."""
 HEALTHY_S = 30.0
-"""Seconds. A worker that lived this long is worth replacing."""
+"""Seconds. A worker that dies sooner has died early."""
 MAX_DEATHS = 3
-"""Early deaths in a row, after which no other worker is started."""
+"""Early deaths in a row after which no other worker is started."""
 
 RequireUsable = Callable[[], None]
 """Raises ConfigError with the reason why our own worker could not start."""
@@ -60,15 +60,15 @@ class WorkerProcess:
 
     @property
     def output(self) -> IO[bytes] | None:
-        """Its output, if it was started with a pipe."""
+        """The worker's output, if it was started with a pipe."""
         return self._process.stdout
 
     def exit_code(self) -> int | None:
-        """Return its exit code, or None while it runs."""
+        """Return the worker's exit code, or None while it runs."""
         return self._process.poll()
 
     async def wait_for_end(self) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait for the worker's end and return its exit code."""
         return await asyncio.to_thread(self._process.wait)
 
     async def wait_until_polling(self, client: Client, task_queue: str) -> None:
@@ -106,8 +106,7 @@ class WorkerProcess:
     def _close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
-                # it may have ended before it read its order, and `close` writes the rest of that
-                with suppress(BrokenPipeError):
+                with suppress(BrokenPipeError):  # `close` writes the rest of an order that the worker has not read
                     stream.close()
 
     def _last_log_line(self) -> str:
@@ -115,7 +114,7 @@ class WorkerProcess:
         return f"{output or 'it printed nothing'}" + (f" (log: {self.log})" if self.log else "")
 
     def _log_text(self) -> str:
-        """Return the content of its log, or "" if there is none or somebody has removed it."""
+        """Return the content of the log, or "" if there is no log or somebody has removed it."""
         try:
             return self.log.read_text(errors="replace") if self.log else ""
         except FileNotFoundError:
@@ -173,7 +172,7 @@ class WorkerKeeper:
 
         Raises:
             ConfigError: Our worker could not start with this configuration.
-            WorkerFailed: It did not start, or it would get no run, because all go to a version of a deployment.
+            WorkerFailed: The worker did not start, or it would get no runs because all go to a deployment's version.
         """
         versions = await routing(self._client, self._order.task_queue)
         if versions is None or not versions.is_served:
@@ -197,8 +196,8 @@ class WorkerKeeper:
         if self.own is not None and self.own.exit_code() is None:
             return
         if self.own is not None:
-            young = time.monotonic() - self._started_at < HEALTHY_S
-            self._deaths = self._deaths + 1 if young else 1
+            died_early = time.monotonic() - self._started_at < HEALTHY_S
+            self._deaths = self._deaths + 1 if died_early else 1
             self.report(f"worker {self.own.pid} died; its log: {self.own.log}")
             await self.stop()
         versions = await routing(self._client, self._order.task_queue)
@@ -224,7 +223,7 @@ class WorkerKeeper:
 async def keep_worker(
     client: Client, order: WorkerOrder, report: Report, require_usable: RequireUsable
 ) -> AsyncGenerator[WorkerKeeper]:
-    """Keep a worker polling until the block ends, then stop our own. Raise ConfigError or WorkerFailed as `ensure`."""
+    """Keep a worker polling until the block ends, then stop our own worker. Raise the errors of `ensure`."""
     keeper = WorkerKeeper(client, order, report, require_usable)
     await keeper.ensure()
     keeping = asyncio.create_task(keeper.keep())

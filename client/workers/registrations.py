@@ -1,4 +1,4 @@
-"""Everything a worker registers with Temporal, and checks that an application's own parts do not conflict with ours."""
+"""Lists everything that a worker registers with Temporal, and refuses parts of an application that conflict with it."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
@@ -38,9 +38,9 @@ HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
 """The longest delay of a model's live text, and of an abort of a call."""
 
 WORKFLOW_TASKS = max(8, 2 * (os.cpu_count() or 1))
-"""Workflow tasks at a time. The server keeps the others. All tasks share one processor core, so each of a hundred would
-take a hundred times as long, and after ten seconds the server gives a task to another worker. The minimum is eight,
-because a task that waits for a local tool counts, too."""
+"""Workflow tasks that a worker handles at the same time. The others wait on the server. All tasks share one processor
+core, so a hundred would take a hundred times as long. After ten seconds the server would give them to another worker.
+There are at least eight, because a task that waits for a local tool counts too."""
 
 
 class _Registrations(NamedTuple):
@@ -50,14 +50,14 @@ class _Registrations(NamedTuple):
 
 
 def registrations(client: Client, parts: Parts) -> _Registrations:
-    """Return what a worker with these parts registers. Raise ValueError if a tool has the name of our own activity."""
+    """Return what a worker with these parts registers. Raise ValueError if a tool has the name of an own activity."""
     circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
     return _Registrations(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
 
 
 @asynccontextmanager
 async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
-    """Run a worker's source of tools and the watchdog of its event loop. Close its store at the end."""
+    """Run a worker's source of tools and the watchdog of its event loop. At the end, close its store of knowledge."""
     try:
         async with Watchdog(report=remember_blocked_loop).watch(), parts.source or nullcontext():
             yield
@@ -109,7 +109,7 @@ def with_our_converter(converter: DataConverter) -> DataConverter:
 
 
 def worker_client(config: WorkerConfig, plugin: Plugin) -> Client:
-    """Return the client of a worker. Raise ConfigError if it writes values in another way than our runs."""
+    """Return the client of a worker. Raise ConfigError if the client does not use our payload converter."""
     client = cast("dict[str, Client]", config)["client"]
     client_config = client.config(active_config=True)
     converter = client_config["data_converter"].payload_converter_class
@@ -129,7 +129,7 @@ def refuse_shared_names(
     ours: _Registrations,
     in_code: Collection[str],
 ) -> None:
-    """Refuse workflows and activities that have one of our names, since one would hide the other.
+    """Refuse workflows and activities that have the name of one of ours, because one of the two would hide the other.
 
     `in_code` has the names of tools that the application gave in code.
     """

@@ -1,7 +1,7 @@
-"""The agents of a worker, with the settings that people have saved for the task queue of each run.
+"""Applies the settings that people have saved for a task queue to the agents of a worker.
 
-Settings never keep a run from starting. If they are absent, invalid, slow or unreachable, the configuration of the
-worker counts alone.
+Settings never keep a run from starting. If they are absent, invalid, slow or unreachable, only the worker's
+configuration counts.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from orga.workflows.types.settings import CurrentSettings, SettingProblem
 from orga.workflows.types.setup import PrepareRequest, Setup
 
 FRESH_S = 2.0
-"""Seconds for which a lookup counts. So many starts cost one request."""
+"""Seconds for which the result of a lookup is used again, so that many starts cost one request."""
 
 CHANGING_S = 10.0
-"""Seconds after a check of new values in which each lookup asks again, because the values are about to be saved."""
+"""Seconds after a check of new values. In this time no result is used again, because the values may get saved."""
 
 LOOKUP_TIMEOUT = timedelta(seconds=1)
 
@@ -45,8 +45,8 @@ class SettingsLookup:
     async def settings(self, queue: str) -> RecordedSettings:
         now = time.monotonic()
         fresh_until, task = self._lookups.get(queue, (0.0, None))
-        is_fresh = self._changing_until.get(queue, 0.0) <= now <= fresh_until
-        if task is None or (task.done() and not is_fresh):
+        is_changing = now < self._changing_until.get(queue, 0.0)
+        if task is None or (task.done() and (is_changing or now > fresh_until)):
             task = asyncio.ensure_future(read_settings(self._client, queue, within=LOOKUP_TIMEOUT))
             self._lookups[queue] = (now + FRESH_S, task)
         return await asyncio.shield(task)
@@ -56,12 +56,12 @@ class SettingsLookup:
 
 
 class RunTimeAgents:
-    """The agents of a configuration, changed by the settings of the run's queue."""
+    """The agents of a configuration, with the settings of the run's queue applied."""
 
     def __init__(
         self, own: Agents, rules: RunTimeRules, build: Callable[[OrgaConfig], Agents], lookup: SettingsLookup
     ) -> None:
-        """`own` are the agents of the configuration alone, and `build` returns those of a changed one."""
+        """Take `own`, the agents without settings, and `build`, which returns the agents of a changed configuration."""
         self._own, self._rules, self._build, self._lookup = own, rules, build, lookup
         self._last_build: tuple[Mapping[str, Any], Agents | None] = ({}, own)
         """The last values, and the agents with these values. None if the values are invalid."""

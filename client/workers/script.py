@@ -49,13 +49,13 @@ async def worker(
     activities: Sequence[Callable[..., Any]] = (),
     task_queue: str | None = None,
 ) -> AsyncGenerator[Client]:
-    """Run a worker in this process until the block ends, and yield a client whose runs it carries out.
+    """Run a worker in this process until the block ends, and yield a client. The worker carries out the client's runs.
 
-    Use it as `async with orga.worker() as client: handle = await start_agent(client, "…")`. Without a configured server
-    the embedded one is started. Blocking code stops the worker: await slow operations, or run them in a thread.
+    Use it as `async with orga.worker() as client: handle = await start_agent(client, "…")`. If no server is configured,
+    the embedded one starts. Blocking code stops the worker: await slow operations, or run them in a thread.
 
     Args:
-        agents: As for `OrgaPlugin`, like all others up to `blobs`.
+        agents: As for `OrgaPlugin`, and so are all arguments up to `blobs`.
         tools: Functions for agents.
         mcp_servers: Servers by name.
         policy: Folder of Cedar files, or an object that judges.
@@ -68,10 +68,10 @@ async def worker(
         blobs: Your own store of pictures and documents.
         workflows: Your own workflows, in addition to agents and goals.
         activities: Your own activities.
-        task_queue: The queue to poll. None takes that of this folder and configuration. If anything is given in code,
-            None takes a queue of this program alone, because no other worker of the folder has that code. A notebook,
-            or an application that another program runs, is identified by its folder and the names of its parts. Name
-            the queue if two such programs have the same names.
+        task_queue: The queue to poll. None takes the queue of this folder and configuration. If anything is given in
+            code, None takes a queue that only this program has, because no other worker of the folder has that code.
+            A notebook, or an application that another program runs, is identified by its folder and the names of its
+            parts. If two such programs have the same names, name the queue.
 
     Raises:
         ConfigError: As for `OrgaPlugin`.

@@ -1,4 +1,4 @@
-"""The tools of a worker, including those of MCP servers, and the source of each."""
+"""Builds the tools of a worker, including those of MCP servers, and states the source of each."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,7 +38,7 @@ IN_CODE = "given in code"
 def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[str, str]) -> "McpServers | None":
     """Return the servers, not yet connected, or None if there are none. `tools` are the worker's other tools.
 
-    Raise ValueError for a server that needs something that is missing.
+    Raise ValueError if something that a server needs is missing.
     """
     if not config.mcp.servers:
         return None
@@ -54,7 +54,7 @@ class WorkerTool:
     source: str
     """`built-in`, an import path, the file of a manifest, or `given in code`."""
     digest: str = ""
-    """Digest of a Python function's code, including all modules that came with it."""
+    """Digest of the code of a Python function, including all modules that came with it. Empty for other tools."""
 
 
 def worker_tools(
@@ -91,8 +91,8 @@ def worker_tools(
         for file in configured_manifests(config)
     ]
     tools += [_activity_tool(name, activity) for name, activity in settings.activities.items()]
-    names = {item.tool.spec.name for item in tools} | settings.deferred.keys()
-    tools += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in names]
+    taken = {item.tool.spec.name for item in tools} | settings.deferred.keys()
+    tools += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in taken]
     names = [*(item.tool.spec.name for item in tools), *settings.deferred]
     options = own_options(settings.options, config.mcp.servers, names)
     tools = _with_options(tools, {name: own for name, own in options.items() if name not in settings.deferred})
@@ -156,7 +156,7 @@ def _manifest_tool(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapp
 async def available_tools(
     config: OrgaConfig, root: Path, env: Mapping[str, str], report: Callable[[str], None]
 ) -> AsyncGenerator[list[WorkerTool]]:
-    """Yield the tools, ready to be called. `report` is called with each server that cannot be reached.
+    """Yield the tools, ready to be called. `report` is called with the reason for each server out of reach.
 
     Raises:
         ValueError: Something in the configuration is unavailable, or two tools have one name.
@@ -180,7 +180,7 @@ async def available_tools(
 
 
 class _OfferedTool:
-    """A server's tool with its current definition."""
+    """A tool of an MCP server, with the definition that the server has now."""
 
     def __init__(self, spec: ToolSpec, tool: Tool) -> None:
         self.spec = spec
