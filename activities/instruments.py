@@ -69,12 +69,12 @@ _histograms = {
 }
 
 
-def count(name: str, about: Attributes = None, *, by: float = 1) -> None:
-    _counters[name].add(by, about)
+def count(name: str, labels: Attributes = None, *, by: float = 1) -> None:
+    _counters[name].add(by, labels)
 
 
-def record(name: str, value: float, about: Attributes = None) -> None:
-    _histograms[name].record(value, about)
+def record(name: str, value: float, labels: Attributes = None) -> None:
+    _histograms[name].record(value, labels)
 
 
 def count_opened_circuit(name: str, scope: BreakerScope) -> None:
@@ -93,12 +93,12 @@ def count_verdicts(calls: Sequence[ToolCall], verdicts: Iterable[Verdict], known
     Only `known` tools are named, because a model can make up names.
     """
     for index, verdict in enumerate(verdicts):
-        about = {names.PROPOSAL: "tool_call" if calls else "answer"}
+        labels = {names.PROPOSAL: "tool_call" if calls else "answer"}
         if verdict.decision == "invalid":
-            count(names.INVALID_COUNT, about)
+            count(names.INVALID_COUNT, labels)
         elif verdict.decision == "deny":
-            named = {names.TOOL: calls[index].name} if calls and calls[index].name in known else {}
-            count(names.DENIAL_COUNT, about | named)
+            tool = {names.TOOL: calls[index].name} if calls and calls[index].name in known else {}
+            count(names.DENIAL_COUNT, labels | tool)
 
 
 def record_wait(kind: str, since: datetime) -> None:
@@ -114,25 +114,25 @@ _CANCELLED = "cancelled"
 @contextmanager
 def model_span(setup: Setup, request: ModelRequest) -> Generator[_ReplyRecorder]:
     """Time one attempt of a model call. Yield a function that records the reply's token use and returns the reply."""
-    asked: dict[str, AttributeValue] = {
+    labels: dict[str, AttributeValue] = {
         names.OPERATION: "chat",
         names.PROVIDER: setup.model.partition(":")[0],
         names.REQUEST_MODEL: request.model,
     }
-    about = asked | {names.AGENT: setup.agent, names.REQUEST_MAX_TOKENS: request.max_output_tokens}
+    attributes = labels | {names.AGENT: setup.agent, names.REQUEST_MAX_TOKENS: request.max_output_tokens}
     if request.settings.temperature is not None:
-        about[names.REQUEST_TEMPERATURE] = request.settings.temperature
+        attributes[names.REQUEST_TEMPERATURE] = request.settings.temperature
 
     def record_end(seconds: float, failure: str) -> None:
-        record(names.MODEL_DURATION, seconds, asked | ({names.ERROR: failure} if failure else {}))
+        record(names.MODEL_DURATION, seconds, labels | ({names.ERROR: failure} if failure else {}))
 
-    with _timed_span(f"chat {request.model}", SpanKind.CLIENT, about, record_end) as span:
-        yield lambda reply: _record_reply(span, reply, asked, setup.agent)
+    with _timed_span(f"chat {request.model}", SpanKind.CLIENT, attributes, record_end) as span:
+        yield lambda reply: _record_reply(span, reply, labels, setup.agent)
 
 
 @contextmanager
 def tool_span(tool: str, call_id: str) -> Generator[None]:
-    about = {names.OPERATION: "execute_tool", names.TOOL: tool, names.TOOL_CALL: call_id}
+    attributes = {names.OPERATION: "execute_tool", names.TOOL: tool, names.TOOL_CALL: call_id}
 
     def record_end(seconds: float, failure: str) -> None:
         labels = {names.TOOL: tool, names.OUTCOME: "ok"}
@@ -140,11 +140,11 @@ def tool_span(tool: str, call_id: str) -> Generator[None]:
             labels |= {names.OUTCOME: _CANCELLED if failure == _CANCELLED else "failed", names.ERROR: failure}
         record(names.TOOL_DURATION, seconds, labels)
 
-    with _timed_span(f"execute_tool {tool}", SpanKind.INTERNAL, about, record_end):
+    with _timed_span(f"execute_tool {tool}", SpanKind.INTERNAL, attributes, record_end):
         yield
 
 
-def _record_reply(span: Span, reply: Reply, asked: Mapping[str, AttributeValue], agent: str) -> Reply:
+def _record_reply(span: Span, reply: Reply, request_labels: Mapping[str, AttributeValue], agent: str) -> Reply:
     usage = reply.usage
     span.set_attribute(names.FINISH_REASONS, (reply.finish,))
     span.set_attribute(names.INPUT_TOKENS, usage.input_tokens)
@@ -152,12 +152,12 @@ def _record_reply(span: Span, reply: Reply, asked: Mapping[str, AttributeValue],
     span.set_attribute(names.OUTPUT_TOKENS, usage.output_tokens)
     if usage.thinking_tokens:
         span.set_attribute(names.THINKING_TOKENS, usage.thinking_tokens)
-    answered = {**asked, names.RESPONSE_MODEL: reply.model or asked[names.REQUEST_MODEL]}
-    span.set_attribute(names.RESPONSE_MODEL, answered[names.RESPONSE_MODEL])
-    record(names.TOKEN_USAGE, usage.input_tokens, {**answered, names.TOKEN_TYPE: "input"})
-    record(names.TOKEN_USAGE, usage.output_tokens, {**answered, names.TOKEN_TYPE: "output"})
+    labels = {**request_labels, names.RESPONSE_MODEL: reply.model or request_labels[names.REQUEST_MODEL]}
+    span.set_attribute(names.RESPONSE_MODEL, labels[names.RESPONSE_MODEL])
+    record(names.TOKEN_USAGE, usage.input_tokens, {**labels, names.TOKEN_TYPE: "input"})
+    record(names.TOKEN_USAGE, usage.output_tokens, {**labels, names.TOKEN_TYPE: "output"})
     if reply.cost_usd:
-        count(names.COST, {**answered, names.AGENT: agent}, by=reply.cost_usd)
+        count(names.COST, {**labels, names.AGENT: agent}, by=reply.cost_usd)
     count(names.ITERATION_COUNT, {names.AGENT: agent})
     return reply
 
@@ -167,8 +167,8 @@ def _timed_span(
     name: str, kind: SpanKind, attributes: Mapping[str, AttributeValue], record_end: Callable[[float, str], None]
 ) -> Generator[Span]:
     info = activity.info()
-    about = {**attributes, names.CONVERSATION: info.workflow_id or "", names.ATTEMPT: info.attempt}
-    span = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL).start_span(name, kind=kind, attributes=about)
+    attributes = {**attributes, names.CONVERSATION: info.workflow_id or "", names.ATTEMPT: info.attempt}
+    span = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL).start_span(name, kind=kind, attributes=attributes)
     started, failure = perf_counter(), ""
     with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:

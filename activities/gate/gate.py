@@ -264,7 +264,6 @@ def _final_verdict(proposal: GateRequest, judged: Verdict) -> Verdict:
 
 
 def _deciding_fields(judged: Verdict) -> dict[str, Any]:
-    """Return the fields that name the deciding policies and their version, without empty fields."""
     return {name: value for name in ("policies", "version") if (value := getattr(judged, name))}
 
 

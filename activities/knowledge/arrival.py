@@ -1,7 +1,4 @@
-"""Checks arriving items, decides which ones change a store, and decides which fact of a claim holds.
-
-All stores use these rules.
-"""
+"""The rules of all stores for arriving items: which are valid, which change the store, which fact of a claim holds."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

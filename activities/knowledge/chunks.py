@@ -95,7 +95,6 @@ def _sentence_pieces(sentence: str, limit: int) -> Iterator[str]:
 
 
 def _packed_bodies(pieces: list[str], limit: int) -> Iterator[str]:
-    """Join neighbours while they fit."""
     body = ""
     for piece in pieces:
         if body and len(body) + len(piece.rstrip()) > limit:

@@ -68,10 +68,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds, or of all kinds, ordered by id, in bounded memory.
-
-        With `source_prefix`, return only items whose source begins with it.
-        """
+        """Return all items of these kinds (none means all) and of sources that begin so, by id, in bounded memory."""
         ...
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
@@ -93,10 +90,7 @@ class KnowledgeStore(Protocol):
     async def facts(self) -> StoreFacts: ...
 
     async def reindex(self, progress: Progress) -> int:
-        """Recompute the text index and the vectors of other embedders. Return the number of items.
-
-        After an interruption, the next call continues.
-        """
+        """Recompute the text index and vectors of other embedders, and return the number of items. It can resume."""
         del progress
         return 0
 

@@ -157,7 +157,6 @@ def _confidence_order(found: Recalled) -> tuple[object, ...]:
 
 
 def _similar_words(term: str, vocabulary: Sequence[str]) -> dict[str, float]:
-    """Return the words that a term may mean, with their similarity."""
     found = process.extract(term, vocabulary, scorer=fuzz.ratio, score_cutoff=MIN_LIKENESS, limit=None)
     return {word: score / 100 for word, score, _ in found}
 

@@ -80,7 +80,6 @@ def shown_knowledge(
 
 
 def _source_line(item: StoredItem) -> str:
-    """Return the source of an item, to be added to a line."""
     origin = item.provenance
     parts = (
         f"confidence={item.confidence:.2f}" if item.kind in {"fact", "memory"} else "",

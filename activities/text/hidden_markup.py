@@ -59,7 +59,6 @@ def is_alike(one: Colour, other: Colour) -> bool:
 
 
 def _without_calc(value: str) -> str:
-    """Return the value without a `calc()` around it."""
     return value.strip().removeprefix("calc(").removesuffix(")").strip()
 
 
@@ -112,6 +111,7 @@ _DISPLAYS = re.compile(
 _COMMON = re.compile(
     r"none|auto|normal|visible|inherit|initial|unset|revert|(?:xx?-)?(?:small|large)|medium|[-+.\d]\S*"
 )
+"""Values that browsers understand for most properties."""
 _CLIPPED = re.compile(r"rect\(0\D*0\D*0\D*0\D*\)|rect\(([\d.]+)(?:px)?[\s,]+\1(?:px)?[\s,]+\1(?:px)?[\s,]+\1(?:px)?\)")
 _CUT_AWAY = re.compile(
     r"inset\((?:[5-9]\d|100)(?:\.\d+)?%|inset\((?:100%|0)\s+(?:0\s+){0,2}100%|(?:circle|ellipse)\(0(?!\.0*[1-9]|\d)"
@@ -206,7 +206,6 @@ def _is_tiny(value: str) -> bool:
 
 
 def _unseen_colours(values: dict[str, str]) -> set[str]:
-    """Return the names of colours that are transparent or like the background."""
     if "text" in values.get("background-clip", "") or "text" in values.get("background", ""):
         return set()  # the background is clipped to the letters, so it is what shows them
     background = values.get("background-color") or values.get("background", "")

@@ -157,9 +157,7 @@ def _suspicion_kind(text: str) -> str | None:
 
 
 def _undisguised_views(text: str) -> tuple[str, ...]:
-    """Return the text in NFKC and lower case. If it has look-alikes, digits for letters or spaced letters, add a view
-    without them.
-    """
+    """Return the text in NFKC and lower case, and again without look-alikes, digits for letters and spaced letters."""
     plain = normalized_text(text).casefold()
     bare = _SPACED.sub(lambda match: _SEPARATORS.sub("", match.group()), plain.translate(_LOOK_ALIKE))
     return (plain,) if bare == plain else (plain, bare)

@@ -159,7 +159,6 @@ def _escape_marks(text: str) -> list[tuple[Span, Span]]:
 
 
 def _number_spans(text: str, as_bytes: Sequence[str]) -> list[Span]:
-    """Return the spans whose numbers are the bytes of a secret."""
     found: list[Span] = []
     for base, pattern in _LISTS.items():
         for run in pattern.finditer(text):
@@ -205,7 +204,7 @@ def _ordered_bytes(words: list[str]) -> bytes:
     size = len(words[0])
     count = next((number for number, word in enumerate(words) if len(word) != size), len(words))
     if count < len(words) and len(words[count]) < size:
-        count += 1
+        count += 1  # the last word may be shorter
     digits = "".join(words[:count])
     return bytes.fromhex(digits) if len(digits) % 2 == 0 else b""
 

@@ -1,4 +1,4 @@
-"""The Python API of schedules: Temporal starts goals and runs at set times, checked before anything is created."""
+"""Creates schedules, by which Temporal starts goals and runs at set times. All values are checked first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import can_be_typed, clean_text, escaped_line, one_line, similar_name_hint
 
 Overlap = Literal["skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"]
-"""The handling of a run that is due before the previous one has ended. `cancel-other` aborts the previous run, which
-then has a result. `terminate-other` ends it without one."""
+"""The handling of a run that is due before the previous one has ended. `cancel-other` aborts the previous run, so that
+it has a result. `terminate-other` ends the previous run without a result."""
 
 OVERLAPS: dict[Overlap, ScheduleOverlapPolicy] = {
     "skip": ScheduleOverlapPolicy.SKIP,
@@ -47,7 +47,7 @@ OVERLAPS: dict[Overlap, ScheduleOverlapPolicy] = {
 CATCH_UP = timedelta(days=1)
 """By default, a run that was due while the server was down starts up to a day later."""
 _MIN_CATCH_UP = timedelta(seconds=10)
-"""The server replaces shorter times by this."""
+"""The server would replace a shorter time by this one."""
 
 _MIN_INTERVAL = timedelta(seconds=1)
 _MAX_DURATION = timedelta(days=3_650)
@@ -72,7 +72,7 @@ def timing(
     jitter: timedelta = NO_TIME,
     end: datetime | None = None,
 ) -> Timing:
-    """Return the times of `create_schedule` in Temporal's form. The server checks the fields of cron expressions.
+    """Return the times of `create_schedule` in Temporal's form. Later the server checks the fields of expressions.
 
     Raises:
         InvalidInput: An argument is invalid. The text names it.
@@ -98,7 +98,7 @@ def timing(
 
 
 def _expression(text: str) -> str:
-    """Return the expression with itself as comment, because the server keeps only comments and parsed times."""
+    """Return the expression with itself as its comment, because the server keeps only comments and parsed times."""
     cron = " ".join(text.split())
     where = f"cron {escaped_line(text)!r}"
     if not can_be_typed(cron):
@@ -120,7 +120,7 @@ def _check_duration(name: str, length: timedelta, least: timedelta) -> None:
 
 
 def _check_zone(name: str) -> None:
-    """Refuse an unknown name, as far as this machine knows the zones."""
+    """Refuse an unknown name. A machine without a list of zones accepts every name."""
     known = available_timezones()
     if known and name not in known:
         hint = similar_name_hint(name, sorted(known))
@@ -146,7 +146,7 @@ def _overlap_policy(name: str) -> ScheduleOverlapPolicy:
 
 
 MAX_SCHEDULE_ID_BYTES = MAX_ID_BYTES - 30
-"""Temporal's workflow for a schedule, and each of its runs, has an id that is a little longer than the schedule's."""
+"""Temporal's workflow for a schedule, and each run of it, has the schedule's id with up to 30 more bytes."""
 
 CRON_FIELDS_HINT = "the fields of an expression are minute, hour, day of month, month, day of week (0 is Sunday)"
 
@@ -179,9 +179,9 @@ async def create_schedule(
         cron: One or more expressions, such as `0 7 * * 1-5`. Give either this or `every`.
         every: An interval, counted from midnight UTC of 1970-01-01, so that hourly runs start at the full hour.
         time_zone: The time zone of `cron`, and of an `end` without one.
-        overlap: What happens if a run is due and the previous one has not ended.
-        catch_up: How late a run may start that was due while the server was down.
-        jitter: Each run starts later by a random time up to this.
+        overlap: The handling of a run that is due before the previous one has ended.
+        catch_up: The longest delay of a run that was due while the server was down. Later it is not started.
+        jitter: The longest random delay of each run.
         end: No run starts after this time.
         paused: Create the schedule paused.
         note: A note for people.
@@ -210,7 +210,7 @@ async def create_checked(
     *,
     task_queue: str | None = None,
 ) -> ScheduleHandle:
-    """Create a schedule from checked values, as `create_schedule` does."""
+    """Create a schedule from values that are checked already. The errors are those of `create_schedule`."""
     check_by_local_worker(client, checked, task_queue)
     queue, home = queue_and_memo(client)
     is_goal = isinstance(checked, GoalInput)
@@ -236,7 +236,7 @@ async def create_checked(
 
 
 def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInput | GoalInput:
-    """Return the input of each run, checked as for one that starts now. Raise InvalidInput with each bad key."""
+    """Return the input of each run, checked as for a run that starts now. Raise InvalidInput with each bad key."""
     if isinstance(given, GoalInput):
         return parse_goal(given)
     if isinstance(given, AgentInput):
@@ -245,7 +245,7 @@ def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInp
 
 
 def checked_schedule_id(given: str) -> str:
-    """Return the id of a schedule. Raise InvalidInput if it is not valid, or the ids of its runs would not be."""
+    """Return the id of a schedule. Raise InvalidInput if it is invalid, or makes the ids of its runs invalid."""
     if len(run_id_of(given).encode(errors="replace")) > MAX_SCHEDULE_ID_BYTES:
         raise InvalidInput(f"id: must not be longer than {MAX_SCHEDULE_ID_BYTES} bytes")
     return given

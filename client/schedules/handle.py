@@ -1,4 +1,4 @@
-"""Schedules as the server has them: list and describe, trigger, pause, resume and delete them."""
+"""Works on schedules that exist: lists, describes, triggers, pauses, resumes and deletes them."""
 
 import asyncio
 from collections.abc import Generator, Mapping, Sequence
@@ -33,10 +33,10 @@ from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS
 from orga.workflows.types.text import clean_text
 
 SUMMARY_MEMO = "orga_summary"
-"""The beginning of a schedule's task, in its memo, because a list of schedules shows no input."""
+"""Key of the memo with the beginning of a schedule's task, because a list of schedules shows no input."""
 
 _LOOKS = 50
-"""Looks for the outcome of a trigger. A run begins within a tenth of a second, unless it has to wait for another."""
+"""Looks for the outcome of a trigger. A run begins within a tenth of a second, unless it waits for another run."""
 _BETWEEN_LOOKS_S = 0.1
 
 _BUFFERING_POLICIES = {ScheduleOverlapPolicy.BUFFER_ONE, ScheduleOverlapPolicy.BUFFER_ALL}
@@ -47,7 +47,7 @@ class TriggerResult:
     """The result of a trigger."""
 
     outcome: Literal["started", "skipped", "buffered", "pending"]
-    """`skipped` and `buffered` follow from the overlap policy. `pending`: the schedule has not decided yet."""
+    """`skipped` and `buffered` come from the overlap policy. `pending`: the server has not decided yet."""
     run_id: str = ""
     """The id of the started run."""
 
@@ -64,7 +64,7 @@ class ScheduleHandle:
 
         Raises:
             ScheduleNotFound: There is no schedule with this id.
-            NotAnAgent: It starts something else.
+            NotAnAgent: The schedule starts other workflows than runs.
         """
         with _server_errors(self.id):
             described = await self._schedule.describe()
@@ -76,7 +76,7 @@ class ScheduleHandle:
         return described
 
     async def trigger(self) -> TriggerResult:
-        """Start a run now, by the schedule's overlap policy, even if paused. Wait a moment for the outcome."""
+        """Start a run now, even if it is paused, by its overlap policy. Wait a few seconds for the outcome."""
         before = await self.describe()
         with _server_errors(self.id):
             await self._schedule.trigger()
@@ -87,13 +87,13 @@ class ScheduleHandle:
         return TriggerResult("pending")
 
     async def pause(self, why: str) -> None:
-        """Start no more runs at its times. `why` becomes its note. Live runs continue."""
+        """Pause the schedule, so that it starts no runs. `why` becomes its note. Live runs continue."""
         await self.describe()
         with _server_errors(self.id):
             await self._schedule.pause(note=clean_text(why))
 
     async def resume(self, why: str) -> None:
-        """Start runs again. Runs that were due meanwhile are not started."""
+        """Resume the schedule. Runs that were due while it was paused are not started."""
         await self.describe()
         with _server_errors(self.id):
             await self._schedule.unpause(note=clean_text(why))
@@ -114,7 +114,7 @@ def _server_errors(schedule_id: str) -> Generator[None]:
 
 
 def schedule_error(error: RPCError, schedule_id: str) -> OrgaError:
-    """Return the error for a user after the server failed a request."""
+    """Return the error that a user reads after the server has refused a request."""
     if error.status == RPCStatusCode.NOT_FOUND:
         return ScheduleNotFound(schedule_id)
     return OrgaError(
@@ -128,14 +128,14 @@ def _trigger_result(before: ScheduleDescription, now: ScheduleDescription) -> Tr
         return TriggerResult("started", last.workflow_id)
     if now.info.num_actions_skipped_overlap > before.info.num_actions_skipped_overlap:
         return TriggerResult("skipped")
-    has_more = now.raw_description.info.buffer_size > before.raw_description.info.buffer_size
-    if has_more and now.info.running_actions and now.schedule.policy.overlap in _BUFFERING_POLICIES:
+    buffer_has_grown = now.raw_description.info.buffer_size > before.raw_description.info.buffer_size
+    if buffer_has_grown and now.info.running_actions and now.schedule.policy.overlap in _BUFFERING_POLICIES:
         return TriggerResult("buffered")
     return None
 
 
 GONE = "gone"
-"""The state of a run that the server does not keep any more."""
+"""The state of a run that the server no longer keeps."""
 
 
 def display_zone(name: str | None) -> ZoneInfo:
@@ -164,9 +164,9 @@ class ScheduleSummary:
     id: str
     workflow: str
     what: str
-    """The beginning of its task or goal. Empty if the schedule was not created by orga."""
+    """The beginning of the task or goal. Empty if another program than orga created the schedule."""
     times: tuple[str, ...]
-    """Expressions and intervals, as people write them."""
+    """Cron expressions and intervals, as people write them."""
     time_zone: str
     next: tuple[datetime, ...]
     runs: tuple[ScheduledRun, ...]
@@ -174,11 +174,11 @@ class ScheduleSummary:
     paused: bool
     note: str
     folder: str | None
-    """The folder that its runs are started for, or None."""
+    """The folder of the workplace of its runs, or None."""
 
     @property
     def kind(self) -> str:
-        """The kind of run that it starts: `goal` or `run`."""
+        """The kind of run that the schedule starts: `goal` or `run`."""
         return "goal" if self.workflow == GOAL_WORKFLOW else "run"
 
 
@@ -195,8 +195,8 @@ async def all_schedules(client: Client) -> list[ScheduleSummary]:
 
 
 async def _listed_summary(listed: ScheduleListDescription) -> ScheduleSummary | None:
-    """Return the summary of a schedule of runs, or None for another one."""
-    schedule, action = listed.schedule, listed.schedule and listed.schedule.action
+    schedule = listed.schedule
+    action = schedule.action if schedule else None
     if schedule is None or not isinstance(action, ScheduleListActionStartWorkflow):
         return None
     if action.workflow not in RUN_WORKFLOWS:
@@ -205,14 +205,13 @@ async def _listed_summary(listed: ScheduleListDescription) -> ScheduleSummary | 
 
 
 async def schedule_summary(described: ScheduleDescription) -> ScheduleSummary:
-    """Return the summary of a described schedule."""
     action = described.schedule.action
     workflow = action.workflow if isinstance(action, ScheduleActionStartWorkflow) else ""
     return _build_summary(described.id, workflow, described.schedule, described.info, await described.memo())
 
 
 def duration_text(time: timedelta) -> str:
-    """Return a duration as people write it: `90s` is `1m30s`."""
+    """Return a duration as people write it. 90 seconds are `1m30s`."""
     left, parts = int(time.total_seconds()), list[str]()
     for unit, seconds in _UNITS:
         if left >= seconds:
@@ -228,7 +227,7 @@ def _build_summary(
     info: ScheduleInfo | ScheduleListInfo | None,
     memo: Mapping[str, Any],
 ) -> ScheduleSummary:
-    spec, home = schedule.spec, workplace_of(memo.get(WORKPLACE_MEMO))
+    spec, workplace = schedule.spec, workplace_of(memo.get(WORKPLACE_MEMO))
     return ScheduleSummary(
         id=schedule_id,
         workflow=workflow,
@@ -243,12 +242,12 @@ def _build_summary(
         ),
         paused=schedule.state.paused,
         note=schedule.state.note or "",
-        folder=home and home.folder,
+        folder=workplace and workplace.folder,
     )
 
 
 def _times_text(spec: ScheduleSpec) -> tuple[str, ...]:
-    """Return the expressions and intervals. The server keeps an expression only as the comment of its parsed form."""
+    """Return the expressions and intervals. The server keeps only parsed times, with the expression as a comment."""
     return (
         *spec.cron_expressions,
         *(calendar.comment or "a calendar" for calendar in spec.calendars),
@@ -257,7 +256,7 @@ def _times_text(spec: ScheduleSpec) -> tuple[str, ...]:
 
 
 async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, str]:
-    """Return the state or ending of each run by its id; `gone` if the server does not keep it any more."""
+    """Return the state or ending of each run by its id. It is `gone` if the server no longer keeps the run."""
     states = {run.run_id: GONE for run in runs}
     for run_id in states:
         with suppress(RunNotFound):
@@ -266,7 +265,7 @@ async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, 
 
 
 def schedule_json(summary: ScheduleSummary, states: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the value that `--json` writes for a schedule. `states` has those of its runs, from `run_states`."""
+    """Return the value that `--json` writes for a schedule. `states` has the states of its runs, from `run_states`."""
     zone, states = display_zone(summary.time_zone), states or {}
     runs = [{"id": run.run_id, "at": _iso(run.at, zone), "state": states.get(run.run_id)} for run in summary.runs]
     return asdict(summary) | {"kind": summary.kind, "next": [_iso(at, zone) for at in summary.next], "runs": runs}

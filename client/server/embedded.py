@@ -1,4 +1,4 @@
-"""The embedded server: one per user of a machine, shared by all commands. It ends when nobody uses it."""
+"""Starts, finds and stops the embedded server. A user's commands on a machine share it. It ends when nobody uses it."""
 
 import asyncio
 import os
@@ -40,19 +40,22 @@ DYNAMIC_CONFIG = (
 )
 
 ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
-"""The only variables that the server inherits. It outlives the command, whose environment may hold keys."""
+"""The only variables that the server inherits, because it outlives the command, whose environment may hold keys."""
 
 IDLE_S = 300.0
+"""Seconds without a lease after which the server ends."""
 START_TIMEOUT_S = 60.0
 TERMINATE_TIMEOUT_S = 10.0
+"""Seconds from SIGTERM until a server is killed."""
 SUPERVISOR_END_S = 15.0
+"""Seconds that a command waits for the end of the supervisor."""
 
 
 def stop_server(home: Home) -> ServerRecord | None:
     """Stop the running server, or one that a killed supervisor left. Remove its record and return it.
 
-    The held lock proves that the recorded process is the server, and not another process with its old number. The
-    removed record signals to a supervisor that the server is meant to end.
+    The held lock proves that the recorded process is the server, and not another process with the same number. The
+    missing record shows a supervisor that the server has to end.
     """
     record: ServerRecord | None = None
     deadline = time.monotonic() + TERMINATE_TIMEOUT_S
@@ -87,7 +90,7 @@ def _send_signal(pid: int, number: signal.Signals) -> None:
 def launch_supervisor(home: Home, executable: Path, idle_s: float) -> bool:
     """Stop a leftover server, then start supervisor and server. Return False if another supervisor lives.
 
-    The supervisor inherits its lock and the claims of the ports, so that they are held without interruption.
+    The supervisor inherits its lock and the claims of the ports from this process, so they are held all the time.
     """
     lock = try_lock(home.supervisor_lock)
     if lock is None:
@@ -108,7 +111,7 @@ def launch_supervisor(home: Home, executable: Path, idle_s: float) -> bool:
 def _claimed_ports(home: Home) -> Generator[list[Claim]]:
     """Stop a leftover server and claim its ports, so that clients and links find the next server there.
 
-    The ports are locked before it ends, so that no other server of ours takes them in between.
+    The ports are locked before the leftover server ends, so that no other server of ours takes them.
     """
     locks, numbers = cache_folder() / "ports", _last_ports(home)
     unused_locks = [number_lock(number, locks) for number in numbers]
@@ -164,7 +167,7 @@ def _run_detached(command: list[str], log: Path, inherited: tuple[int, ...]) -> 
 
 
 async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
-    """Return the running server, or start one, which stops after `idle_s` without a lease. Use it within a `lease`."""
+    """Return the running server, or start one that stops after `idle_s` without a lease. Call this within a `lease`."""
     home = prepare_home()
     while True:
         launched = False
@@ -177,7 +180,7 @@ async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
         if launched:
             raise _death_error(home)
     if launched:
-        # an older database may lack search attributes: the server applies those in its flags only to a new one
+        # the server adds the search attributes in its flags only to a new database, so an older one may lack some
         client = await Client.connect(record.endpoint.address, namespace=record.endpoint.namespace)
         await register_missing(client)
     return record.endpoint

@@ -1,6 +1,6 @@
-"""A Temporal server to connect to, and `server.json`, which describes the running embedded one.
+"""The address of a Temporal server, and `server.json`, the record of the running embedded server.
 
-The record is no proof that the server lives. Its lock is.
+The record is no proof that the server lives. Only its lock is.
 """
 
 import json
@@ -14,6 +14,7 @@ from orga.activities.adapters.shared_files import acquire_lock, try_lock, write_
 from orga.client.server.home import Home, prepare_home
 
 Report = Callable[[str], None]
+"""Shows a person a line about progress or a problem."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class ServerRecord:
-    """A server process. `ready` is True once it has bound its ports."""
+    """A server process. `ready` is True after the server has bound its ports."""
 
     pid: int
     host: str
@@ -45,7 +46,7 @@ class ServerRecord:
 
 
 def read_record(path: Path) -> ServerRecord | None:
-    """Return the record, or None if there is none that this version understands. Unknown keys are ignored."""
+    """Return the record. Unknown keys are ignored. None if there is no record, or one that this version cannot read."""
     try:
         written = json.loads(path.read_bytes())
         return ServerRecord(**{field.name: written[field.name] for field in fields(ServerRecord)})
@@ -62,7 +63,7 @@ def write_record(path: Path, record: ServerRecord) -> None:
 def lease() -> Generator[None]:
     """Keep the embedded server running. Take the lease before `ensure_server`.
 
-    If an idle server is being stopped, this waits for a second or two until it is gone. `ensure_server` then starts the
+    If an idle server is about to end, this waits a second or two until it has ended. Then `ensure_server` starts the
     next one.
     """
     descriptor = acquire_lock(prepare_home().leases_lock, shared=True)
@@ -73,5 +74,5 @@ def lease() -> Generator[None]:
 
 
 def try_lock_leases(home: Home) -> int | None:
-    """Return a lock that makes new leases wait, or None if there are leases."""
+    """Return the descriptor of a lock that makes new leases wait, or None if there are leases."""
     return try_lock(home.leases_lock)

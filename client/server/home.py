@@ -1,4 +1,4 @@
-"""The folders of the embedded server, and small tables of state in them."""
+"""The state folder of a user: the embedded server's files, and state that commands and workers share."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from orga.client.errors import OrgaError, ServerUnavailable
 
 
 def user_path(written: str | Path) -> Path:
-    """Return the path with `~` replaced. If that user has no home, return it unchanged: no such file exists."""
+    """Return the path with `~` replaced. If that user has no home, return it unchanged, and no such file exists."""
     try:
         return Path(written).expanduser()
     except RuntimeError:
@@ -18,7 +18,7 @@ def user_path(written: str | Path) -> Path:
 
 
 class Home:
-    """The state folder of one user's server."""
+    """The files and folders in the state folder of one user."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -27,7 +27,7 @@ class Home:
         self.record = folder / "server.json"
         """The record of the running server (`endpoint.py`)."""
         self.ports = folder / "ports.json"
-        """The ports of the last server, as text under `server` and `ui`. The next server takes the same."""
+        """The ports of the last server, as texts under `server` and `ui`. The next server takes the same ports."""
         self.trust = folder / "trust.json"
         """The trusted configurations (`orga.client.config.trust.check`)."""
         self.engines = folder / "engines.json"
@@ -97,7 +97,7 @@ class UnreadableTable(OrgaError):
 
 
 def read_table(path: Path) -> dict[str, str]:
-    """Return the table, empty without a file. Raise UnreadableTable if it cannot be read."""
+    """Return the table. If there is no file, it is empty. Raise UnreadableTable if it cannot be read."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

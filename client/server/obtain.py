@@ -1,7 +1,7 @@
-"""Finds the `temporal` executable: named, on PATH or in our cache. Else it is downloaded or built into the cache.
+"""Finds the `temporal` executable: named, on PATH or in our cache. Otherwise downloads it, or builds it with Go.
 
-A download and a build with Go both check a checksum. Both work in a folder next to the target and then move the
-finished file, so an interruption never leaves half a file.
+A download and a build both check a checksum. They work in a folder next to the target and then move the finished file,
+so an interruption never leaves half a file.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from orga.client.server.home import cache_folder, user_path
 from orga.own_code import ROOT, installed_program
 
 VERSION = "1.5.1"
-"""Version of the command. The sources of later ones have a `replace` directive, which `go install` refuses."""
+"""Version of the command. Sources of later versions have a `replace` directive, which `go install` refuses."""
 
 ADDRESS = f"https://github.com/temporalio/cli/releases/download/v{VERSION}/temporal_cli_{VERSION}_"
 
@@ -37,7 +37,7 @@ ARCHIVES = {
 """Name and SHA-256 of the archive for each system and machine."""
 
 MAX_BYTES = 200_000_000
-"""Limit for an archive, which has about 50 MB."""
+"""Limit of a download. An archive has about 50 MB."""
 
 SILENCE_S = 10.0
 """Seconds without data after which a download is given up."""
@@ -139,7 +139,7 @@ async def download_release(target: Path, report: Report) -> None:
 
 
 async def unpacked_release(folder: Path) -> Path:
-    """Return the command, unpacked if its checksum is right."""
+    """Download the archive into `folder`, check its checksum, and return the unpacked command."""
     import httpx  # most commands find an installed server and need no HTTP
 
     machine = platform.system(), platform.machine()
@@ -157,7 +157,6 @@ async def unpacked_release(folder: Path) -> Path:
 
 
 async def _save_archive(address: str, archive: Path) -> str:
-    """Save the archive at this address as a file and return its SHA-256."""
     import httpx
 
     digest, size = sha256(), 0
@@ -187,7 +186,7 @@ def _unpack(archive: Path, command: Path) -> Path:
 
 
 async def build_release(target: Path, report: Report) -> None:
-    """Build the pinned version with the Go toolchain at `target`."""
+    """Build the pinned version with Go, and move the command to `target`."""
     go = installed_program("go")
     if go is None:
         raise ObtainFailed("there is no Go 1.25 or later to build it with")

@@ -28,15 +28,15 @@ POLICY_MARK = "."
 POLICY_CHARS = 6
 
 RECENT = timedelta(seconds=60)
-"""A long poll lasts this long, so a live worker was seen within it."""
+"""The longest time of a long poll. The server has seen each live worker within this time."""
 
 
 async def describe_queue(
     client: Client, task_queue: str, kind: "TaskQueueType.ValueType" = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
 ) -> DescribeTaskQueueResponse | None:
-    """Return the server's description of the queue's tasks of one kind.
+    """Return the server's description of a queue, for workflow tasks or for activity tasks.
 
-    None if the server does not support that, like Temporal's test server.
+    None if the server does not support that. Temporal's test server does not.
     """
     request = DescribeTaskQueueRequest(
         namespace=client.namespace,
@@ -52,7 +52,7 @@ async def describe_queue(
 
 
 def live_pollers(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
-    """Return the workers that poll, without those known to be dead."""
+    """Return the workers that poll, without workers that are known to be dead."""
     oldest = datetime.now(UTC) - RECENT
     return [
         poller
@@ -62,7 +62,7 @@ def live_pollers(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
 
 
 async def poller_identities(client: Client, task_queue: str) -> list[str] | None:
-    """Return the identities of the workers that poll for workflows, or None if the server does not report them."""
+    """Return the identities of the workers that poll for workflow tasks. None if the server does not report them."""
     answer = await describe_queue(client, task_queue)
     return None if answer is None else [poller.identity for poller in live_pollers(answer)]
 
@@ -99,18 +99,17 @@ def identity_policy(identity: str) -> str:
 
 
 def short_policy(policy: str) -> str:
-    """Return a policy of `policy_text` with shorter digests."""
+    """Return the text of a policy (from `policy_text`) with shorter digests."""
     engine, *digests = policy.split(":")
     return ":".join([engine, *(digest[:POLICY_CHARS] for digest in digests)])
 
 
 def is_of_process(identity: str, pid: int) -> bool:
-    """Return whether this is the identity of that process of this machine."""
     return identity.partition(MARK)[0] == own_identity(pid)
 
 
 def may_live(identity: str) -> bool:
-    """Return False for a dead process of this machine, because the server lists a killed worker for another minute."""
+    """Return False for a dead process of this machine. The server still lists a killed worker for a minute."""
     pid, at, host = identity.partition(MARK)[0].partition("@")
     if not at or not pid.isdigit() or host != socket.gethostname():
         return True
@@ -119,12 +118,12 @@ def may_live(identity: str) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # it lives, and belongs to another user
+        pass  # the process lives, and belongs to another user
     return True
 
 
 def remember_blocked_loop(block: object) -> None:
-    """Record what blocked this process. If nothing can be written, its log and the metric still show it."""
+    """Record the block of this process's event loop. If that fails, the log and the metric still show it."""
     with suppress(OSError, ServerUnavailable, UnreadableTable):
         path = server_home().blocked_loops
         living = {identity: text for identity, text in read_table(path).items() if may_live(identity)}

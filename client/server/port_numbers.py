@@ -20,7 +20,7 @@ MAX_TRIES = 200
 
 @dataclass(frozen=True)
 class Claim:
-    """A claimed port number. The claim lasts while a process has the descriptor of its lock open: this or a child."""
+    """A claimed port number. The claim lasts while this process or a child of it has the lock's descriptor open."""
 
     port: int
     descriptor: int

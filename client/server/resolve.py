@@ -17,10 +17,10 @@ EMBEDDED_NAMESPACE = "default"
 
 
 async def resolve_endpoint(configured: str | None, report: Report, *, namespace: str | None = None) -> Endpoint:
-    """Return a server that answers. The embedded one is started only if none is configured.
+    """Return a server that answers. The embedded server starts only if none is configured.
 
-    `configured` overrides `TEMPORAL_ADDRESS`, which overrides the profile (`TEMPORAL_PROFILE`, else `default`) in
-    Temporal's own configuration file. The same holds for `namespace`.
+    `configured` overrides `TEMPORAL_ADDRESS`. That overrides the profile in Temporal's own configuration file, whose
+    name is `TEMPORAL_PROFILE` or `default`. `namespace` overrides `TEMPORAL_NAMESPACE` and the profile in the same way.
 
     Raises:
         ServerUnavailable: The configured server does not answer, or the embedded one cannot be started.
@@ -49,12 +49,12 @@ def names_server(configured: str | None) -> bool:
 
 
 def standard_address(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names, in this environment by default."""
+    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names. None means this process's environment."""
     return _standard_options(environment).get("target_host")
 
 
 def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
-    """Return arguments for `Client.connect`. Credentials from the environment are sent only to a configured server."""
+    """Return arguments for `Client.connect`. Only a configured server gets credentials from the environment."""
     options = ClientConnectConfig() if endpoint.embedded else _standard_options()
     options["target_host"] = endpoint.address
     options["namespace"] = endpoint.namespace
@@ -62,7 +62,6 @@ def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
 
 
 def _embedded_ui(address: str) -> str | None:
-    """Return the UI's address if the named server is the running embedded one."""
     with suppress(ServerUnavailable):
         embedded = running_server()
         if embedded is not None and embedded.address == address.replace("localhost:", "127.0.0.1:"):
@@ -80,7 +79,7 @@ def _require_no_scheme(address: str) -> None:
 
 
 def _require_no_namespace(configured: str | None, standard: str | None) -> None:
-    """Refuse a namespace without an address, because its author must mean another server than the embedded one."""
+    """Refuse a namespace without an address, because it must be one of another server than the embedded one."""
     namespace = configured or standard
     if namespace and namespace != EMBEDDED_NAMESPACE:
         source = "[temporal] namespace" if configured else "TEMPORAL_NAMESPACE, or Temporal's profile,"
@@ -102,8 +101,8 @@ def _standard_options(environment: Mapping[str, str] | None = None) -> ClientCon
         ) from error
 
 
-def _unreachable_error(endpoint: Endpoint, reason: str, named: bool) -> ServerUnavailable:
-    origin = "the configured address" if named else "the address of the TEMPORAL_* environment or profile"
+def _unreachable_error(endpoint: Endpoint, reason: str, is_configured: bool) -> ServerUnavailable:
+    origin = "the configured address" if is_configured else "the address of the TEMPORAL_* environment or profile"
     return ServerUnavailable(
         f"the Temporal server at {endpoint.address} does not answer ({reason})",
         f"start it or correct {origin}; without one, a server is started here",

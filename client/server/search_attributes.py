@@ -1,4 +1,4 @@
-"""Registers our search attributes on any server."""
+"""Registers our search attributes on a server, and checks if runs can use them."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ WITHOUT_ATTRIBUTES = "runs go on without them, and cannot be found by agent, pha
 
 
 class SearchAttributesRefused(OrgaError):
-    """The server does not let us register. The text says what an administrator has to do."""
+    """Our search attributes cannot be registered. The text has the remedy."""
 
 
 class NoSearchAttributes(SearchAttributesRefused):
@@ -32,9 +32,9 @@ def type_name(key: SearchAttributeKey[Any]) -> str:
 
 
 async def missing_names(client: Client) -> list[str]:
-    """Return the names that the client's namespace lacks.
+    """Return the names of our search attributes that the client's namespace lacks.
 
-    Raise SearchAttributesRefused if a name has another type, or the server does not report them.
+    Raise SearchAttributesRefused if a name has another type, or the server does not list the names.
     """
     try:
         listed = await client.operator_service.list_search_attributes(
@@ -53,7 +53,7 @@ async def missing_names(client: Client) -> list[str]:
 
 
 async def are_usable(client: Client, report: Report) -> bool:
-    """Return whether runs can write all our search attributes. If they cannot, report why: runs go on without them."""
+    """Return whether runs can write all our search attributes. If not, report why. Runs then go on without them."""
     try:
         lacking = await missing_names(client)
     except NoSearchAttributes as error:
@@ -82,7 +82,7 @@ async def register_missing(client: Client) -> list[str]:
     try:
         await client.operator_service.add_search_attributes(request, retry=True)
     except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # another command was faster
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # that means another command was faster
             raise _refused_error(client, keys, error) from error
     return names
 

@@ -1,4 +1,4 @@
-"""The meaning of a server's errors, and the reason why a server does not answer."""
+"""Explains the errors of a Temporal server, and why a server does not answer."""
 
 import asyncio
 from contextlib import suppress
@@ -7,7 +7,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 _DISK_FULL = ("database or disk is full", "no space left on device", "disk quota exceeded")
-"""Parts of the messages of SQLite and other databases."""
+"""Parts of the messages of SQLite and other databases about a full disk."""
 
 _LOST_STATUSES = {
     RPCStatusCode.UNAVAILABLE,
@@ -26,7 +26,6 @@ def is_lost(error: RPCError) -> bool:
 
 
 def is_unsupported(error: RPCError) -> bool:
-    """Return whether the server does not support the request."""
     return error.status is RPCStatusCode.UNIMPLEMENTED
 
 
@@ -55,13 +54,13 @@ async def silence_reason(address: str, timeout_s: float = 2.0) -> str | None:
 
 
 async def explain_failure(error: Exception, address: str) -> str:
-    """Return the cause. If the connection was closed, an HTTP request checks for a web server."""
+    """Return why a connection failed. If it was closed, an HTTP request finds out if a web server closed it."""
     cause = connect_failure(error)
     return _OTHER_SERVER if cause == CONNECTION_CLOSED and await _is_web_server(address) else cause
 
 
 def connect_failure(error: Exception) -> str:
-    """Return the cause in the SDK's nested message. A library's own message is never returned."""
+    """Return the cause that the SDK's nested message names, but never the own message of a library."""
     message = str(error)
     for text, cause in _CAUSES.items():
         if text in message:

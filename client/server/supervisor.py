@@ -1,8 +1,8 @@
 """The parent of the embedded server: `python -m orga.client.server.supervisor`, detached, standard library only.
 
-It stops the server on SIGTERM, and after a while without leases. If the server dies while it is in use, or cannot read
-its database any more, it is started again on the same ports, so that clients find it. The supervisor inherits its own
-lock and those of the ports from `embedded.py`, and they end with this process.
+The supervisor stops the server on SIGTERM, and after a while without leases. If the server dies while it is in use, or
+can no longer read its database, the supervisor starts it again on the same ports, so that clients find it. It inherits
+its own lock and the locks of the ports from `embedded.py`. They end with this process.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from orga.client.server.port_numbers import HOST
 from orga.client.server.ui import Api, serve_ui
 
 POLL_S = 0.5
+"""Seconds between two looks for leases."""
 
 HEALTH_S = 3.0
 """Seconds between two looks at the server's health. The server counts as damaged after two bad ones in a row."""
@@ -36,7 +37,7 @@ MAX_RESTARTS = 10
 
 @dataclass(frozen=True)
 class SupervisorOrders:
-    """The server to run."""
+    """The settings of the server and of its supervisor."""
 
     home: Home
     idle_s: float
@@ -59,7 +60,7 @@ class UnsafeServer(Exception):
 
 
 async def supervise(orders: SupervisorOrders) -> None:
-    """Run the server until it is stopped, is idle, or died without users."""
+    """Run the server until it is stopped, is idle, or dies while nobody uses it."""
     terminated = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, terminated.set)
@@ -77,8 +78,9 @@ async def _run_until_end(orders: SupervisorOrders, terminated: asyncio.Event) ->
         with serve_ui(orders.ui_port, api, orders.executable):
             await _wait_until_bound(server, orders, api)
             is_damaged = await _wait_for_end(server, orders, api, terminated)
-        record = read_record(orders.home.record)  # removed by `stop_server`
-        died = (is_damaged or server.returncode not in (None, 0)) and record is not None and record.ready
+        record = read_record(orders.home.record)  # None after `stop_server`, which removes it
+        has_failed = is_damaged or server.returncode not in (None, 0)
+        died = has_failed and record is not None and record.ready
     finally:
         await _stop_server(server)
         orders.home.record.unlink(missing_ok=True)
@@ -93,7 +95,7 @@ def _in_use(home: Home) -> bool:
 
 
 async def _start_server(orders: SupervisorOrders, api: Api) -> Process:
-    """Start the server, which inherits a lock and holds it while it lives. Write its record before we close ours."""
+    """Start the server and write its record. The server inherits its lock, and holds it as long as it lives."""
     lock = acquire_lock(orders.home.server_lock)
     try:
         command = (orders.executable, *orders.flags, *api.flags())
@@ -107,7 +109,7 @@ async def _start_server(orders: SupervisorOrders, api: Api) -> Process:
 
 
 async def _wait_until_bound(server: Process, orders: SupervisorOrders, api: Api) -> None:
-    """Wait for the ports and record that the server is ready. Give up if it ends or is to be stopped."""
+    """Wait until the server has bound its ports, and record that it is ready. Give up if it ends or has to end."""
     while server.returncode is None and (record := read_record(orders.home.record)):
         with suppress(OSError):
             _, writer = await asyncio.open_connection(HOST, orders.port)
@@ -120,7 +122,7 @@ async def _wait_until_bound(server: Process, orders: SupervisorOrders, api: Api)
 
 
 async def _wait_for_end(server: Process, orders: SupervisorOrders, api: Api, terminated: asyncio.Event) -> bool:
-    """Wait until the server ends, or has to end. Return whether it is damaged."""
+    """Wait until the server ends or has to end. Return whether it is damaged."""
     damage = asyncio.create_task(_wait_until_damaged(api))
     waits = {
         damage,
@@ -141,11 +143,11 @@ async def _wait_until_damaged(api: Api) -> None:
         try:
             bad_looks = bad_looks + 1 if await asyncio.to_thread(api.is_damaged) else 0
         except OSError:
-            bad_looks = 0  # it is busy, or ends
+            bad_looks = 0  # the server is busy, or ends
 
 
 async def _wait_until_unused(orders: SupervisorOrders) -> None:
-    """Return after `idle_s` without a lease. Keep the lock then, so that a new lease waits until we are gone."""
+    """Return after `idle_s` without a lease, and keep the lock: a new lease then waits until this process has ended."""
     used = time.monotonic()
     while True:
         lock = try_lock_leases(orders.home)
@@ -159,7 +161,7 @@ async def _wait_until_unused(orders: SupervisorOrders) -> None:
 
 
 async def _stop_server(server: Process) -> None:
-    """Let the server finish its writes. Kill it if it does not end: its SQLite database survives that."""
+    """Let the server finish its writes. If it does not end, kill it, which its SQLite database survives."""
     with suppress(ProcessLookupError):
         server.terminate()
     try:

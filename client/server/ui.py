@@ -1,7 +1,8 @@
 """The Temporal UI of the embedded server, for people at this machine but not for web pages.
 
-A page can send requests to any port of this machine, and can point a name of its own at that port (DNS rebinding) to
-read the answers. Temporal's UI answers every `Host`, so the embedded server runs without it. Three parts replace it:
+A web page can send requests to any port of this machine. If it also gives this machine a name of its own (DNS
+rebinding), it can read the answers. Temporal's UI answers every `Host`, so the embedded server runs without that UI.
+Three parts replace it:
 
 | part | answers | why a page gets nowhere |
 | --- | --- | --- |
@@ -67,7 +68,7 @@ class Api:
         return ["--http-port", str(self.port), *_restricting_flags(self.host)]
 
     def is_closed(self) -> bool:
-        """Return whether the API refuses another `Host`, as old servers do not. Raise OSError if it does not answer."""
+        """Return whether the API refuses any other `Host`. Old servers do not. Raise OSError if it does not answer."""
         connection = HTTPConnection(HOST, self.port, timeout=ANSWER_TIMEOUT_S)
         try:
             connection.request("GET", f"{API}namespaces")
@@ -76,17 +77,16 @@ class Api:
             connection.close()
 
     def is_damaged(self) -> bool:
-        """Return whether the server cannot read its database any more. Raise OSError if it does not answer.
+        """Return whether the server can no longer read its database. Raise OSError if it does not answer.
 
-        If a client cancels a request at a bad moment, SQLite refuses all later ones as "interrupted" (server 1.29).
+        If a client cancels a request at a bad moment, SQLite refuses all later requests as "interrupted" (server 1.29).
         """
         connection = HTTPConnection(HOST, self.port, timeout=HEALTH_TIMEOUT_S)
         try:
             connection.request("GET", f"{API}namespaces/default", headers={"Host": self.host})
             response = connection.getresponse()
-            return response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and b"interrupted" in response.read(
-                MAX_BODY_BYTES
-            )
+            is_error = response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            return is_error and b"interrupted" in response.read(MAX_BODY_BYTES)
         except HTTPException as error:
             raise OSError(str(error)) from error
         finally:
@@ -98,7 +98,7 @@ def _unknown_host() -> str:
 
 
 def _restricting_flags(host: str) -> list[str]:
-    """Return the flags of a server whose HTTP API answers this host only.
+    """Return the flags of a server whose HTTP API answers only this `Host`.
 
     Nexus is disabled because its routes do not check `Host`.
     """
@@ -109,7 +109,7 @@ def _restricting_flags(host: str) -> list[str]:
 def refusal_reason(method: str, headers: Message) -> str:
     """Return why a request is refused, or "" if a person or the UI itself has sent it.
 
-    Browsers set these three headers themselves, and no script of a page can change them.
+    The browser sets the three headers that decide, and no script of a page can change them.
     """
     hosts = headers.get_all("Host", [])
     if len(hosts) != 1 or not OWN_HOST.fullmatch(hosts[0]):
@@ -120,7 +120,7 @@ def refusal_reason(method: str, headers: Message) -> str:
     if origin is not None and origin != f"http://{hosts[0]}":
         return "Origin: the Temporal UI answers its own pages only"
     navigates = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
-    is_link = method == "GET" and navigates  # a person follows a link of another page, and no frame in that page
+    is_link = method == "GET" and navigates  # a person follows a link on another page; a frame there does not count
     if headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"} and not is_link:
         return "Sec-Fetch-Site: the Temporal UI answers its own pages only"
     return ""
@@ -137,7 +137,7 @@ class Pages:
         self._idle_timer: threading.Timer | None = None
 
     def port(self) -> int:
-        """Return the port of the pages, after starting their server if necessary. Raise OSError if it fails."""
+        """Return the port of the pages. If necessary, start their server. Raise OSError if that fails."""
         with self._lock:
             if self._process is None or not _is_answering(self._port):
                 self._end()
@@ -207,7 +207,7 @@ class _UiServer(ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
     timeout = 0
-    """Seconds. A request is only taken when one is waiting."""
+    """Seconds. `handle_request` need not wait, because it is called only when a request has arrived."""
 
 
 class _GuardHandler(BaseHTTPRequestHandler):

@@ -1,7 +1,7 @@
-"""Exports telemetry over OTLP: the span of each run, the spans and metrics in it, and metrics of waiting runs.
+"""Exports telemetry over OTLP: a span for each segment of a run, spans and metrics in it, and metrics of waiting runs.
 
-The span of a run is the root of its one trace, through every continue-as-new. The metrics of waiting runs come from
-visibility alone. If the collector is silent, one warning says so.
+All segments of a run belong to one trace. The metrics of waiting runs come only from visibility. If the collector takes
+nothing, one warning reports it.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class _FirstRecordFilter(logging.Filter):
-    """Replaces the records of the exporters by one warning."""
+    """Replaces all log records of the exporters by one warning."""
 
     def __init__(self, endpoint: str) -> None:
         super().__init__()
@@ -61,7 +61,6 @@ class _FirstRecordFilter(logging.Filter):
         self._has_warned = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the record. The first one becomes a warning of our own."""
         if not self._has_warned:
             self._has_warned = True
             _log.warning("the collector at %s takes no telemetry: it is lost; runs continue", self._endpoint)
@@ -69,7 +68,7 @@ class _FirstRecordFilter(logging.Filter):
 
 
 def silence_exporters(endpoint: str) -> None:
-    """Silence the exporters of this process for good, including retries after a shutdown."""
+    """Silence the exporters of this process until it ends, including retries after a shutdown."""
     record_filter = _FirstRecordFilter(endpoint)
     for name in _EXPORTERS:
         logging.getLogger(name).addFilter(record_filter)
@@ -111,7 +110,7 @@ def export_to(config: TelemetryConfig) -> Callable[[float], None]:
 
 
 def _finish_within(timeout_s: float, *flushes: Callable[[], None]) -> bool:
-    """Return whether all ended in time. One that is late goes on in a daemon thread, which ends with the process."""
+    """Return whether all flushes ended in time. A late one goes on in a daemon thread, which ends with the process."""
     end = time.monotonic() + timeout_s
     threads = [threading.Thread(target=flush, daemon=True) for flush in flushes]
     for thread in threads:
@@ -122,7 +121,7 @@ def _finish_within(timeout_s: float, *flushes: Callable[[], None]) -> bool:
 
 
 def run_spans() -> tuple[SimplePlugin, ...]:
-    """Return the plugins in order: the SDK's carries the context in headers, and ours opens a span in it."""
+    """Return the plugins in order: the SDK's passes the trace context on in headers, and ours opens spans in it."""
     return (OpenTelemetryPlugin(), SimplePlugin("orga.RunSpans", interceptors=[_RunSpans()]))
 
 
@@ -140,7 +139,7 @@ class _RunSpanInbound(WorkflowInboundInterceptor):
         info = workflow.info()
         received = context.get_current()
         if info.continued_run_id and trace.get_current_span(received).get_span_context().is_valid:
-            self._outbound.first_run = received
+            self._outbound.first_segment = received
         if info.continued_run_id is None:
             count(names.RUNS_STARTED)
         attributes = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
@@ -158,13 +157,13 @@ class _RunSpanInbound(WorkflowInboundInterceptor):
 
 
 class _RunSpanOutbound(WorkflowOutboundInterceptor):
-    """Passes on the first run's span, so that the spans of all later runs are its children, and not nested deeper."""
+    """Passes on the span of the run's first segment, so that the spans of all later segments are its children."""
 
-    first_run: Context | None = None
+    first_segment: Context | None = None
 
     def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:
         _record_history()
-        token = context.attach(self.first_run or context.get_current())
+        token = context.attach(self.first_segment or context.get_current())
         try:
             super().continue_as_new(input)
         finally:
@@ -179,9 +178,9 @@ def _record_ending(span: trace.Span, result: AgentResult) -> None:
     span.set_attribute(names.OUTPUT_TOKENS, result.usage.output_tokens)
     span.set_attribute(names.DENIED, result.tool_calls.denied)
     count(names.RUN_COUNT, {names.ENDING: result.termination.reason})
-    own: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
+    of_span: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
     attributes: dict[str, AttributeValue] = {names.ENDING: result.termination.reason}
-    attributes |= {name: own[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in own}
+    attributes |= {name: of_span[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in of_span}
     if result.termination.reason == "error":
         attributes[names.ERROR] = result.termination.reason
     record(names.RUN_DURATION, result.duration_s, attributes)
@@ -210,12 +209,12 @@ class _WaitingRuns:
             self.oldest = min(self.oldest or since, since)
 
     def age_s(self, now: datetime) -> float:
-        """Return how long the oldest has waited. A clock that is slower than the server's gives 0."""
+        """Return how long the oldest run has waited. It is never negative, although the clocks may differ."""
         return max((now - self.oldest).total_seconds(), 0.0) if self.oldest else 0.0
 
 
 class WaitingMetrics:
-    """The gauges of one worker, with the values of the last visibility query."""
+    """The gauges of waiting runs in one worker. They show the result of the last visibility query."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, _WaitingRuns] = {}
@@ -224,11 +223,11 @@ class WaitingMetrics:
             names.WAITING_RUNS, [self._runs], unit="{run}", description="Runs that wait for a person, by kind"
         )
         meter.create_observable_gauge(
-            names.WAITING_AGE, [self._ages], unit="s", description="How long the oldest of them has waited, by kind"
+            names.WAITING_AGE, [self._ages], unit="s", description="Time that the oldest of them has waited, by kind"
         )
 
     async def refresh(self, client: Client) -> None:
-        """Query visibility. Each kind that was seen before keeps a value, 0 if none is left."""
+        """Query visibility. A kind without waiting runs keeps the value 0 if it had some before."""
         by_kind = {kind: _WaitingRuns() for kind in self._by_kind}
         async for run in client.list_workflows(WAITING_RUNS_QUERY, limit=_MAX_RUNS):
             kind = run.typed_search_attributes.get(WAITING) or ""
@@ -253,7 +252,7 @@ async def waiting_metrics(client: Client, *, every_s: float = _REFRESH_INTERVAL_
             try:
                 await gauges.refresh(client)
             except RPCError as error:
-                _log.warning("the server does not list what waits for people: %s", error_reason(error))
+                _log.warning("the server does not list the runs that wait for people: %s", error_reason(error))
                 if is_unsupported(error):
                     return
             await asyncio.sleep(every_s)

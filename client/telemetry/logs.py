@@ -1,6 +1,6 @@
-"""Logs of orga's processes: one line per record on stderr, as JSON or text, with the run that it belongs to.
+"""Configures the logs of orga's processes: one line per record on stderr, as JSON or text, with the run of the record.
 
-In text form an exception follows, on lines that cannot be mistaken for records.
+In text form, an exception follows on lines of its own that cannot be mistaken for records.
 """
 
 import logging
@@ -37,7 +37,7 @@ _MULTILINE_KEYS = ("stack", "exception")
 """Fields that the console renderer writes below the record."""
 
 Hide = Callable[[str], str]
-"""Removes secrets from a text. It is called before line breaks are escaped, because secrets may contain some."""
+"""Removes secrets from a text. It is called before line breaks are escaped, because secrets may contain them."""
 
 _json = structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
 
@@ -52,11 +52,10 @@ def text_processors(hide: Hide, *, colors: bool) -> list[Processor]:
 
     def with_visible_fields(logger: Any, method: str, event: EventDict) -> EventDict:
         fields: dict[str, Any] = {"event": str(event.pop("event", "")), **event}
-        shown = {
-            escaped_line(key): value if key == "exc_info" else _visible_value(value, hide)
-            for key, value in fields.items()
-        }
-        return shown | {key: f"{FIELD_SEPARATOR}{shown[key]}" for key in _MULTILINE_KEYS if key in shown}
+        visible: dict[str, Any] = {}
+        for key, value in fields.items():
+            visible[escaped_line(key)] = value if key == "exc_info" else _visible_value(value, hide)
+        return visible | {key: f"{FIELD_SEPARATOR}{visible[key]}" for key in _MULTILINE_KEYS if key in visible}
 
     def write_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
         text = StringIO()
@@ -68,7 +67,7 @@ def text_processors(hide: Hide, *, colors: bool) -> list[Processor]:
 
 
 def _visible_value(value: Any, hide: Hide) -> Any:
-    """Return the value, or its escaped text if it would break the line or be invisible."""
+    """Return the value. If its text has secrets, line breaks or invisible characters, return the text without them."""
     text = value if isinstance(value, str) else repr(value)
     shown = escaped_line(hide(text))
     return value if shown == text else shown
@@ -77,13 +76,13 @@ def _visible_value(value: Any, hide: Hide) -> Any:
 _FIRST_KEYS = ("timestamp", "level", "logger", "message", "workflow_id", "run_id", "iteration")
 
 _CHATTY_LOGGERS = ("httpx", "httpx2", "httpcore", "mcp", "urllib3")
-"""Their INFO lines contain whole addresses with queries, and ids of sessions."""
+"""Loggers whose INFO records contain whole addresses with queries, or ids of sessions."""
 
 
 def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str] = ()) -> None:
-    """Render all records of this process in one way, those of the standard library and of structlog.
+    """Render all records of this process in the same way, from the standard library and from structlog.
 
-    The values of the variables in `secrets` are hidden too, whatever their names are.
+    The values of the environment variables in `secrets` are hidden too, whatever their names are.
     """
     handler = logging.StreamHandler(sys.stderr)
     mask = SecretMask(KnownSecrets.from_environment(os.environ, secrets))
@@ -119,8 +118,6 @@ def _rendering_processors(json: bool, mask: SecretMask) -> list[Processor]:
 
 
 class _MaskingFormatter(structlog.stdlib.ProcessorFormatter):
-    """Hides the environment's secrets in the finished line, tracebacks included."""
-
     def __init__(self, processors: list[Processor], mask: SecretMask) -> None:
         super().__init__(processors=processors)
         self._mask = mask
@@ -137,7 +134,7 @@ def _with_run(logger: Any, method: str, event: EventDict) -> EventDict:
 
 
 def _run_of(record: logging.LogRecord) -> tuple[str | None, str | None]:
-    """Return the ids that the SDK's loggers attach, else those of the current activity or workflow."""
+    """Return workflow id and run id from the SDK's loggers, else from the current activity or workflow."""
     for name, run_id in (("temporal_workflow", "run_id"), ("temporal_activity", "workflow_run_id")):
         details: Mapping[str, str] | None = getattr(record, name, None)
         if details:

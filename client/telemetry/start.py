@@ -1,4 +1,4 @@
-"""Telemetry as `[telemetry]` configures it, and the logs of the SDK's core. If telemetry is off, it is not loaded."""
+"""Starts the configured telemetry, and forwards the logs of the SDK's core. Unused telemetry loads no libraries."""
 
 import logging
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from temporalio import runtime
 
 from orga.client.config.sections import TelemetryConfig
 
-if TYPE_CHECKING:  # it imports the SDK's whole worker, which most commands do not need
+if TYPE_CHECKING:  # `SimplePlugin` imports the SDK's whole worker, which most commands do not need
     from temporalio.client import Client
     from temporalio.plugin import SimplePlugin
 
@@ -22,18 +22,18 @@ class Telemetry:
     """The telemetry of a process."""
 
     plugins: "tuple[SimplePlugin, ...]" = ()
-    """Plugins for `Client.connect`. Workers of the client inherit them. Passing them again would apply them twice."""
+    """Plugins for `Client.connect`. Its workers inherit them, so a worker that also gets them applies them twice."""
     close: Callable[[float], None] = lambda timeout_s: None
     watch: "Callable[[Client], AbstractAsyncContextManager[None]]" = lambda client: nullcontext()
-    """A context that a worker keeps open while it runs: metrics of what waits for people."""
+    """Returns a context that a worker keeps open while it runs. It reports the runs that wait for people."""
 
     def shutdown(self, timeout_s: float = SHUTDOWN_S) -> None:
-        """Send what is left, in at most `timeout_s`. What no collector has taken by then is lost."""
+        """Send the remaining spans and metrics within `timeout_s`. Those that no collector takes by then are lost."""
         self.close(timeout_s)
 
 
 def telemetry(config: TelemetryConfig) -> Telemetry:
-    """Start the configured telemetry, before clients and workers. Raise TelemetryInUse if this process has one."""
+    """Start the configured telemetry. Call this before clients and workers. Raise TelemetryInUse if it has started."""
     if not config.enabled:
         return Telemetry()
     from orga.client.telemetry.export import export_to, run_spans, waiting_metrics
@@ -43,16 +43,17 @@ def telemetry(config: TelemetryConfig) -> Telemetry:
 
 
 CORE_LEVEL, OTHER_LEVEL = "WARN", "ERROR"
-"""The SDK's own levels."""
+"""The SDK's default levels, for its core and for other libraries."""
 
 _RETRIES = "::temporalio_client::retry"
 """Suffix of the logger that reports each retry of a request to the server."""
 
 
 def forward_core_logs(*, with_retries: bool = True) -> None:
-    """Forward the core's logs in this process. Programs call this before they connect. An existing runtime is kept.
+    """Send the logs of the SDK's core to Python's logs. Call this before connecting. An existing runtime is kept.
 
-    Commands forward no retries: these would disturb their output, and they report themselves that the server is away.
+    Commands use `with_retries=False`: reports of retries would disturb their output, and the commands themselves report
+    that the server is away.
     """
     logger = logging.getLogger("temporalio")
     if not with_retries:

@@ -110,7 +110,6 @@ def _check_tools(
 
 
 def _check_policy(config: OrgaConfig, env: Environment, problems: _Problems) -> str:
-    """Return the policy as a text, or "" if it cannot be used."""
     with problems.collect("policy", "correct [policy] in orga.toml"):
         settings = policy_settings(config.policy, env)
         policy_engine(settings)  # raises if it cannot judge
@@ -133,7 +132,6 @@ def _check_services(config: OrgaConfig, root: Path, env: Environment, problems: 
 def _chosen_models(
     agents: Mapping[str, AgentConfig], choice: ModelChoice, problems: _Problems
 ) -> dict[str, ChosenModels]:
-    """Return the models of each agent, except agents whose models cannot be determined."""
     chosen: dict[str, ChosenModels] = {}
     for name, agent in agents.items():
         with problems.collect(f"agents.{name}", "correct the agent, or [models.tiers]"):

@@ -115,7 +115,6 @@ def no_workers_text(current: Version, task_queue: str) -> str:
 
 
 def pinned_version(run: WorkflowExecutionDescription) -> Version | None:
-    """Return the version that a run is pinned to, if any."""
     info = run.raw_description.workflow_execution_info.versioning_info
     is_pinned = info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
     return _parsed_version(info.deployment_version) if is_pinned else None

@@ -1,7 +1,6 @@
 """Starts a worker before its command knows the worker's settings, so that both load their code at the same time.
 
-The settings come later, as an order. Until then the worker loads only our own code. Without an order, it ends with the
-command.
+The settings come later, as an order. Until then the worker loads only our own code, and it ends with the command.
 """
 
 import json

@@ -264,7 +264,6 @@ def _merge_tables(kind: str, of_file: Mapping[str, T], in_code: Sequence[tuple[s
 
 
 def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyConfig:
-    """Return the policy of a folder given in code. Raise ConfigError if the configuration has another policy."""
     folder = folder.absolute()
     if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
         raise ConfigError(f"policy: {folder} has no *.cedar files; name the folder that they lie in")
@@ -276,7 +275,6 @@ def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyC
 
 
 def _own_policy(configured: PolicyConfig, file: str) -> PolicyConfig:
-    """Return the policy of an object given in code. Raise ConfigError if the configuration has another policy."""
     other = configured.dir or configured.opa.url or configured.opa.wasm
     if configured.engine not in (None, "code") or other:
         other = other or configured.engine

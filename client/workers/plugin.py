@@ -259,7 +259,6 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
 
 def _share_runners(config: dict[str, Any], ours: WorkflowRunner) -> None:
-    """Let our workflows use our runner, and the application's workflows the application's runners."""
     config["workflow_runner"] = sandbox_for_others(config.get("workflow_runner") or SandboxedWorkflowRunner())
     theirs = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
     config["unsandboxed_workflow_runner"] = SharedRunner(ours, theirs)

@@ -68,7 +68,6 @@ class WorkerProcess:
         return self._process.poll()
 
     async def wait_for_end(self) -> int:
-        """Wait for the worker's end and return its exit code."""
         return await asyncio.to_thread(self._process.wait)
 
     async def wait_until_polling(self, client: Client, task_queue: str) -> None:
@@ -114,7 +113,6 @@ class WorkerProcess:
         return f"{output or 'it printed nothing'}" + (f" (log: {self.log})" if self.log else "")
 
     def _log_text(self) -> str:
-        """Return the content of the log, or "" if there is no log or somebody has removed it."""
         try:
             return self.log.read_text(errors="replace") if self.log else ""
         except FileNotFoundError:

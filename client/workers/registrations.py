@@ -153,7 +153,6 @@ def refuse_shared_names(
 def _activity_problems(
     activities: Sequence[Callable[..., Any]], ours: _Registrations, in_code: Collection[str]
 ) -> Iterator[str]:
-    """Yield a text for each of the application's activities that has the name of one of ours."""
     our_names = {_activity_name(function) for function in ours.activities}
     for function in activities:
         name, label = _activity_name(function), getattr(function, "__qualname__", function)
