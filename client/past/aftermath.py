@@ -1,6 +1,6 @@
-"""Finds the events of a run after a boundary: interventions by people, effects of its tools, and live delegates.
+"""Finds what a rewind to a boundary drops: interventions by people, effects of tools, and live delegates.
 
-Live delegates of a past that a rewind drops are aborted, and the rewind waits for their end.
+A rewind aborts the live delegates of the part that it drops, and waits until they have ended.
 """
 
 import asyncio
@@ -37,6 +37,8 @@ from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 from orga.workflows.types.tool_calls.tools import ToolRequest, ToolSpec
 
 TEXT_CHARS = 300
+"""Characters of an intervention or of arguments."""
+
 OUTCOME_UNKNOWN = "not known to have ended"
 ENDING_INTERVENTIONS = frozenset({"abort", "cancel"})
 """Interventions that are never delivered again, because they would end the run again."""
@@ -66,7 +68,7 @@ class SentIntervention:
 
 @dataclass(frozen=True)
 class Effect:
-    """A call that may have changed something, whether it succeeded or not; no rewind undoes it."""
+    """A call that may have changed something, even if it failed. No rewind undoes it."""
 
     iteration: int
     tool: str
@@ -80,7 +82,7 @@ class Effect:
 
 
 def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[HistoryEvent]:
-    """Yield the events after the boundary, through all later runs of the chain."""
+    """Yield the events after the boundary, also those of all later segments."""
     index = [run.run_id for run in runs].index(boundary.run_id)
     yield from (event for event in runs[index].events if event.event_id > boundary.event_id)
     for run in runs[index + 1 :]:
@@ -90,20 +92,19 @@ def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[His
 async def interventions_after(
     client: Client, runs: Sequence[RunHistory], boundary: Boundary
 ) -> tuple[SentIntervention, ...]:
-    """Return what people sent after the boundary, in order."""
+    """Return the interventions that people sent after the boundary, in order."""
     converter = values_of(client, runs[0].history).own_converter
     by_event = [await _read_intervention(converter, event) for event in events_after(runs, boundary)]
     return tuple(sent for sent in by_event if sent is not None)
 
 
 async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Effect, ...]:
-    """Return the calls after the boundary that are not read-only, in order. Delegated runs are among them."""
+    """Return the calls after the boundary that are not read-only, in order. Delegated runs are included."""
     values = values_of(client, runs[0].history)
     setup = await recorded_setup(values, (event for run in runs for event in run.events))
     specs = {tool.name: tool for tool in setup.tools} if setup else {}
     effects: list[Effect] = []
-    started: dict[int, int] = {}
-    """The index of an effect by the event with which it began."""
+    started: dict[int, int] = {}  # indexes of effects, by the number of the event with which each began
     for event in events_after(runs, boundary):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:  # event numbers start again
             started = {}
@@ -147,7 +148,7 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
     if spec is None or spec.effect == "read_only":
         return None
     if spec.deferred and spec.deferred.has_start and not attributes.activity_id.endswith(START_SUFFIX):
-        return None  # only the end of the call
+        return None  # this activity only ends the call; its start is the effect
     call = await _tool_call(values.for_activity(attributes), attributes.input, spec)
     return Effect(
         _iteration(attributes.activity_id),
@@ -161,7 +162,7 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
 
 class _CallEnding(NamedTuple):
     start_event: int
-    """The number of the event with which the call, or the delegated run, began."""
+    """The number of the event with which the call or the delegated run began."""
     outcome: str
 
 
@@ -183,7 +184,7 @@ async def _tool_call(converter: DataConverter, payloads: Payloads, spec: ToolSpe
 
 
 async def recorded_setup(values: RunValues, events: Iterable[HistoryEvent]) -> Setup | None:
-    """Return the setup of the run, as its first run prepared it, or as the oldest run that is left received it."""
+    """Return the setup that the first segment prepared, or that the oldest remaining segment received."""
     prepared: dict[int, DataConverter] = {}
     for event in events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
@@ -199,7 +200,7 @@ async def recorded_setup(values: RunValues, events: Iterable[HistoryEvent]) -> S
 
 
 async def _read_carried(converter: DataConverter, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
-    """Return the setup that the previous run carried over. A state that a starter sent does not count."""
+    """Return the setup that the previous segment carried over. A state that a starter sent does not count."""
     arguments = await converter.decode(started.input.payloads)
     if not started.continued_execution_run_id or len(arguments) < 2:
         return None
@@ -222,19 +223,19 @@ def _time(event: HistoryEvent) -> datetime:
 
 
 GRACE_S = 75.0
-"""Seconds for all aborted delegates to end. Running calls have five seconds, and then a run has 60 to compensate."""
+"""Seconds for all aborted delegates to end. Running calls get 5 seconds, and then a run gets 60 to compensate."""
 
 
 @dataclass(frozen=True)
 class LiveDelegate:
     workflow_id: str
     iteration: int
-    """Iteration of the run that delegated to it."""
+    """The iteration in which its parent started it."""
     at: datetime
 
 
 async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tuple[LiveDelegate, ...]:
-    """Return the live delegates that these events started, and theirs, even if a delegate between them has ended."""
+    """Return the live delegates that these events started, and those below them, even below one that has ended."""
     delegates: list[LiveDelegate] = []
     for event in events:
         if event.event_type != EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
@@ -247,7 +248,7 @@ async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tupl
 
 
 async def abort_delegates(client: Client, delegates: Sequence[LiveDelegate], why: str) -> None:
-    """Abort delegates and wait for their end, as they may compensate. Raise NoAnswer or OrgaError if that fails."""
+    """Abort delegates and wait until they have ended, also to compensate. Raise NoAnswer or OrgaError if that fails."""
     runs = [Exchange(client, delegate.workflow_id) for delegate in delegates]
     try:
         async with asyncio.timeout(GRACE_S):
@@ -281,7 +282,7 @@ async def _is_live(client: Client, workflow_id: str) -> bool:
 
 
 async def _events(client: Client, workflow_id: str) -> list[HistoryEvent]:
-    """Return all events of a run, or none if the server does not know it."""
+    """Return all events of a run, or none if the server does not have it."""
     try:
         runs = await histories(client, await run_chain(client, workflow_id))
     except RunNotFound:

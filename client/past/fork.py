@@ -1,6 +1,7 @@
-"""Forks a run or a goal: another one continues from the same past.
+"""Forks a run or a goal: a new run continues from the same past.
 
-The worker does this because it trusts no state that a starter sends, and the client does it to report problems early.
+The fork's worker builds that past itself, because it trusts no state from a starter. The client builds it, too, and so
+reports problems early.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,17 +44,17 @@ from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.recovery import DeadLetter
 
 _NO_SUCH_RUN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
-"""Errors for which a retry is useless. A server refuses an id that no run can have as an invalid argument."""
+"""Errors after which a retry is useless. For an id that no run can have, the server reports an invalid argument."""
 
 
 class RunPasts:
-    """The `Pasts` of activities, read through the worker's client, for runs in its namespace."""
+    """Implements the port `Pasts` with a worker's client, for runs in the client's namespace."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def shared_past(self, fork_input: ForkInput | GoalForkInput) -> AgentState:
-        """Return the past. If the server is lost for a moment, the error lets Temporal retry."""
+        """Return the past. Raise InvalidInput if a retry is useless. Temporal retries after other errors."""
         try:
             return await shared_past(self._client, fork_input)
         except OrgaError as error:
@@ -69,7 +70,7 @@ async def shared_past(client: Client, fork_input: ForkInput | GoalForkInput) -> 
     Raises:
         InvalidInput: A change for the fork does not fit. The text names each bad key.
         NoSuchIteration: The run has not finished that iteration.
-        RunNotFound: The server does not have the run, or no longer.
+        RunNotFound: The server does not have the run.
         OrgaError: The past is too large, ends with the answer, or contradicts its own history.
     """
     fork = fork_input.fork
@@ -105,9 +106,9 @@ def _build_past(
 async def _iteration_end(
     client: Client, workflow_id: str, runs: list[RunHistory], iteration: int
 ) -> tuple[RunHistory, WorkflowHistory, datetime]:
-    """Return the run that finished the iteration, its history until then, and the time.
+    """Return the segment with the end of the iteration, its history up to that end, and the time.
 
-    A completed run may also have ended with the iteration. A terminated run may have ended in the middle of one.
+    The last iteration of a completed run ends with the run. A terminated run may have stopped in the middle of one.
     """
     try:
         boundary = boundary_of(workflow_id, runs, iteration)
@@ -143,13 +144,13 @@ async def fork(
     new_id: str | None = None,
     by: str = "",
 ) -> AgentHandle:
-    """Start a run that shares another's past up to the end of an iteration. The other run does not change.
+    """Start a run that shares another run's past up to the end of an iteration. The other run does not change.
 
-    The fork is started with a reference: its worker reads the past from the other run's history.
+    The input of the fork only refers to the past. The fork's worker reads it from the other run's history.
 
     The fork has the model, instructions and settings of its past, and its agent's present tools. A goal also keeps
-    plan, scores and memory. Its effects are its own: its idempotency keys differ from the other run's, except for dead
-    letters that it sends again.
+    plan, scores and memory. The fork's idempotency keys differ from the other run's, so its effects are its own. Only
+    dead letters that it sends again keep their keys.
 
     Args:
         client: From `connect`.
@@ -171,7 +172,7 @@ async def fork(
     described = await AgentHandle(client, workflow_id).describe()
     is_goal = described.workflow_type == GOAL_WORKFLOW
     new_run_id = run_id_of(new_id, "goal" if is_goal else "agent")
-    if changes and "fork" in changes:  # the caller may have checked who may read the run in `workflow_id`
+    if changes and "fork" in changes:  # a caller that checks access has checked it for `workflow_id` only
         raise InvalidInput("fork: cannot be changed. It names the run whose past is shared")
     given: dict[str, Any] = {
         "fork": {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)},
@@ -192,12 +193,12 @@ async def _start_fork(
     *,
     by: str,
 ) -> AgentHandle:
-    """Start the fork with a reference to exactly this past. The worker reads it again, from the same run."""
+    """Start the fork with a reference to exactly this past. The worker reads it again, from the same segment."""
     exact_input = fork_input.with_run(past.forked_from.run_id if past.forked_from else "")
     memo = run_memo(await recorded_workplace(described), await recorded_policy(described))
     if by:
         memo = {**memo, STARTED_BY_MEMO: by}
-    # the fork sets its tenant only once a worker has prepared it
+    # The fork itself sets its tenant only after a worker has prepared it.
     tenant = described.typed_search_attributes.get(TENANT)
     try:
         await client.start_workflow(
@@ -216,9 +217,8 @@ async def _start_fork(
     except RPCError as error:
         problem = f"the server refuses {workflow_id!r}: {error.message}"
         raise (ServerLost(problem) if is_lost(error) else OrgaError(problem)) from error
-    return (
-        GoalHandle(client, workflow_id) if isinstance(fork_input, GoalForkInput) else AgentHandle(client, workflow_id)
-    )
+    handle = GoalHandle if isinstance(fork_input, GoalForkInput) else AgentHandle
+    return handle(client, workflow_id)
 
 
 @dataclass(frozen=True)
@@ -250,10 +250,10 @@ async def requeue_in_fork(
 ) -> AgentHandle:
     """Start a fork of an ended run that sends these letters again under their keys, and then continues.
 
-    The ended run keeps its letters, because it cannot change any more.
+    The ended run keeps its letters, because it can no longer change.
 
     Raises:
-        OrgaError: The run ended at a limit, and no change raises it. The fork would end at once.
+        OrgaError: The run ended at a limit, and no change raises that limit. The fork would end at once.
         InvalidInput: There is no such letter.
     """
     state, changes = ended.state, changes or {}
@@ -273,16 +273,16 @@ class UndeliveredAnswer(NamedTuple):
     run: RunKey
     request: DeliveryRequest
     may_have_arrived: bool
-    """True unless every attempt is known to have failed plainly."""
+    """False only if the recorded error shows that the answer did not arrive."""
     last: Sending
-    """The newest repeated sending."""
+    """The newest repetition by a person, or `NEVER_SENT`."""
 
 
 async def undelivered_answers(client: Client, goal_id: str) -> dict[str, UndeliveredAnswer]:
     """Return the deliveries that were given up, by channel. Raise RunNotFound or NotAnAgent."""
     run = RunKey(goal_id, (await run_chain(client, goal_id, kinds=(GOAL_WORKFLOW,))).run_ids[-1])
     given_up: dict[str, DeliveryRequest] = {}
-    failed_plainly: set[str] = set()
+    certain_failures: set[str] = set()
     async for happening in happenings(client, goal_id, run.run_id):
         if happening.name == DELIVER and happening.kind == "scheduled":
             given_up[happening.key] = DeliveryRequest.model_validate(happening.value)
@@ -290,16 +290,16 @@ async def undelivered_answers(client: Client, goal_id: str) -> dict[str, Undeliv
             del given_up[happening.key]
         elif happening.kind == "workflow_completed":
             deliveries = GoalResult.model_validate(happening.value).deliveries
-            failed_plainly = {each.name for each in deliveries if _is_certain_failure(each.error)}
+            certain_failures = {each.name for each in deliveries if _is_certain_failure(each.error)}
     return {
         request.name: UndeliveredAnswer(
-            run, request, request.name not in failed_plainly, await last_sending(client, run, request.name)
+            run, request, request.name not in certain_failures, await last_sending(client, run, request.name)
         )
         for request in given_up.values()
     }
 
 
 def _is_certain_failure(error: str) -> bool:
-    """Return whether the error's kind excludes arrival. Timeouts and lost connections have no such kind."""
+    """Return whether the answer did not arrive. Then the error has a kind, unlike timeouts and lost connections."""
     kind, colon, _ = error.partition(": ")
     return bool(colon) and kind.isidentifier() and kind != MAY_HAVE_ARRIVED

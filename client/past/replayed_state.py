@@ -1,4 +1,4 @@
-"""Finds the state of a run, or its conversation, at a point of its history by replaying it through today's code."""
+"""Replays a history with today's code to get the state or the conversation of a run. Forks and commands use it."""
 
 from contextlib import aclosing
 from shlex import quote
@@ -36,7 +36,7 @@ _UPDATES = (
 
 
 def history_until_task(history: WorkflowHistory, event_id: int) -> WorkflowHistory:
-    """Return the history up to a completed workflow task, with its commands and the updates it accepted."""
+    """Return the history up to a completed workflow task, with the task's commands and the updates that it accepted."""
     kept = list(history.events[:event_id])
     for event in history.events[event_id:]:
         if event.event_type not in _UPDATES and _deciding_task_id(event) != event_id:
@@ -71,7 +71,7 @@ def _deciding_task_id(event: HistoryEvent) -> int:
 
 
 class _StateObserver(Interceptor):
-    """Keeps the workflow's state after each of its tasks, except its eviction, which cancels the workflow."""
+    """Keeps the state of the workflow after each task. It ignores the eviction, which cancels the workflow."""
 
     def __init__(self) -> None:
         self.state: AgentState | None = None
@@ -111,17 +111,18 @@ async def past_conversation(client: Client, workflow_id: str) -> list[ShownMessa
 
 async def _last_state(client: Client, chain: RunChain) -> AgentState | None:
     [run] = await histories(client, chain)
-    done = [event.event_id for event in run.events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
-    if done:
-        return await replayed_state(history_until_task(run.history, done[-1]), values_of(client, run.history))
+    completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    tasks = [event.event_id for event in run.events if event.event_type == completed]
+    if tasks:
+        return await replayed_state(history_until_task(run.history, tasks[-1]), values_of(client, run.history))
     return await _carried_state(client, chain.workflow_id, run.run_id)
 
 
 async def _carried_state(client: Client, workflow_id: str, run_id: str) -> AgentState | None:
-    """Return the state that the previous run carried over, or None for the first run of a chain."""
+    """Return the state that the previous segment carried over, or None for the first segment."""
     async with aclosing(happenings(client, workflow_id, run_id)) as found:
         async for happening in found:
-            # the first one is the start, with the arguments of the workflow: its input and the carried state
+            # the first happening is the start, whose arguments are the input and the carried state
             arguments: list[Any] = happening.value or []
             carried = arguments[1] if len(arguments) > 1 else None
             return None if carried is None else AgentState.model_validate(carried)

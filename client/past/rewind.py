@@ -1,4 +1,7 @@
-"""Rewinds a run to the end of an earlier iteration: pauses the run, then resets its workflow."""
+"""Rewinds a run to the end of an earlier iteration by a reset of its workflow.
+
+A run is frozen if it must do nothing for a while, for example until its delegates have ended.
+"""
 
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -53,7 +56,8 @@ _PINNED = VersioningOverride.PinnedOverride(
     behavior=VersioningOverride.PinnedOverrideBehavior.PINNED_OVERRIDE_BEHAVIOR_PINNED,
     version=WorkerDeploymentVersion(deployment_name="orga-held", build_id="held"),
 )
-"""A version that no worker has. A run that is pinned to it cannot start before it has received the rewind's signal."""
+"""A version that no worker has. A run that is pinned to it is frozen, because no worker gets its tasks."""
+
 _FROZEN_OPTIONS = WorkflowExecutionOptions(versioning_override=VersioningOverride(pinned=_PINNED))
 _UNFROZEN_OPTIONS = WorkflowExecutionOptions()
 
@@ -63,20 +67,20 @@ class RunStaysFrozen(OrgaError):
 
     def __init__(self, workflow_id: str, error: RPCError) -> None:
         super().__init__(
-            f"run {workflow_id!r} is frozen, since the server answers {error.status.name.lower()}: {error.message}; "
+            f"run {workflow_id!r} is still frozen: the server answers {error.status.name.lower()}: {error.message}; "
             "rewind it again with the same command to unfreeze it"
         )
 
 
 async def is_frozen(client: Client, workflow_id: str) -> bool:
-    """Return whether the run is frozen, as one is whose rewind was interrupted."""
+    """Return whether the run is frozen, for example because its rewind was interrupted."""
     described = await client.get_workflow_handle(workflow_id).describe()
     versioning = described.raw_description.workflow_execution_info.versioning_info
     return versioning.versioning_override.pinned.version == _PINNED.version
 
 
 async def unfreeze(client: Client, workflow_id: str, run_id: str = "") -> None:
-    """Unfreeze the run, by default the latest one. Raise RunStaysFrozen if the server refuses several attempts."""
+    """Unfreeze a segment, by default the latest one. Raise RunStaysFrozen if the server refuses several attempts."""
     try:
         await _set_options(client, workflow_id, run_id, _UNFROZEN_OPTIONS)
     except RPCError as error:
@@ -85,7 +89,7 @@ async def unfreeze(client: Client, workflow_id: str, run_id: str = "") -> None:
 
 @asynccontextmanager
 async def frozen_run(client: Client, workflow_id: str) -> AsyncGenerator[None]:
-    """Freeze a run, and whatever it is reset to, during the block. An ended run does nothing anyway."""
+    """Freeze a run during the block, also after a reset. An ended run is not frozen, because it does nothing."""
     try:
         await _set_options(client, workflow_id, "", _FROZEN_OPTIONS)
         yield
@@ -109,15 +113,16 @@ async def _set_options(client: Client, workflow_id: str, run_id: str, options: W
 
 _ALWAYS_EXCLUDED = (ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_CANCEL_REQUEST,)
 """A reset never delivers a cancellation again, because that would end the run again."""
+
 _INTERVENTIONS = (
     ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL,
     ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
 )
-"""A reset does not deliver these again either if the person does not want it."""
+"""A reset does not deliver these again if the person who rewinds leaves later interventions out."""
 
 
 async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
-    """Send the signal to a run whose reset to this boundary was interrupted. Return its run id, or ""."""
+    """Send the signal of an interrupted reset to this boundary. Return the run id, or "" if there is no such reset."""
     run = client.get_workflow_handle(boundary.workflow_id)
     history = await run.fetch_history()
     events = history.events
@@ -133,7 +138,7 @@ async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argu
 
 
 def _pending_reset_event(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
-    """Return the event that a reset has written, unless the run has continued since."""
+    """Return the event that a reset has written, or None if there is none or the run has continued since."""
     for event in reversed(events):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
             return None
@@ -151,10 +156,10 @@ async def reset(
     keeps_interventions: bool,
     sender: Mapping[str, str] | None = None,
 ) -> str:
-    """Let the run, live or ended, continue from the boundary, and return the id of the new run.
+    """Let a live or ended run continue from the boundary, and return the run id of the new segment.
 
-    Its first workflow task sees the signal, after the interventions that the server delivers again. For servers that
-    cannot send it with the reset (such as 1.29), the run is frozen until the signal has been sent.
+    Its first workflow task sees the interventions that the server delivers again, and then the signal. Some servers
+    (such as 1.29) cannot send a signal with a reset. Then the run is frozen until the signal has been sent.
     """
     converter = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own_converter
     payloads = Payloads(payloads=await converter.encode([argument]))
@@ -179,12 +184,12 @@ async def reset(
 
 
 def _sender_text(sender: Mapping[str, str]) -> str:
-    """Return the end of the reset's reason, by which `has_rewound` finds who did it."""
+    """Return the end of a reset's reason, from which `has_rewound` recognises the sender."""
     return "".join(f", {name} {value}" for name, value in sender.items())
 
 
 async def has_rewound(client: Client, workflow_id: str, sender: Mapping[str, str]) -> bool:
-    """Return whether the present execution of a run began with this sender's rewind."""
+    """Return whether the latest segment of a run contains a rewind by this sender."""
     async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
         failed = event.workflow_task_failed_event_attributes
         if failed.base_run_id and failed.failure.message.endswith(_sender_text(sender)):
@@ -221,15 +226,15 @@ async def _send_reset(
 
 @dataclass(frozen=True)
 class RewindPlan:
-    """The target of a rewind, and what it drops."""
+    """The target of a rewind, and the interventions, effects and delegates that it drops."""
 
     boundary: Boundary
     interventions: tuple[SentIntervention, ...]
     effects: tuple[Effect, ...]
     delegates: tuple[LiveDelegate, ...] = ()
-    """Live delegated runs of the dropped part. They are aborted and have to end before the run continues."""
+    """Live delegated runs of the dropped part. They are aborted, and must end before the run continues."""
     is_at_the_answer: bool = False
-    """The run ended with the answer of that iteration, so it continues only with guidance."""
+    """True if the run ended with the answer of that iteration. Then it continues only with guidance."""
 
     @property
     def irreversible_calls(self) -> tuple[str, ...]:
@@ -270,11 +275,11 @@ async def execute_rewind(
         plan: From `plan_rewind`.
         steer: Guidance for the next reasoning step.
         keep_interventions: Deliver later signals and updates again.
-        sender: `by`, the person who rewinds, then `id`, the person's own id for it. The history of the run has both.
+        sender: `by`, the person who rewinds, and then `id`, that person's id for the rewind. The history has both.
 
     Raises:
-        OrgaError: The server refuses, the run would only end with its answer again, or a delegate does not end. Then
-            nothing was rewound.
+        OrgaError: The server refuses, the run would only end with its answer again, or a delegate does not end.
+            Nothing was rewound.
     """
     boundary, guidance = plan.boundary, clean_text(steer or "").strip()
     check_length(guidance)
@@ -330,9 +335,9 @@ async def rewind(
 async def _locate_boundary(
     client: Client, workflow_id: str, iteration: int, last_run: str | None = None
 ) -> tuple[list[RunHistory], Boundary, bool]:
-    """Return the histories with the end of an iteration, that end, and whether it is the answer.
+    """Return the histories that contain the end of an iteration, that end, and whether the iteration gave the answer.
 
-    A run whose rewind was interrupted stops before that end. The run that it was reset from has it.
+    After an interrupted rewind, the new run may not contain that end yet. Then it is in the run that was reset.
     """
     runs = await histories(client, await run_chain(client, workflow_id, last_run, REWINDABLE_WORKFLOWS))
     if answered := await _answer_boundary(client, workflow_id, runs[-1], iteration):
@@ -348,7 +353,7 @@ async def _locate_boundary(
 
 @asynccontextmanager
 async def _without_delegates(client: Client, boundary: Boundary) -> AsyncGenerator[None]:
-    """End the delegates of the dropped part before the block. Meanwhile the run is frozen and starts no others."""
+    """End the delegates of the dropped part before the block. The run is frozen meanwhile, so it starts no others."""
     if not await _dropped_delegates(client, boundary) and not await is_frozen(client, boundary.workflow_id):
         yield
         return

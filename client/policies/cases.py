@@ -1,4 +1,4 @@
-"""Test cases of policies: reads the TOML tables, runs them against an engine, and compares verdicts."""
+"""Reads test cases of policies from TOML files, lets an engine judge them, and compares the verdicts."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class CaseTool(CheckedInput):
 
 class CaseStep(CheckedInput):
     skill: str = Field(min_length=1)
-    """The name of a tool or an agent."""
+    """The name of a tool or of an agent."""
     goal: str = ""
     arguments: dict[str, Any] | None = None
     depends_on: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class BadCases(ConfigError):
 
 
 def case_files(path: Path) -> list[Path]:
-    """Return the test files of a folder and its surfaces, or the one file. Raise BadCases if there is none."""
+    """Return the file itself, or the test files of a folder and its subfolders. Raise BadCases if there are none."""
     if path.is_file():
         return [path]
     files = sorted([*path.glob(f"*{SUFFIX}"), *path.glob(f"*/*{SUFFIX}")])
@@ -112,7 +112,7 @@ def read_cases(path: Path) -> CaseFile:
         text = path.read_text(encoding="utf-8")
         content = read_toml(text)
     except TomlTooDeep as error:
-        raise BadCases(f"{path}: {error}; no policy looks deeper than 20 levels") from None
+        raise BadCases(f"{path}: {error}; no policy sees more than 20 levels") from None
     except (OSError, ValueError) as error:
         raise BadCases(f"{path}: cannot be read: {error}") from None
     tables = _read(CaseTables, content, lambda key: f"{path}:{line_of(text, key) or 1}")
@@ -140,11 +140,11 @@ def _read(model: type[Read], table: dict[str, Any], source: KeySource) -> Read:
 def case_proposal(
     case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = ""
 ) -> GateRequest:
-    """Return the proposal of a case. Raise BadCases if its tool is unknown, and so the tool's effect and tags."""
-    names = [step.skill for step in case.plan if step.skill in {*tools, *known}]
-    if case.tool is not None:
-        names = [case.tool]
-    call = None if case.tool is None else ToolCall(call_id="test", name=case.tool, arguments=case.arguments)
+    """Return the proposal of a case. Raise BadCases if its tool is unknown, because its effect and tags are missing."""
+    if case.tool is None:
+        call, names = None, [step.skill for step in case.plan if step.skill in {*tools, *known}]
+    else:
+        call, names = ToolCall(call_id="test", name=case.tool, arguments=case.arguments), [case.tool]
     return GateRequest(
         agent=case.agent,
         iteration=case.iteration,
@@ -171,7 +171,7 @@ def _tool_spec(name: str, tools: dict[str, CaseTool], known: Mapping[str, ToolSp
     if loop_tool(name).action != "tool_call":
         return ToolSpec(name=name)
     if name not in known:
-        raise BadCases(f"{name!r} is no built-in tool; say what it is: [tools.{name}] effect = ..., tags = [...]")
+        raise BadCases(f"{name!r} is no built-in tool; describe it: [tools.{name}] effect = ..., tags = [...]")
     return known[name]
 
 
@@ -197,7 +197,7 @@ async def case_results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[
 
 
 async def _judge(engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec]) -> Verdict:
-    """Return the verdict. An approved case is judged twice, as in a run."""
+    """Return the verdict. A case with `approved_by` is judged twice, as an approved call is in a run."""
     first = await _judge_once(engine, case, cases, known, "")
     return await _judge_once(engine, case, cases, known, first.version) if case.approved_by else first
 
@@ -218,8 +218,8 @@ def _outcome(case: PolicyCase, verdict: Verdict) -> Outcome:
     terms = verdict.approval
     if terms is None:
         return "allow"
-    is_met = case.approved_by and (not terms.approvers or case.approved_by in terms.approvers)
-    return "allow" if is_met else "approval"
+    is_approved = case.approved_by and (not terms.approvers or case.approved_by in terms.approvers)
+    return "allow" if is_approved else "approval"
 
 
 def _faults(case: PolicyCase, outcome: Outcome, verdict: Verdict) -> list[str]:

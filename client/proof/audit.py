@@ -1,4 +1,4 @@
-"""Audits runs: another engine judges every recorded proposal again, without worker, tool or model."""
+"""Audits runs: a policy engine judges every recorded proposal again. No worker, tool or model is needed."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
@@ -22,9 +22,10 @@ from orga.workflows.types.tool_calls.delegation import child_id
 from orga.workflows.types.tool_calls.gate import Decision, GateRequest, Purpose, Verdict
 
 SAME = "same"
-"""The change of a verdict that has not changed."""
+"""The `change` of a verdict that has not changed."""
+
 ANSWER, PLAN = "(answer)", "(plan)"
-"""Stand for the tool of a proposal that is no call."""
+"""The `tool` of a proposal that is not a call."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class VerdictComparison:
 
 
 class Rejudger:
-    """Gives recorded requests to an engine, as the gate does."""
+    """Lets an engine judge recorded requests, as the gate does."""
 
     def __init__(self, engine: PolicyEngine) -> None:
         self._engine = _RecordingEngine(engine)
@@ -71,10 +72,10 @@ class Rejudger:
     async def compare_verdicts(self, run: str, recorded: AnsweredRequest) -> list[VerdictComparison]:
         """Return the comparison for each proposal of a request.
 
-        If a person had approved a call, the same person is assumed to approve it under the other policies, if they ask.
+        If a person had approved a call and this engine asks for approval, too, the same person is assumed to approve.
 
         Raises:
-            OrgaError: The engine failed. Otherwise that would look like a denial.
+            OrgaError: The engine failed. It is raised because a failure would otherwise look like a denial.
         """
         request = recorded.request
         verdicts = await self._verdicts(request)
@@ -90,10 +91,10 @@ class Rejudger:
                 request.purpose,
                 *proposal,
                 request.approved_by,
-                _effective_verdict(request, then),
-                now,
+                _effective_verdict(request, old),
+                new,
             )
-            for proposal, then, now in zip(proposals, recorded.decisions, verdicts, strict=True)
+            for proposal, old, new in zip(proposals, recorded.decisions, verdicts, strict=True)
         ]
 
     async def _verdicts(self, request: GateRequest) -> tuple[Verdict, ...]:
@@ -128,7 +129,7 @@ class _RecordingEngine:
 
 
 def _effective_verdict(request: GateRequest, verdict: Verdict) -> Verdict:
-    """Return the verdict as a run takes it: an approved call may not be changed any more."""
+    """Return the verdict as a run uses it. An approved call may no longer be changed, so a change is a denial."""
     if request.approved_by and verdict.decision == "allow" and verdict.arguments is not None:
         return verdict.with_denial()
     return verdict
@@ -143,13 +144,13 @@ class RunAudit:
     run: str
     judgements: tuple[VerdictComparison, ...] = ()
     not_rebuilt: tuple[str, ...] = ()
-    """Why some proposals could not be judged again, one line per cause."""
+    """The reasons why proposals could not be judged again, one line each."""
     breaches: tuple[str, ...] = ()
     """Calls that were executed without a required verdict, one line each."""
 
     @property
     def is_same(self) -> bool:
-        """True if every proposal is known, gets the same verdict today, and no call ran without its verdict."""
+        """True if every proposal was judged again with the same verdict, and no call ran without its verdict."""
         return not (self.not_rebuilt or self.breaches) and all(
             judgement.change == SAME for judgement in self.judgements
         )
@@ -171,11 +172,11 @@ async def run_audits(
 ) -> AsyncGenerator[RunAudit]:
     """Yield the audit of each run and of its delegates, each run once.
 
-    A proposal is rebuilt exactly as the gate got it, by replaying the history through today's code. If that code cannot
-    replay it, the remaining proposals are reported as not rebuilt, not guessed.
+    A replay of the history with today's code rebuilds each proposal exactly as the gate got it. If that code cannot
+    replay a history, the remaining proposals are reported as not rebuilt.
 
     Args:
-        are_named: True if a person named these runs, so that each must exist. Runs found by a query may be gone.
+        are_named: True if a person named these runs, so each must exist. Runs that a query found may be gone.
         report: Called often with the progress, also from other threads.
 
     Raises:
@@ -222,7 +223,7 @@ async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) ->
 
 
 async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, str]:
-    """Return the requests to the gate, and "" or why some of them could not be rebuilt."""
+    """Return the requests to the gate, and the reason why some could not be rebuilt or ""."""
     values = values_of(client, part.history)
     record = GateRecord(values.converter.payload_converter)
     outcome = await replay_history(part.history, values, record.observe, observe)

@@ -1,6 +1,6 @@
-"""The law of the gate, checked on a history: no call is executed without an earlier verdict for exactly that call.
+"""Checks the law of the gate on a history: no call is executed without an earlier verdict for exactly that call.
 
-The record has the requests of a run to its gate, the verdicts, and the calls that it started, in the order of a replay.
+The record has the requests of a run to its gate, the verdicts, and the calls that the run started, in replay order.
 """
 
 import json
@@ -40,7 +40,7 @@ class AnsweredRequest:
 
     @property
     def decisions(self) -> tuple[Verdict, ...]:
-        """One verdict per proposal, as the run took them."""
+        """One verdict for each proposal, as the run used them. If the gate failed, each is a denial."""
         proposals = len(self.request.calls) or 1
         if self.verdicts is None or len(self.verdicts) != proposals:
             return (Verdict(decision="deny", reason="the gate could not decide"),) * proposals
@@ -67,7 +67,7 @@ GateFact = AnsweredRequest | StartedCall
 
 
 class GateRecord:
-    """Watches a replay. It reads only inputs and outputs of workflow code, so that this code need not be trusted."""
+    """Watches a replay. It reads only inputs and outputs of workflow code, so it does not have to trust that code."""
 
     def __init__(self, converter: PayloadConverter) -> None:
         self.facts: list[GateFact] = []
@@ -114,7 +114,7 @@ class GateRecord:
 
 
 async def started_calls(history: WorkflowHistory, values: RunValues) -> list[StartedCall]:
-    """Return the tool calls and runs of other agents that the history has, in order. It has no local calls."""
+    """Return the tool calls and runs of other agents in the history, in order. No history has the local calls."""
     calls: list[StartedCall] = []
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
@@ -137,7 +137,7 @@ def started_tool(name: str, place: str, request: Any, kind: Literal["activity", 
 
 
 def _caller(request: dict[str, Any]) -> Caller | None:
-    """Return the caller in a tool's input. One that is invalid matches no permit."""
+    """Return the caller in a tool's input. An invalid caller becomes one that no permit fits."""
     try:
         return Caller.model_validate(request["caller"]) if "caller" in request else None
     except ValidationError:
@@ -173,8 +173,8 @@ def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall])
 
     The gate's last verdict on a place counts, if it may follow the earlier ones.
 
-    If the history has no trace of a call that the replay starts, the same workflow task has withdrawn it. A local
-    activity counts all the same, because no history has its input.
+    A call of the replay that is not in the history is ignored, because the same workflow task has withdrawn it. A local
+    activity always counts, because no history has its input.
     """
     in_history: dict[tuple[str, str], list[StartedCall]] = {}
     for started in recorded:
@@ -202,7 +202,7 @@ class _AllowedCalls:
     def __init__(self) -> None:
         self._statuses = ProposalStatuses[str](CALL_STAGES)
         self._keys: dict[str, list[CallKey]] = {}
-        """By place: the keys that the last verdict allows."""
+        """The keys that the last verdict on a place allows, by place."""
 
     def record_verdicts(self, judged: AnsweredRequest) -> None:
         request = judged.request
@@ -221,7 +221,7 @@ class _AllowedCalls:
 
 
 def _call_keys(call: ToolCall, verdict: Verdict) -> list[CallKey]:
-    """Return the keys of a call, with the verdict's arguments if it changed them. The start of a run has no call id."""
+    """Return the keys of a call. A delegation also has one without the call id, which its run's input does not have."""
     arguments = call.arguments if verdict.arguments is None else verdict.arguments
     keys = [_call_key(call.name, call.call_id, arguments)]
     if loop_tool(call.name).is_run:

@@ -1,4 +1,7 @@
-"""Replays one segment of a run with today's code, and compares its decisions and its end with the history."""
+"""Replays one segment of a run with today's code, and compares decisions, plan and ending with the history.
+
+`orga verify` and `orga audit` use it.
+"""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -37,7 +40,7 @@ class ReplayOutcome:
 
 
 async def replay_history(history: WorkflowHistory, values: RunValues, *observers: Observer) -> ReplayOutcome:
-    """Replay a whole history as workers run it. Each observer sees each workflow task."""
+    """Replay a whole history as workers would run it. Each observer sees each workflow task."""
     ending = _Ending()
 
     def observe(activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
@@ -60,7 +63,7 @@ async def replay_history(history: WorkflowHistory, values: RunValues, *observers
 
 
 def progress_observer(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
-    """Return an observer that reports, from the replay's thread, the progress of run `number` (from 1) of a chain."""
+    """Return an observer that reports the progress of segment `number` (from 1). It runs in the replay's thread."""
     events = len(runs[number - 1].events)
 
     def observe(activation: WorkflowActivation, _: WorkflowActivationCompletion) -> None:
@@ -71,7 +74,7 @@ def progress_observer(report: Report, workflow_id: str, number: int, runs: Seque
 
 
 async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[Any] | None:
-    """Return the run's result or the input of its next segment, as the history has it. None if there is neither."""
+    """Return the recorded result of the run, or the input of its next segment. None if the history has neither."""
     last = history.events[-1]
     if last.HasField("workflow_execution_completed_event_attributes"):
         payloads = last.workflow_execution_completed_event_attributes.result.payloads
@@ -85,7 +88,7 @@ async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[A
 def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
     """Return the ending that today's code computes, with `run_id` as the id in a carried state.
 
-    A replay of a run that was reset would use the id of the first run.
+    The replay of a run that was reset uses the id of the first run instead.
     """
     match outcome.ending:
         case [given, {"carried_by": _} as state]:
@@ -98,13 +101,17 @@ def first_difference(recorded: Any, computed: Any, path: str = "") -> str:
     """Return the path to the first difference, as in `plan.steps[2]`, or "". `computed` may have additional keys."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         old, new = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
-        paths = (first_difference(value, new.get(key), f"{path}.{key}".lstrip(".")) for key, value in old.items())
-        return next(filter(None, paths), "")
+        for key, value in old.items():
+            if found := first_difference(value, new.get(key), f"{path}.{key}".lstrip(".")):
+                return found
+        return ""
     if isinstance(recorded, list) and isinstance(computed, list):
         old_items, new_items = cast("list[Any]", recorded), cast("list[Any]", computed)
         if len(old_items) == len(new_items):
-            pairs = enumerate(zip(old_items, new_items, strict=True))
-            return next(filter(None, (first_difference(*pair, f"{path}[{index}]") for index, pair in pairs)), "")
+            for index, (old_item, new_item) in enumerate(zip(old_items, new_items, strict=True)):
+                if found := first_difference(old_item, new_item, f"{path}[{index}]"):
+                    return found
+            return ""
     return "" if recorded == computed else path or "value"
 
 
@@ -151,7 +158,7 @@ async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> lis
 
 
 def decision_fault(recorded: list[DecisionData], made: list[DecisionData]) -> str:
-    """Return the first replayed decision that differs, and how, or "". For a live run the replay may make one more."""
+    """Return the first decision that today's code makes differently, or "". The replay may make more than recorded."""
     for number, data in enumerate(recorded):
         name = data.get("decision")
         if number >= len(made):
@@ -166,11 +173,11 @@ def _decisions(notes: Any) -> list[DecisionData]:
 
 
 class PlanRecord:
-    """Compares the planned calls of a replayed goal with the calls that the history has in their place."""
+    """Compares the planned calls of a replayed goal with the calls that the history has instead."""
 
     def __init__(self, converter: PayloadConverter) -> None:
         self.rounds = 0
-        """Rounds that have at least one call of the plan."""
+        """The number of rounds with at least one planned call."""
         self.fault = ""
         """The first call that differs from the plan, or ""."""
         self._converter = converter

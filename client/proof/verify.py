@@ -1,4 +1,4 @@
-"""Verifies a run (its histories against today's code, and its permits) or an exported journal on its own."""
+"""Verifies a run: its histories against today's code, and its permits. Or verifies the file of an exported journal."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class GuardedFold(Generic[T]):
-    """A fold that takes events up to the first one at which it fails.
+    """Feeds events to a fold until it fails at one of them.
 
     A history may hold anything, so an error of the fold is a finding, not a defect.
     """
@@ -57,7 +57,7 @@ class GuardedFold(Generic[T]):
         self._feed = feed
 
     def feed(self, happening: Happening, event: str) -> None:
-        """Add the next event, which `event` names in a fault."""
+        """Add the next event. A fault begins with the text `event`."""
         if self.fault:
             return
         try:
@@ -70,15 +70,15 @@ class ChainFolds:
     """Folds the histories of a chain, oldest first. No event is kept."""
 
     def __init__(self, *, is_cut: bool) -> None:
-        """Begin a chain. If `is_cut` is True, the server no longer has its oldest runs."""
+        """Begin a chain. If `is_cut` is True, the server no longer has its oldest segments."""
         self.journal = GuardedFold[JournalEntry](JournalFold().feed)
         self.miscounts = GuardedFold[str](ResultRecount().feed)
         self.is_completed = False
-        """True if there is a result to recount."""
+        """True if the run has a result whose counts can be checked."""
         self._is_cut = is_cut
 
     async def feed(self, client: Client, run: RunHistory) -> tuple[int, str]:
-        """Add the next run. Return the number of its model calls, and the fault of their contexts or ""."""
+        """Add the next segment. Return the number of its model calls, and the fault of their contexts or ""."""
         fold = ContextFold()
         calls, last = 0, 0
 
@@ -93,7 +93,7 @@ class ChainFolds:
                 calls += happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
                 self._feed(happening)
-        except Exception as error:  # an error is a finding here, too
+        except Exception as error:  # the events cannot be decoded, which is a finding, too
             return calls, fault_at(f"event {last + 1} and later", error)
         return calls, contexts.fault
 
@@ -120,11 +120,11 @@ _RESET_CAUSE = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 async def _check_permits(
     client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys
 ) -> tuple[int, str]:
-    """Return the number of calls checked, and a line about those without a valid permit or ""."""
+    """Return the number of checked calls, and one line about the calls without a valid permit or ""."""
     started = await started_calls(run.history, values_of(client, run.history))
     calls = [call for call in started if call.kind == "activity"]
-    calls += [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]  # no history has these
-    # the part before a reset belongs to another execution
+    calls += [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]  # not in the history
+    # The permits from before a reset are for the run that was reset.
     failed_tasks = (event.workflow_task_failed_event_attributes for event in run.events)
     run_ids = [run.run_id]
     run_ids += [task.base_run_id for task in failed_tasks if task.cause == _RESET_CAUSE and task.base_run_id]
@@ -154,10 +154,10 @@ async def verify(
 
     Args:
         client: From `connect`.
-        workflow_id: The id of the run. All runs of its continue-as-new chain are checked.
+        workflow_id: The id of the run. All its segments are checked.
         exported: An exported journal of the run.
         head: The head of that journal.
-        trusted: Keys that may have signed the head. If there are any, it must be signed.
+        trusted: Keys that may have signed the head. If there are any, the head must be signed.
         permits: The keys of the workers. If given, each call must have the gate's permit.
         report: Called often with the progress, also from other threads.
 
@@ -193,7 +193,7 @@ async def check_histories(
     permits: PermitKeys | None = None,
     report: Report = lambda _: None,
 ) -> tuple[list[Check], list[JournalEntry]]:
-    """Check the histories of a chain, and return the checks and the journal."""
+    """Check the histories of a chain. Return the checks and the journal, without entries of delegated runs."""
     checks: list[Check] = []
     folds = ChainFolds(is_cut=is_cut)
     for number, run in enumerate(runs, 1):
@@ -254,7 +254,7 @@ HISTORY_HINT = "only the run's history on its server shows it: orga verify ID --
 UNCHECKABLE = (
     ("replay", "whether the code, given this history, decides the same"),
     ("gate", "whether nothing was carried out without an earlier yes to exactly that call"),
-    ("contexts", "whether the model was sent what the digests say"),
+    ("contexts", "whether the digests are those of the messages that the model was sent"),
     ("counters", "whether the result counts what happened"),
 )
 """The checks of `verify` that need the history, and what each would show."""
@@ -262,7 +262,7 @@ UNCHECKABLE = (
 
 @dataclass(frozen=True)
 class Unchecked:
-    """Something that the file alone cannot show."""
+    """A check for which the file alone is not enough."""
 
     name: str
     why: str
@@ -270,12 +270,12 @@ class Unchecked:
 
 @dataclass(frozen=True)
 class FileVerification:
-    """The checks that need only the file."""
+    """The result of all checks that need only the file."""
 
     found: Verification
     unchecked: tuple[Unchecked, ...]
     is_vouched_for: bool
-    """True if a trusted key has signed the file. Without a signature, anybody could have made all of it."""
+    """True if all checks passed and a trusted key has signed the file. Otherwise anybody may have written it."""
 
 
 def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileVerification:
@@ -294,7 +294,7 @@ def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileV
     unchecked = [Unchecked(name, f"{what}: {HISTORY_HINT}") for name, what in UNCHECKABLE]
     if not has_ended(file.entries):
         unchecked.append(
-            Unchecked("ending", "the run had not ended when this was written: what came later is not here")
+            Unchecked("ending", "the run had not ended when this was written: later entries are not in the file")
         )
     if trusted:
         checks.append(head_check(run, file.entries, file.head, trusted))

@@ -1,4 +1,4 @@
-"""Our workflows, and runners that answer queries only after the local activities of the same task.
+"""Our workflows, and the runners with which workers and replays execute them.
 
 Our workflows run outside the SDK's sandbox (`sandboxed=False`), because a sandbox costs more than most runs do.
 Two tests replace it: no module of workflow code keeps state, and all recorded histories replay in the sandbox.
@@ -27,7 +27,7 @@ from orga.workflows.settings_workflow import SettingsWorkflow
 from orga.workflows.types.names import SETTINGS_WORKFLOW
 
 REPLAY_BUILD = "replay"
-"""Build id of replayers. Without one the SDK reads all modules from disk to make one, which blocks for two seconds."""
+"""Build id of replayers. Without it, the SDK reads all modules from disk to make one, which takes two seconds."""
 
 Observer = Callable[[WorkflowActivation, WorkflowActivationCompletion], None]
 
@@ -51,8 +51,8 @@ class WrappedRunner(WorkflowRunner):
 class WrappedInstance(WorkflowInstance):
     """One run in a worker's cache. Passes every call on to another instance, one activation at a time.
 
-    The SDK (temporalio 1.35) evicts a run whose activation took longer than its two seconds while the activation still
-    runs in another thread. The two threads would take each other's steps, and no later eviction would succeed.
+    If an activation takes longer than two seconds, the SDK (temporalio 1.35) evicts the run while the activation still
+    runs in another thread. Without a lock, both threads would execute the run, and no later eviction would succeed.
     """
 
     def __init__(self, instance: WorkflowInstance) -> None:
@@ -100,11 +100,11 @@ class _ObservedInstance(WrappedInstance):
 
 
 _DIRECT_QUERY_ID = "legacy_query"
-"""The id of a query that comes without a workflow task. It can be answered at once, because no task ends with it."""
+"""The id of a query that comes without a workflow task. It can be answered at once, because the answer ends no task."""
 
 
 class PatientRunner(WrappedRunner):
-    """Makes another runner delay queries until no local activity is pending. An answer would end the workflow task."""
+    """Delays queries until no local activity is pending, because their answers end the workflow task."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         return PatientInstance(super().create_instance(det))
@@ -116,17 +116,17 @@ class PatientInstance(WrappedInstance):
     def __init__(self, instance: WorkflowInstance) -> None:
         super().__init__(instance)
         self._pending_local_activities: set[int] = set()
-        """Their numbers. The results have not reached workflow code yet."""
+        """The numbers of local activities whose results have not reached workflow code yet."""
         self._delayed_queries: list[WorkflowActivationJob] = []
         """Queries of one workflow task. The server repeats unanswered queries in the next task."""
         self._task_history_length = 0
+        """Identifies the task. All activations of one task have the same history length."""
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        """Run workflow code. Then, in the same task, answer the queries that arrived meanwhile."""
+        """Run workflow code. Answer delayed queries at the end of the task in which they arrived."""
         bound_activation(act)
-        if act.history_length != self._task_history_length or any(
-            job.HasField("remove_from_cache") for job in act.jobs
-        ):
+        is_new_task = act.history_length != self._task_history_length
+        if is_new_task or any(job.HasField("remove_from_cache") for job in act.jobs):
             self._delayed_queries, self._task_history_length = [], act.history_length
         if self._pending_local_activities and any(_is_query_in_task(job) for job in act.jobs):
             self._delayed_queries.extend(act.jobs)  # an activation with queries has no other jobs
@@ -140,7 +140,7 @@ class PatientInstance(WrappedInstance):
         for command in completion.successful.commands:
             if command.HasField("schedule_local_activity"):
                 self._pending_local_activities.add(command.schedule_local_activity.seq)
-        for command in completion.successful.commands:  # workflow code does not wait for cancelled ones any more
+        for command in completion.successful.commands:  # workflow code no longer waits for these
             if command.HasField("request_cancel_local_activity"):
                 self._pending_local_activities.discard(command.request_cancel_local_activity.seq)
         if self._delayed_queries and not self._pending_local_activities and not _may_have_more_jobs(completion):
@@ -176,16 +176,16 @@ WORKFLOWS: list[type[Any]] = [
     SettingsWorkflow,
     ActivityCallWorkflow,
 ]
-"""Every worker runs these, and a history of any of them replays with them."""
+"""The workflows of every worker and of every replay."""
 
 
 def our_runner() -> WorkflowRunner:
-    """Return the runner of our workflows: a worker's `unsandboxed_workflow_runner`."""
+    """Return the runner of our workflows, for the `unsandboxed_workflow_runner` of a worker or a replayer."""
     return PatientRunner(UnsandboxedWorkflowRunner())
 
 
 class SharedRunner(WrappedRunner):
-    """Runs our workflows with our runner, and an application's own unsandboxed workflows with the application's."""
+    """Runs our workflows with our runner, and an application's unsandboxed workflows with the application's runner."""
 
     def __init__(self, ours: WorkflowRunner, theirs: WorkflowRunner) -> None:
         super().__init__(theirs)
@@ -199,7 +199,7 @@ class SharedRunner(WrappedRunner):
 
 
 def sandbox_for_others(runner: WorkflowRunner) -> WorkflowRunner:
-    """Return an application's runner. A sandbox is made to share our modules, so that `run_agent` returns our types."""
+    """Return an application's runner. A sandbox then shares our modules, so that `run_agent` returns our types."""
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner
     return replace(runner, restrictions=runner.restrictions.with_passthrough_modules("orga"))
@@ -208,8 +208,8 @@ def sandbox_for_others(runner: WorkflowRunner) -> WorkflowRunner:
 class UnpinningRunner(WrappedRunner):
     """Unpins a run in its last workflow task before it continues as new.
 
-    The continue-as-new command itself says so too (`initial_versioning_behavior`), but servers up to at least 1.29
-    ignore that: a pinned run would keep its version for ever.
+    The continue-as-new command requests that, too (`initial_versioning_behavior`), but servers up to at least 1.29
+    ignore it, and a pinned run would keep its version for ever. The settings workflow is never pinned.
     """
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
