@@ -49,7 +49,7 @@ async def check(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Parse and validate policies, and show every problem with file, line and remedy. With problems, exit code is 2.
+    """Parse and validate policies, and show each problem with file, line and remedy. Exit code 2 means there are some.
 
     A worker refuses to start with policies that are not valid, and denies everything if they become invalid later. It
     does not check names. This command does: tools, agents, tags and arguments must exist in this configuration or, with

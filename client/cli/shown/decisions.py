@@ -1,4 +1,4 @@
-"""Calls that wait for a person's approval, shown in full."""
+"""Renders calls that wait for a person's approval, and the commands that decide a question."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,11 +14,11 @@ from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.text import can_be_typed, full_field_text
 from orga.workflows.types.tool_calls.recovery import DeadLetter
 
-NO_COMMAND = "no command: the run's id holds what does not show; decide it in the Temporal UI"
+NO_COMMAND = "no command: the run's id has characters that cannot be typed; decide it in the Temporal UI"
 
 
 def commands_text(run_id: str, wait: ShownQuestion) -> str:
-    """Return the first command in full, and of each other one only the part that differs."""
+    """Return the first command in full, and only the differing part of each other command."""
     first, *others = question_commands(run_id, wait) or [NO_COMMAND]
     previous, short = first, list[str]()
     for other in others:
@@ -29,7 +29,7 @@ def commands_text(run_id: str, wait: ShownQuestion) -> str:
 
 
 def expiry_text(wait: ShownQuestion, now: datetime) -> str:
-    """Return the end of a line about a question that expires as a whole; "" if it does not."""
+    """Return the end of a line about a question: when it expires; "" if it has no expiry of its own."""
     expires_at = wait.data.get("expires_at")
     return f", expires in {time_left(datetime.fromisoformat(str(expires_at)), now)}" if expires_at else ""
 
@@ -53,7 +53,7 @@ def held_calls(wait: ShownQuestion) -> list[HeldCall]:
 
 
 def held_call_table(calls: Sequence[HeldCall], now: datetime) -> list[str]:
-    """Return a head and a line for each call, followed by its reason. Arguments come last as they may be long."""
+    """Return a head, and for each call a line and its reason. Arguments are in the last column, as they may be long."""
     rows: list[tuple[str, ...]] = [_HEAD]
     for call in calls:
         left = time_left(datetime.fromisoformat(str(call["expires_at"])), now)
@@ -93,12 +93,12 @@ def _approvers_text(call: HeldCall) -> str:
 
 
 def _text(call: HeldCall, key: str) -> str:
-    """Return a field in full. A part that is cut or invisible would be approved unseen."""
+    """Return a field in full, so that nobody approves a part that is cut or invisible."""
     return full_field_text(str(call.get(key) or ""))
 
 
 def _arguments_text(call: HeldCall) -> str:
-    """Return all arguments or none. Somebody could take a part for the whole."""
+    """Return all arguments or none, so that nobody takes a part for the whole."""
     if digest := call.get("arguments_digest"):
         return (
             f"({call.get('arguments_bytes')} bytes, {full_field_text(str(digest))}: too long to "
@@ -113,7 +113,7 @@ NO_ARGUMENTS = (
 
 
 def approval_blocks(run_id: str, items: Sequence[Item]) -> list[list[str]]:
-    """Return the lines of each call, and the command that approves all of them."""
+    """Return a block of lines for each call, and one with the command that approves all of them."""
     ids = " ".join(quote(item.approval_id) for item in items)
     command = f"orga approve {quote(run_id)} {ids}" if can_be_typed(run_id) else NO_COMMAND
     is_whole = all(map(_has_full_arguments, items))
@@ -121,7 +121,7 @@ def approval_blocks(run_id: str, items: Sequence[Item]) -> list[list[str]]:
 
 
 def approval_json(item: Item) -> dict[str, Any]:
-    """Return what `--json` writes of a call."""
+    """Return what `--json` writes about a call."""
     return {
         **item.model_dump(mode="json", include={"approval_id", "version", "reason", "approvers", "expires_at"}),
         "tool": item.call["name"],
@@ -144,7 +144,7 @@ def _approval_lines(item: Item) -> list[str]:
 
 
 def _has_full_arguments(item: Item) -> bool:
-    """Return whether the run holds the arguments. If room was short, it keeps only their digest for a while."""
+    """Return whether the run has the arguments in full. If room was short, it has only their digest for a while."""
     return "arguments_digest" not in item.call
 
 

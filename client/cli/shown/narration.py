@@ -20,12 +20,12 @@ INDENT = "    "
 """The indent of a delegated run's lines, once for each level of delegation."""
 
 _HIDDEN_KINDS = {"await_turn", "send"}
-"""Interventions that the lines of a turn show. Waiting for a turn changes nothing."""
+"""Interventions with quiet lines. Other lines of a turn show what was sent, and waiting for a turn changes nothing."""
 
 
 @singledispatch
 def event_lines(_: JournalEvent) -> list[StyledLine] | None:
-    """Return the lines of an event that is shown without regard to its run, or None for any other event."""
+    """Return the lines of an event. None means that it is unknown, or that `entry_lines` renders it with its run."""
     return None
 
 
@@ -176,7 +176,7 @@ def _compaction_lines(event: on.ContextCompacted) -> list[StyledLine]:
     if replaced := event.messages_replaced:
         lines.append(f"{count_text(replaced, 'message')} left out: refused by a content filter of the model's provider")
     if cut := event.fields_cut:
-        lines.append(terminal_line(f"cut to be carried on: {', '.join(cut)}", 300))
+        lines.append(terminal_line(f"cut to fit the next segment: {', '.join(cut)}", 300))
     how = {"model": ", summed up by the model", "fallback": ", their calls counted"}
     tone = "bad" if event.messages_replaced else "quiet"
     return [StyledLine(" and ".join(lines) + how.get(event.summary, ""), tone)]
@@ -337,7 +337,7 @@ def _pairs_text(pairs: on.Object) -> str:
 
 
 def entry_lines(viewed: ViewedEntry) -> list[StyledLine]:
-    """Return the lines of an entry. The event of a later version is shown as its raw data."""
+    """Return the lines of an entry. An event that only a later version knows is shown as raw data."""
     match viewed.event:
         case on.PolicyEvaluated() as event:
             return _verdict_lines(event, viewed.run)
@@ -357,7 +357,7 @@ def _verdict_lines(event: on.PolicyEvaluated, run: RunView) -> list[StyledLine]:
         names = [_SEPARATE_VERDICTS[event.about]]
     elif event.calls is None:
         names = [call_text(call) for call in run.calls] or ["the answer"]
-    else:  # these are judged again; a call of a recovery, for example, has no name here
+    else:  # the gate judges these calls again; one that is not in the reply, such as a fallback, has no text here
         call_texts = _call_texts(run)
         names = [call_texts.get(call_id, "a call") for call_id in event.calls]
     judged = zip(chain(names, repeat("a call")), event.verdicts, strict=False)
@@ -388,7 +388,7 @@ def _delegation_ended_lines(event: on.DelegationEnded, run: RunView) -> list[Sty
 
 
 _SEPARATE_VERDICTS = {PLAN: "the plan", LEARNINGS: "to store what was learnt"}
-"""Names of what the gate judges if it judges none of the reply's calls."""
+"""Names of proposals that are not in a reply."""
 
 
 def call_text(action: on.RecordedAction) -> str:

@@ -47,11 +47,11 @@ class PendingCalls:
 
     running: tuple[PendingActivity, ...] = ()
     ended: tuple[PendingActivity, ...] = ()
-    """Calls that have ended, until the journal records the outcomes of the iteration."""
+    """Calls that have ended, but whose outcomes the journal does not record yet."""
     calls: tuple[tuple[str, str], ...] = ()
     """The reply's calls as text, by activity id."""
     observed_iteration: int = 0
-    """The last iteration whose outcomes the journal records. An older look at the server may still show its calls."""
+    """The last iteration whose outcomes the journal records. An older answer of the server may still have its calls."""
 
     def with_event(self, event: JournalEvent, iteration: int) -> "PendingCalls":
         """Return the calls after the next event of the journal."""
@@ -80,7 +80,7 @@ class PendingCalls:
 
 
 def _is_call_up_to(activity: PendingActivity, iteration: int) -> bool:
-    """Return whether it is a call of this or an earlier iteration. A dead letter, which is sent later, is not."""
+    """Return whether it is a call of this or an earlier iteration. A requeued dead letter (`.q`) is sent later."""
     number, _, _ = activity.activity_id.partition(".")
     is_call = activity.name not in OWN_ACTIVITIES and ".q" not in activity.activity_id
     return is_call and number.isdecimal() and int(number) <= iteration
@@ -112,7 +112,7 @@ class Progress:
     """Tools whose circuit is not closed."""
     children: tuple[Child, ...] = ()
     below: tuple[tuple[str, AgentStatus], ...] = ()
-    """The status of each delegated run and of those below them, by workflow id."""
+    """The status of each delegate and of their delegates, each with its workflow id."""
     dead_letters: int = 0
     plan: dict[str, Any] | None = None
     """A goal's plan, from its status."""
@@ -190,7 +190,7 @@ class Progress:
         )
 
     def open_questions(self) -> dict[tuple[str, str], ShownQuestion]:
-        """Return the open questions for a free answer, of this run and those below it, by run and question id."""
+        """Return the open questions that a person answers by typing, of this run and its delegates, by their keys."""
         asked = [(self.run_id, wait) for wait in self.waiting]
         asked += [(run, wait) for run, status in self.below for wait in status.waiting]
         return {(run, wait.wait_id): wait for run, wait in asked if wait.kind == "answer" and not wait.resolution}
@@ -202,7 +202,7 @@ class Progress:
 
 
 def budgeted_usage(status: AgentStatus) -> UsageTotals:
-    """Return the usage that the budgets count. In a session that is the current turn's."""
+    """Return the usage that the budgets count: that of the run, or in a session that of the current turn."""
     return status.turn_usage if isinstance(status, SessionStatus) else status.usage
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def as_goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
-    """Return the result typed as a goal's, or None if it belongs to another kind of run."""
+    """Return the result if it is a goal's, else None."""
     if getattr(ended, "kind", "") != "goal":
         return None
     from orga.workflows.types.goals.pursuit import GoalResult
@@ -38,7 +38,7 @@ def as_goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
 
 
 def as_goal_status(status: AgentStatus) -> "GoalStatus | None":
-    """Return the state typed as a goal's, or None if it belongs to another kind of run."""
+    """Return the status if it is a goal's, else None."""
     if getattr(status, "kind", "") != "goal":
         return None
     from orga.workflows.types.goals.pursuit import GoalStatus
@@ -47,7 +47,7 @@ def as_goal_status(status: AgentStatus) -> "GoalStatus | None":
 
 
 MAX_LIVE_STEPS = 8
-"""The number of steps in a live view, counted from the last."""
+"""Steps that a live view shows: the last ones."""
 
 _MARKS = {"done": "✓", "failed": "✗", "open": "·"}
 
@@ -55,7 +55,7 @@ Plan = dict[str, Any]
 
 
 def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
-    """Return a line for each step, or for the last `most`. A run without a plan has none."""
+    """Return a line for each step, or only for the last `most` steps. Without a plan there are none."""
     steps: list[dict[str, Any]] = (plan or {}).get("steps", [])
     shown = steps if most is None else steps[-most:]
     before = [f"… {len(steps) - len(shown)} steps before"] if len(shown) < len(steps) else []
@@ -63,7 +63,7 @@ def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
 
 
 def plan_lines(plan: Plan | None) -> list[str]:
-    """Return a status's lines about the plan. A run without a plan has none."""
+    """Return the lines of a status that are about the plan. Without a plan there are none."""
     trend, pipeline = trend_line(plan), pipeline_name(plan)
     return [
         *([f"pipeline   {pipeline}"] if pipeline else []),
@@ -150,9 +150,9 @@ def _recall_text(last: Recollection) -> str:
 
 
 def _tier_lines(status: AgentStatus) -> list[str]:
-    """Return the tiers in effect. The tiers of a goal's prompts have the names that the config uses."""
+    """Return the tiers in effect. A goal prompt has its name in the configuration: without `goal_`."""
     if not status.tiers:
-        return ["tiers      none, all is asked of that model"] if status.model else []
+        return ["tiers      none, every prompt goes to that model"] if status.model else []
     return [
         f"tier       {full_field_text(what.removeprefix('goal_'))}: {_tier_text(tier)}"
         for what, tier in status.tiers.items()
@@ -160,12 +160,12 @@ def _tier_lines(status: AgentStatus) -> list[str]:
 
 
 def _tier_text(tier: Tier) -> str:
-    why = "as no tier is configured the default model, " if tier.is_default else ""
-    return f"{tier.name}, {why}{terminal_line(', then '.join(tier.models), 600)}"
+    why = " (the default model, as no tier is configured)" if tier.is_default else ""
+    return f"{tier.name}, {terminal_line(', then '.join(tier.models), 600)}{why}"
 
 
 def _iteration_line(status: AgentStatus) -> str:
-    """Return what `max_iterations` counts: iterations, or a goal's rounds, each of which takes several prompts."""
+    """Return what `max_iterations` counts: iterations, or for a goal its rounds. A round takes several prompts."""
     most = status.budgets.max_iterations
     if status.plan is not None:
         return f"round      {full_field_text(str(status.plan.get('rounds', 0)))} of {most}"
@@ -174,7 +174,7 @@ def _iteration_line(status: AgentStatus) -> str:
 
 
 def _confidence_lines(status: AgentStatus) -> list[str]:
-    """Return a live goal's confidence, judged by its steps so far. After the end, the result shows it."""
+    """Return a live goal's confidence after its steps so far. After the end, the result has it."""
     goal = as_goal_status(status)
     if goal is None or goal.confidence is None or goal.termination is not None:
         return []
@@ -216,10 +216,14 @@ _LIMITS_ELSEWHERE = {"max_iterations", "max_total_tokens", "max_cost_usd", "time
 
 
 def call_budgets(budgets: Budgets) -> str:
-    """Return the spent share of the call limits; "" if the run has none."""
-    calls = [limit for limit in LIMITS if limit.key not in _LIMITS_ELSEWHERE]
-    limits = [(getattr(budgets, limit.rest), getattr(budgets, limit.key), limit.noun) for limit in calls]
-    return ", ".join(f"{most - (left or 0)} of {most} {noun}" for left, most, noun in limits if most is not None)
+    """Return how much of each limit of calls is used; "" if the run has none."""
+    texts = list[str]()
+    for limit in LIMITS:
+        most = getattr(budgets, limit.key)
+        if limit.key not in _LIMITS_ELSEWHERE and most is not None:
+            used = most - (getattr(budgets, limit.rest) or 0)
+            texts.append(f"{used} of {most} {limit.noun}")
+    return ", ".join(texts)
 
 
 def _question_lines(run_id: str, status: AgentStatus) -> list[str]:

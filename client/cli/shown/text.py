@@ -1,4 +1,4 @@
-"""Writes to the terminal, where text of models and tools is made safe, and formats counts, ages and lines."""
+"""Writes results and messages to the terminal. Characters that it would act on are escaped. Also formats texts."""
 
 import json
 import logging
@@ -26,12 +26,12 @@ def terminal_line(text: str, chars: int = 120) -> str:
 
 
 def indented_lines(text: str) -> list[str]:
-    """Return the lines of a longer text, indented to go below a heading."""
+    """Return the lines of a longer text, indented below a heading."""
     return [f"{INDENT}{line}" for line in harmless_text(text).expandtabs(_TAB_CELLS).split("\n")]
 
 
 def hanging_lines(head: str, text: str) -> list[str]:
-    """Return a longer text with its first line after `head`, the other ones indented to the same column."""
+    """Return the lines of a longer text. The first line follows `head`, and the others begin at the same column."""
     first, *rest = harmless_text(text).expandtabs(_TAB_CELLS).split("\n")
     return [f"{head}{first}", *(f"{' ' * len(head)}{line}" for line in rest)]
 
@@ -77,7 +77,7 @@ def age(since: datetime, now: datetime) -> str:
 
 
 Tone = Literal["quiet", "plain", "call", "good", "bad", "person"]
-"""Lines with `quiet` appear only in the whole timeline. `person` marks interventions and questions for people."""
+"""`quiet` lines appear only in a journal, not in a live view. `person` marks interventions and questions for people."""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ async def _start(
 async def started_run(
     start: RunStarter, names: RequestedNames, config: Path | None, *, no_worker: bool, what: str = "run"
 ) -> AsyncGenerator[tuple[CliContext, str, WorkerKeeper | None]]:
-    """Start and announce a run of any kind. Unless `no_worker`, keep a worker for it until the block ends."""
+    """Start and announce a run of any kind. Unless `no_worker` is set, keep a worker for it until the block ends."""
     async with cli_context(config, check=partial(refuse_unknown, names)) as context:
         if not no_worker and not await may_be_polled(context.client, context.task_queue):
             _refuse_for_own_worker(names, context)
@@ -157,7 +157,7 @@ async def _optional_worker(context: CliContext, queue: str, *, is_wanted: bool) 
 
 
 def _refuse_for_own_worker(names: RequestedNames, context: CliContext) -> None:
-    """Raise InvalidInput for a run that a worker started by this command could not carry out."""
+    """Raise InvalidInput if a worker that this command starts could not carry out the run."""
     try:
         refuse_in_process(names, context.loaded.config)
     except InvalidInput as error:
@@ -182,7 +182,7 @@ async def _start_detached(start: RunStarter, names: RequestedNames, config: Path
 async def warn_of_missing_worker(
     context: CliContext, names: RequestedNames, consequence: str = "the run waits"
 ) -> None:
-    """Note on stderr if no worker takes new runs of this folder, with the consequence and the remedy."""
+    """Write a note with the consequence and the remedy if no worker takes new runs of this folder."""
     queue_routing = await routing(context.client, context.task_queue)
     queue = f"task queue {context.task_queue!r}"
     if queue_routing is None:
@@ -195,7 +195,7 @@ async def warn_of_missing_worker(
 
 
 def _worker_start_text(names: RequestedNames, context: CliContext) -> str:
-    """Return how to start a worker for the run. A run of an agent in code needs the project's own worker."""
+    """Return how to start a worker for the run. An agent that is defined in code needs the project's own worker."""
     try:
         refuse_unknown(names, context.loaded.config)
     except InvalidInput as error:
@@ -209,7 +209,7 @@ def warn_of_disabled_policy(context: CliContext) -> None:
 
 
 def warn_of_idle_addresses(context: CliContext) -> None:
-    """Warn about model servers in the environment that are not used because the embedded model is the default."""
+    """If the embedded model is the default, warn about addresses of model servers in the environment."""
     from orga.activities.adapters.models.model_settings import EMBEDDED_MODEL, default_model, idle_addresses
 
     if context.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
@@ -250,7 +250,7 @@ async def _start_and_announce(context: CliContext, start: RunStarter, what: str 
 async def attach(
     run: RunId, no_worker: NoWorker = False, quiet: Quiet = False, json: Json = False, config: ConfigFile = None
 ) -> int:
-    """A run of another folder needs the worker of that folder: start it there.
+    """If the run belongs to another folder, start a worker there: only that one can carry it out.
 
     A run that has ended is shown at once, with its result. The exit codes are those of `orga run`.
 
@@ -269,9 +269,9 @@ async def attach(
 async def worker_for_live_run(
     context: CliContext, described: WorkflowExecutionDescription, command: str, *, no_worker: bool
 ) -> AsyncGenerator[WorkerKeeper | None]:
-    """Keep a worker for a run until the block ends, if the run is live and one of this folder may work on it.
+    """If the run is live and a worker of this folder may work on it, keep a worker until the block ends.
 
-    If none may and no worker polls, a note says in which folder to give the command.
+    If such a worker may not, and no other one polls, a note shows in which folder to give the command.
     """
     queue = described.task_queue
     is_own = await context.may_work_on(described)
@@ -320,14 +320,14 @@ def goal(
     deliver: Annotated[
         list[str] | None,
         typer.Option(
-            help="A delivery of the answer, by its name in goals.deliveries. Repeat it. Default: the defaults."
+            help="Deliver the answer to this name in goals.deliveries. Repeat it. Default: those with default = true."
         ),
     ] = None,
     pipeline: Annotated[
         str | None, typer.Option(help="A plan from orga.toml, by its name. Default: the model plans.")
     ] = None,
     input_: Annotated[
-        list[str] | None, typer.Option("--input", help="One input of a pipeline that maps. Repeat it.")
+        list[str] | None, typer.Option("--input", help="One input of a pipeline of kind map_reduce. Repeat it.")
     ] = None,
     attach: Attach = None,
     again: Again = False,
@@ -337,8 +337,8 @@ def goal(
     json: Json = False,
     config: ConfigFile = None,
 ) -> Command:
-    """Steps and their scores go to stderr, the answer to stdout. Every command that takes a run also takes a goal:
-    status, journal, steer, pause, abort, attach. `orga answer` answers its questions.
+    """Steps and their scores go to stderr, the answer to stdout. Every command that takes a run also takes a goal, such
+    as status, journal, steer, pause, abort and attach. `orga answer` answers a goal's questions.
 
     Exit codes: 0 completed, 2 bad input, 3 a limit, 4 denied, 5 aborted, 6 failed or stuck, 7 no server, 130 detached.
 

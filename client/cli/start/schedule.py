@@ -78,7 +78,7 @@ def create_schedule(
     ] = "UTC",
     overlap: Annotated[
         Overlap,
-        typer.Option(help="What to do if the run before has not ended. cancel-other ends it like an abort."),
+        typer.Option(help="What to do if the previous run has not ended. cancel-other ends it like an abort."),
     ] = "skip",
     catch_up: Annotated[
         str | None,
@@ -91,7 +91,7 @@ def create_schedule(
         str | None, typer.Option(metavar="WHEN", help="Start no run after this time: 2026-12-31T18:00.")
     ] = None,
     paused: Annotated[
-        bool, typer.Option("--paused", help="Create it paused. orga schedule resume ID starts it.")
+        bool, typer.Option("--paused", help="Create a paused schedule. orga schedule resume ID starts it.")
     ] = False,
     note_: Annotated[str, typer.Option("--note", help="A note for people.")] = "",
     agent: Annotated[str | None, typer.Option(help="An agent of orga.toml. Default: the default agent.")] = None,
@@ -102,7 +102,7 @@ def create_schedule(
     ] = None,
     deliver: Annotated[
         list[str] | None,
-        typer.Option(help="With --goal: a delivery of the answers, by its name in goals.deliveries. Repeat it."),
+        typer.Option(help="With --goal: deliver the answers to this name in goals.deliveries. Repeat it."),
     ] = None,
     pipeline: Annotated[str | None, typer.Option(help="With --goal: a plan from orga.toml.")] = None,
     input_: Annotated[
@@ -130,8 +130,8 @@ def create_schedule(
 ) -> Command:
     """Create a schedule that starts a goal or a run regularly, and print its id.
 
-    The input is checked now. Runs start while the server is up, and are carried out while a worker of this folder runs:
-    keep `orga worker` running. Each is an ordinary run, in `orga list` and with its journal.
+    The input is checked now. The server starts the runs, and a worker of this folder carries them out: keep both
+    running. Each run is an ordinary run: it is in `orga list` and has a journal.
 
     Exit codes: 0 created, 2 bad input or an id in use, 6 failed, 7 no server.
 
@@ -140,7 +140,7 @@ def create_schedule(
     Example: orga schedule create watch --every 1h --jitter 5m --task "Is the changelog up to date?" --paused
     """
     if (goal is None) == (task is None):
-        raise UsageError("name what each run does with either --goal TEXT or --task TEXT, one of the two")
+        raise UsageError("name what each run does: either --goal TEXT or --task TEXT")
     if goal is not None:
         _refuse_options("goal", tools=tools, instructions=instructions, trusted=trusted)
         checked: AgentInput | GoalInput = goal_input(
@@ -206,7 +206,7 @@ def _next_run_text(summary: ScheduleSummary) -> str:
     if summary.paused:
         return f"it is paused; start it with: orga schedule resume {summary.id}"
     if not summary.next:
-        return "it will never start a run: none of its times is between now and its end"
+        return "it will never start a run: it has no time between now and its end"
     return f"next run {zoned_time_text(summary.next[0], summary.time_zone)} {summary.time_zone}"
 
 
@@ -219,7 +219,7 @@ def _refuse_options(what: str, **options: object) -> None:
 
 
 COLUMNS = 80
-"""The width of the table in any terminal, unless the other columns leave too little for WHEN."""
+"""Characters of a line, whatever the terminal's width. Lines are longer if WHEN would get less than its minimum."""
 
 _HEADS = ("ID", "WHEN", "NEXT", "LAST", "ENDING")
 _WHEN = _HEADS.index("WHEN")
@@ -280,7 +280,7 @@ _MAX_NEXT_RUNS = 3
 
 @app.command("list")
 async def list_schedules(*, json: Json = False, config: ConfigFile = None) -> None:
-    """List schedules with their times, each in its own time zone, and how the last run ended.
+    """List schedules: their times, each in the schedule's time zone, and the state of the last run.
 
     Example: orga schedule list --json
     """
@@ -372,7 +372,7 @@ async def _decode_input(client: Client, described: ScheduleDescription) -> Any:
 
 @app.command("pause")
 async def pause(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: ConfigFile = None) -> None:
-    """Pause a schedule: it starts no more runs. Runs that have started continue.
+    """Pause a schedule: it starts no new runs. Runs that have started continue.
 
     Example: orga schedule pause morning "until the docs are moved"
     """
@@ -410,7 +410,7 @@ def _trigger_text(result: TriggerResult) -> str:
         case "started":
             return f"follow it with: orga attach {result.run_id}"
         case "skipped":
-            return "no run was started: one has not ended yet, and the overlap policy skips others"
+            return "no run was started: the previous run has not ended, and the overlap policy skips further runs"
         case "buffered":
             return "it starts when the current run has ended"
         case "pending":

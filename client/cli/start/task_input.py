@@ -1,4 +1,4 @@
-"""Turn the options of `orga run`, `chat` and `goal` into checked input."""
+"""Turns the options of the commands that start something (`run`, `goal`, `chat`, `schedule`) into checked input."""
 
 import json
 from collections.abc import Generator, Sequence
@@ -37,7 +37,7 @@ class RunOptions:
 
 
 def agent_input(options: RunOptions) -> AgentInput:
-    """Return a run's checked input. Raise UsageError for an unreadable option, InvalidInput for a bad value."""
+    """Return a run's checked input. Raise UsageError for an option that cannot be parsed, InvalidInput for a value."""
     with option_names_in_errors(options.settings, options.max_iterations, options.timeout_s):
         return parse_input({"task": clean_text(task_text(options.task)), **_raw_agent_input(options)})
 
@@ -45,10 +45,10 @@ def agent_input(options: RunOptions) -> AgentInput:
 def attached_media(
     paths: Sequence[str | Path], option: str = "--attach", *, most: int = MAX_ATTACHMENTS, before: Sequence[Media] = ()
 ) -> list[Media]:
-    """Return the media in `before` and those of the files.
+    """Return the media in `before`, and those of the files.
 
     Raises:
-        UsageError: There are too many, or no model could read one.
+        UsageError: There are too many files, or no model could read one of them.
     """
     attached = [*before]
     try:
@@ -119,7 +119,7 @@ def goal_input(options: GoalOptions) -> GoalInput:
 def option_names_in_errors(
     settings: Sequence[str], max_iterations: float | None = None, timeout_s: float | None = None
 ) -> Generator[None]:
-    """Rewrite errors about a config key, so that they name the option that set it. Raise the block's InvalidInput."""
+    """Rewrite the block's InvalidInput: where it names a config key, it names the option that set the key."""
     try:
         yield
     except InvalidInput as error:
@@ -133,7 +133,7 @@ def option_names_in_errors(
 
 
 _SHOWN_CHARS = 80
-"""The length to which an error cuts a setting."""
+"""Characters of a setting in an error. The rest is cut."""
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:
@@ -144,7 +144,7 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _split_names(options: Sequence[str]) -> list[str] | None:
-    """Return the names. `--tools ""` is an empty list. Without the option the result is None."""
+    """Return the names. `--tools ""` means an empty list. Return None if the option was not given."""
     if not options:
         return None
     return [name.strip() for option in options for name in option.split(",") if name.strip()]

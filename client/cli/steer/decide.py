@@ -42,7 +42,7 @@ Approvals = Annotated[
     list[str] | None,
     typer.Argument(metavar="APPROVAL", help="The ids of the calls. `orga inbox` shows them.", show_default=False),
 ]
-All = Annotated[bool, typer.Option("--all", help="All calls that the run holds now.")]
+All = Annotated[bool, typer.Option("--all", help="Decide all calls that the run holds now.")]
 
 
 def _decider_name(by: str | None) -> str:
@@ -68,8 +68,8 @@ def approve(
     json: Json = False,
     config: ConfigFile = None,
 ) -> Command:
-    """An approval is valid once, for exactly the call that was shown, or with the arguments that you give. Policy
-    judges those, too. The first decision counts.
+    """An approval is valid once, for exactly the call that was shown. With --arguments it is for the changed call, and
+    policy judges that call again. The first decision counts.
 
     Example: orga approve ID 3f29c5d27a4b91e0c6d8f713 --reason "Agreed with the customer."
 
@@ -82,7 +82,7 @@ def approve(
         return _show_held_calls(run, approvals, config, as_json=json)
     changed = None if arguments is None else _parse_arguments(arguments)
     if changed is not None and (all_ or len(approvals) > 1):
-        raise UsageError("--arguments: are those of one call. Name it, without --all")
+        raise UsageError("--arguments: apply to one call. Name only that call, without --all")
     return _decide_calls("approved", run, approvals, changed, config, all_=all_, by=by, reason=reason, as_json=json)
 
 
@@ -168,7 +168,7 @@ async def _decide_calls(
 
 
 async def _held_call_ids(run: AgentHandle, *, all_: bool) -> list[str]:
-    """Return the calls that are meant if none is named. Raise UsageError, with the held calls, if that is unclear."""
+    """Return the ids of the held calls, for a command that names none. Raise UsageError for several without `all_`."""
     calls = [call for wait in (await run.live_status()).waiting for call in held_calls(wait)]
     if not calls:
         raise _no_held_call(run.id)
@@ -198,7 +198,8 @@ def resolve(
     json: Json = False,
     config: ConfigFile = None,
 ) -> Command:
-    """The first decision counts. `orga extend` raises a budget; resolve ends the run at its limit (--skip, --abort).
+    """The first decision counts. If the run waits for more budget, --skip or --abort ends it at its limit, and `orga
+    extend` raises the limit instead.
 
     Example: orga resolve ID call-3.0-0 --retry --reason "The disk has room again."
 
@@ -257,7 +258,7 @@ async def answer(
 
 
 def _with_limit_options(command: Callable[..., Command]) -> Callable[..., Command]:
-    """Replace the parameter `**limits` of the command by an option for each limit. `--max-total-tokens` comes first."""
+    """Replace the command's parameter `**limits` by an option for each limit. `--max-total-tokens` comes first."""
     options: list[Parameter] = []
     for limit in sorted(LIMITS, key=lambda limit: limit.key != "max_total_tokens"):
         kind = kinds_of(BudgetExtension.model_fields[limit.key].annotation)[0]
@@ -273,7 +274,7 @@ def _with_limit_options(command: Callable[..., Command]) -> Callable[..., Comman
 
 @_with_limit_options
 async def extend(run: RunId, *, json: Json = False, config: ConfigFile = None, **limits: float | None) -> None:
-    """Each number is the new limit, counted from the start of the run. It is not added to the old one.
+    """Each number is the new limit, counted from the start of the run. It is not added to the old limit.
 
     Example: orga extend ID --max-iterations 50 --timeout-s 900
     """
@@ -306,7 +307,7 @@ def complete(
     result: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="The result; @FILE reads it from a file.")
     ] = None,
-    error: Annotated[str, typer.Option(metavar="TEXT", help="The failure instead, which the model reads.")] = "",
+    error: Annotated[str, typer.Option(metavar="TEXT", help="Report this failure, which the model reads.")] = "",
     nothing_done: Annotated[
         bool, typer.Option("--nothing-done", help="The call failed and had no effect, so it may be made again.")
     ] = False,
@@ -314,8 +315,8 @@ def complete(
     json: Json = False,
     config: ConfigFile = None,
 ) -> Command:
-    """The result is checked by the output schema of the tool, if it has one. The first one counts, and the same again
-    changes nothing.
+    """The result is checked by the output schema of the tool, if it has one. The first result counts. Giving the same
+    result again changes nothing.
 
     Example: orga complete ID 3f29c5d27a4b91e0c6d8f7130a5b62e4 --result '{"score": 640}'
 

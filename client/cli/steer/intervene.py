@@ -58,7 +58,7 @@ def abort(
 async def _send_signal(
     name: str, run: str, send: Callable[[AgentHandle], Awaitable[None]], config: Path | None, *, as_json: bool
 ) -> None:
-    """Send a signal to a run, and report it under this name."""
+    """Send a message to a run, and report it as the signal `name`."""
     async with run_context(run, config) as (context, run_id):
         await send(context.run(run_id))
         if as_json:
@@ -72,7 +72,7 @@ NOTHING_HAPPENS = "nothing happens until one does"
 
 
 async def note_missing_worker(context: CliContext, run: AgentHandle, consequence: str) -> None:
-    """Note on stderr, with the remedy, if no worker polls the run's task queue."""
+    """Write a note, with the remedy, if no worker polls the run's task queue."""
     described = await run.describe()
     if not await may_be_polled(context.client, described.task_queue):
         start = worker_command(await recorded_workplace(described))
@@ -92,7 +92,7 @@ def override(
     json: Json = False,
     config: ConfigFile = None,
 ) -> Command:
-    """The step passes the gate like any other. The journal records an unusable override as InterventionRefused.
+    """The gate judges the step like any other. The journal records an unusable override as InterventionRefused.
 
     Example: orga override ID read_file '{"path": "README.md"}'
 

@@ -24,18 +24,18 @@ from orga.workflows.types.tool_calls.recovery import DeadLetter
 async def _redeliver(
     context: CliContext, goal_id: str, name: str | None, *, all_of_them: bool, again: bool, as_json: bool
 ) -> None:
-    """Send the answer of an ended goal from this machine to deliveries that failed, with the old keys.
+    """Send the answer of an ended goal again, from this machine and with the old idempotency keys.
 
-    After a failure it continues with the next delivery. The goal itself does not change.
+    The answer goes to deliveries that failed. If one fails again, the next one is tried. The goal does not change.
 
     Args:
-        name: The name of the delivery. None means the only one, or all.
-        all_of_them: Send all that neither the goal nor an earlier requeue delivered.
-        again: Also send what may have arrived, or what an earlier requeue delivered.
+        name: The name of a delivery. With None, `all_of_them` is needed if several are left.
+        all_of_them: Use all deliveries that have not succeeded, neither in the goal nor in an earlier requeue.
+        again: Also use deliveries that succeeded in an earlier requeue, or whose answer may have arrived.
 
     Raises:
         UsageError: It is not clear which delivery is meant, or the channels cannot be used here.
-        OrgaError: Some deliveries failed. The others are reported as delivered.
+        OrgaError: Some deliveries failed. Those that succeeded are reported first.
     """
     answers = await undelivered_answers(context.client, goal_id)
     names = _delivery_names(goal_id, answers, name, all_of_them=all_of_them, again=again)
@@ -68,7 +68,7 @@ def _delivery_names(
             command = f"orga requeue {quote(goal_id)} {quote(name)} --again"
             raise UsageError(f"{name}: a requeue has already delivered the answer. To send it once more: {command}")
         return [name]
-    left = [left_name for left_name, answer in answers.items() if again or answer.last.outcome != "delivered"]
+    left = [each for each, answer in answers.items() if again or answer.last.outcome != "delivered"]
     if not left:
         raise UsageError(f"a requeue has delivered the answer of goal {goal_id!r}. --again sends it once more")
     if len(left) > 1 and not all_of_them:
@@ -89,10 +89,10 @@ class _DeliverySender:
         try:
             self._channels = configured_deliveries(config, Path(context.connection.workplace.root), os.environ)
         except ValueError as error:
-            raise UsageError(f"{error}. Set here what the channel needs from the environment") from None
+            raise UsageError(f"{error}. Set the environment variables that the channel needs") from None
 
     async def send(self, answer: UndeliveredAnswer, *, again: bool) -> None:
-        """Send an answer and record that. Raise OrgaError if it is not accepted, or might be sent twice."""
+        """Send an answer, and record the outcome. Raise OrgaError if it is not accepted, or might arrive twice."""
         from orga.activities.ports import NotifyError
         from orga.client.runs.redeliveries import record_sending
 
@@ -110,7 +110,7 @@ class _DeliverySender:
 
 
 def _letter_ids(run_id: str, letters: Sequence[DeadLetter], *, all_of_them: bool) -> list[str]:
-    """Return the ids of the letters that are meant if none is named. Raise UsageError if that is not clear."""
+    """Return the letters' ids, for a command that names none. Raise UsageError for several without `all_of_them`."""
     ids = [letter.letter_id for letter in letters if not letter.requeued]
     if not ids:
         raise UsageError(f"run {run_id!r} has no dead letter. See: orga list --dead-letters")
@@ -134,12 +134,12 @@ async def requeue(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="With --fork: as in orga fork.")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="If a goal has ended: send its answer even if it arrived, or may have.")
+        bool, typer.Option("--again", help="If a goal has ended: send its answer even if it has or may have arrived.")
     ] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> None:
-    """A live run does so before its next reasoning step. LETTER may be omitted if there is only one.
+    """A live run sends the letter before its next reasoning step. LETTER may be omitted if there is only one.
 
     If a goal has ended, this machine sends its answer again to a delivery that failed; LETTER is the delivery's name.
     An answer that an earlier requeue delivered, or that may have arrived in a chat or mailbox, is sent only with

@@ -42,9 +42,9 @@ async def rewind(
     json: Json = False,
     config: ConfigFile = None,
 ) -> None:
-    """It first lists what people sent to the run later, and what its tools did later, which is not undone. On a
-    terminal it asks for confirmation. Elsewhere it discards irreversible calls only with --yes. Delegates that still
-    work for the discarded part are aborted. The run continues after they have ended.
+    """The command first lists what people sent to the run after iteration N, and what its tools did after it. Their
+    effects are not undone. On a terminal it asks for confirmation. Elsewhere it discards irreversible calls only with
+    --yes. Delegates that still work for the discarded part are aborted, and the run continues after they have ended.
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """
@@ -72,7 +72,7 @@ async def rewind(
 
 
 def rewind_plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
-    """Return the lines that are shown before a rewind: what is redelivered, not undone, or aborted."""
+    """Return the lines that are shown before a rewind: interventions, effects of tools, and delegates to abort."""
     lines = list[str]()
     for sent in plan.interventions:
         fate = "delivered again" if _is_redelivered(sent, keeps=keeps) else "left out"
@@ -120,9 +120,9 @@ _INPUT_KEYS: Mapping[str, type[CheckedInput]] = {
     **dict.fromkeys(("agent", "model", "instructions", "tools"), AgentInput),
     "skills": GoalInput,
 }
-"""Keys of the input that a fork may change, by the type that has them.
+"""The keys of a run's input that a fork may change, each with the type that has it.
 
-Keys that the run's kind does not have are refused once the kind is known.
+`fork_run` refuses a key that the kind of the run does not have.
 """
 
 
@@ -136,14 +136,14 @@ def fork(
             "--set",
             "-s",
             metavar="KEY=VALUE",
-            help="A changed setting, model, agent, instructions or tools; for a goal, skills.",
+            help="Change a setting, model, agent, instructions or tools. For a goal, also skills.",
         ),
     ] = None,
     task: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="A message with what to do now; at iteration 0 it replaces the task. A goal takes it as guidance.",
+            help="A message about what to do now. At iteration 0 it replaces the task. For a goal it is guidance.",
         ),
     ] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The fork's id. Default: a new one.")] = None,
@@ -178,7 +178,7 @@ def fork(
 
 
 def input_changes(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return the changes of `--set` to the input of a fork. Raise UsageError if there is no such key."""
+    """Return the changes to the input of a fork from `KEY=VALUE` pairs. Raise UsageError for an unknown key."""
     changed: dict[str, Any] = {}
     pairs_by_config: dict[type[CheckedInput], list[str]] = {LoopConfig: [], GoalConfig: []}
     for pair in pairs:

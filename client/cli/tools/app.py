@@ -1,4 +1,4 @@
-"""The `orga tools` commands. `orga tools call` calls a tool once without a run, through its schema and the policy."""
+"""The `orga tools` commands. `call` is here: it calls a tool once without a run, if its schema and policy allow it."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ async def call(
             proposed = ToolCall(call_id="local", name=name, arguments=values)
             request = GateRequest(agent=agent, iteration=1, calls=(proposed,), specs=(spec,), offered=listed)
             verdict = await _judge(request, engine, approver)
-        else:  # the policy is not asked, because a run of the agent would not be offered the tool
+        else:  # the policy is not asked, because the tool would not be offered in a run of this agent
             remedy = f"list it in [agents.{agent}] tools, or name an agent that does with --agent"
             verdict = Verdict(decision="deny", reason=f"agent {agent!r} does not list {name}; {remedy}")
         write_note(f"gate ({engine_name}, agent {agent!r}): {_verdict_text(verdict, approver)}")
@@ -85,7 +85,7 @@ async def call(
 
 
 def _tool_and_listed(name: str, agent: str, local: LocalTools) -> tuple[Tool, tuple[str, ...]]:
-    """Return the tool, and the worker's tools that the agent's configuration lists."""
+    """Return the tool, and the names of all tools that the agent's configuration lists."""
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.offered_tools import is_tool_listed
     from orga.workflows.types.tool_calls.mcp import is_server_tool
@@ -121,17 +121,20 @@ def _verdict_text(verdict: Verdict, approver: str) -> str:
     because = f": {terminal_line(verdict.reason, 600)}" if verdict.reason else ""
     match verdict.decision:
         case "allow":
+            approved = f", approved by {approver}" if approver else ""
             changed = "" if verdict.arguments is None else f", with other arguments: {verdict.arguments}"
-            return f"allowed{by}{f', approved by {approver}' if approver else ''}{changed}"
+            return f"allowed{by}{approved}{changed}"
         case "approval" if verdict.approval:
             who = " or ".join(verdict.approval.approvers) or "anyone"
             return f"held{by}{because}; it needs the approval of {who}. A run would wait for it; here, add --approve"
-        case decision:
-            return f"{'denied' if decision == 'deny' else 'invalid'}{by}{because}"
+        case "deny":
+            return f"denied{by}{because}"
+        case _:
+            return f"invalid{by}{because}"
 
 
 def _parse_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `key=value` pairs as values of the schema's types. Raise ValueError for a pair without `=`."""
+    """Parse `key=value` pairs to values of the schema's types. Raise ValueError for a pair without `=`."""
     properties: Mapping[str, Any] = parameters.get("properties", {})
     values: dict[str, Any] = {}
     for pair in pairs:
@@ -147,7 +150,7 @@ def _parse_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dic
 
 
 def _parse_value(text: str, schema: Mapping[str, Any]) -> Any:
-    """Return the value of a text. Text that cannot be parsed is kept, and the schema then refuses it."""
+    """Parse a text as the schema's type. If that fails, return the text unchanged, which the schema refuses later."""
     kind = schema.get("type")
     kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
     if "string" in kinds:
@@ -159,7 +162,7 @@ def _parse_value(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 async def _judge(request: GateRequest, engine: PolicyEngine, approver: str) -> Verdict:
-    """Return the gate's verdict. A call that needs approval is judged again if `approver` approves it."""
+    """Return the gate's verdict. If the call needs an approval and `approver` gives it, the call is judged again."""
     from orga.activities.adapters.schemas.arguments import find_argument_errors
     from orga.activities.gate.gate import GateActivities
 
@@ -175,7 +178,7 @@ async def _judge(request: GateRequest, engine: PolicyEngine, approver: str) -> V
 
 
 async def _call_once(tool: Tool, arguments: dict[str, Any]) -> _CallOutcome:
-    """Return the tool's output or its failure, as a model would read it."""
+    """Call the tool, and return its output or its failure as a model would read it."""
     from orga.activities.calls.activity import error_text
 
     def safe_text(text: str, limit: int) -> str:
@@ -191,7 +194,7 @@ async def _call_once(tool: Tool, arguments: dict[str, Any]) -> _CallOutcome:
         return _CallOutcome(False, safe_text(str(error), MAX_ERROR_BYTES), error.kind)
     except TimeoutError:
         return _CallOutcome(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
-    except Exception as error:  # a run would also report it
+    except Exception as error:  # a run would report it as a failed call, too
         return _CallOutcome(False, safe_text(error_text(error), MAX_ERROR_BYTES), type(error).__name__)
     return _CallOutcome(True, safe_text(output.content, tool.spec.max_result_bytes))
 

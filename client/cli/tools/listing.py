@@ -1,4 +1,4 @@
-"""`orga tools list`, `orga tools pin` and `orga tools check`."""
+"""`orga tools list`, `pin` and `check`. Also loads the configured tools for other commands."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -35,7 +35,7 @@ async def open_local_tools(config_file: Path | None, *, unpinned: str | None = N
     """Yield the tools, ready to be called. Raise UsageError, with a line for each problem, if they cannot be loaded.
 
     Args:
-        unpinned: The only MCP server to connect to. Its current definitions are taken, even if others are pinned.
+        unpinned: If given, connect only to this MCP server, and take its current definitions instead of pinned ones.
     """
     from orga.client.workers.tool_sources import available_tools
 
@@ -51,7 +51,7 @@ async def open_local_tools(config_file: Path | None, *, unpinned: str | None = N
 
 
 def configured_server(name: str, config: OrgaConfig) -> McpServer:
-    """Return the server of `[mcp.servers]`. Raise UsageError if there is none of that name."""
+    """Return a server of `[mcp.servers]`. Raise UsageError if there is none of that name."""
     if (server := config.mcp.servers.get(name)) is not None:
         return server
     known = list(config.mcp.servers)
@@ -73,7 +73,8 @@ async def list_tools(*, json: Json = False, config: ConfigFile = None) -> None:
 
 
 def _tool_lines(tools: "list[WorkerTool]") -> list[str]:
-    width, lines = max((len(worker_tool.tool.spec.name) for worker_tool in tools), default=0), list[str]()
+    width = max((len(worker_tool.tool.spec.name) for worker_tool in tools), default=0)
+    lines = list[str]()
     for worker_tool in tools:
         spec = worker_tool.tool.spec
         options = [name if value is True else f"{name} {value}" for name, value in _changed_options(spec).items()]
@@ -115,8 +116,8 @@ async def pin(
 ) -> None:
     """Show the definitions of an MCP server's tools, and print the lines for orga.toml that pin them.
 
-    A model reads these texts first, so pin only what you have read. Runs with only pinned definitions start untainted.
-    A tool whose definition changes is not offered any more.
+    Models read these definitions, so pin only what you have read. Runs with only pinned definitions start untainted. A
+    tool whose definition differs from the pinned one is not offered.
 
     Example: orga tools pin github >> orga.toml
     """
@@ -147,9 +148,9 @@ def check(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Check manifests of tools, and show every problem with file, line and remedy. Exit code 1 means there is one.
+    """Check manifests of tools, and show each problem with file, line and remedy. Exit code 1 means there are some.
 
-    Nothing is run, and the environment is not checked, because the worker's may differ.
+    Nothing is run. Environment variables are not checked, because a worker may have others.
 
     Example: orga tools check tools/count_words.toml
     """
@@ -167,7 +168,7 @@ def check(
     else:
         write_result(*map(_manifest_line, manifests), *chain.from_iterable(map(file_problem_lines, problems)))
     write_note(
-        f"{len(problems)} to fix; workers refuse to start before that" if problems else f"tools: {len(manifests)}"
+        f"{len(problems)} to fix; workers refuse to start until then" if problems else f"tools: {len(manifests)}"
     )
     return ExitCode.FAULTY if problems else ExitCode.COMPLETED
 

@@ -29,6 +29,8 @@ LOGIN_S = 300.0
 """Seconds for the person to log in."""
 
 MAX_REQUEST_BYTES = 16_000
+"""Bytes of the browser's request."""
+
 _REQUEST_S = 10.0
 """Seconds for the browser to send its request."""
 
@@ -88,7 +90,7 @@ async def _log_in(settings: "ServerSettings", port: int, *, with_browser: bool) 
         write_result(address)
         write_note("log in at this address; Ctrl-C ends the command")
         if with_browser:
-            Thread(target=webbrowser.open, args=(address,), daemon=True).start()  # some browsers block until they end
+            Thread(target=webbrowser.open, args=(address,), daemon=True).start()  # may block until the browser ends
 
     redirect, where = _Redirect(), f"mcp.servers.{settings.name}"
     try:
@@ -124,7 +126,7 @@ class _Redirect:
     def __init__(self) -> None:
         self.answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         self.state: str | None = None
-        """Only the authorization server knows it. Other programs and pages can reach this address too."""
+        """A secret that a valid answer has, since other programs and pages can reach this address too."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -150,8 +152,9 @@ class _Redirect:
 
         parts = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        is_own = self.state is not None and compare_digest(query.get("state", "").encode(), self.state.encode())
-        if parts.path != "/callback" or not is_own or not {"code", "error"} & query.keys() or self.answer.done():
+        has_state = self.state is not None and compare_digest(query.get("state", "").encode(), self.state.encode())
+        has_answer = parts.path == "/callback" and bool({"code", "error"} & query.keys())
+        if not has_state or not has_answer or self.answer.done():
             return "404 Not Found", "There is nothing here."
         if "error" in query:
             why = query.get("error_description") or query["error"]

@@ -133,7 +133,7 @@ def new(
         raise UsageError(f"{path}: already exists and was not changed. Name another file with --to") from None
     _, problems = read_manifests([path])
     write_result(str(path))
-    for problem in problems:  # a name that is taken
+    for problem in problems:  # the template has none, but the name can be taken
         write_note(*hanging_lines("✗ ", str(problem)))
     if path.resolve() not in {known.resolve() for known in manifest_paths(load_config(config).config.tools.manifests)}:
         write_note(f'to give it to a worker: set [tools] manifests = ["{path.parent}/*.toml"] in orga.toml')
@@ -141,12 +141,14 @@ def new(
 
 
 _MAX_BYTES = 20_000_000
-"""The limit of a document."""
+"""Bytes of an OpenAPI document."""
 
 _MAX_UNCHOSEN = 20
-"""The most operations that are taken without `--only` or `--tag`."""
+"""Operations. A document with more needs `--only` or `--tag`."""
 
 _FETCH_S = 30.0
+"""Seconds to fetch a document."""
+
 _LINE_CHARS = 300
 
 
@@ -182,7 +184,7 @@ async def import_openapi(
         ),
     ] = None,
     skip_refused: Annotated[
-        bool, typer.Option("--skip-refused", help="Write the others if a manifest cannot express some operations.")
+        bool, typer.Option("--skip-refused", help="Leave out operations that a manifest cannot express.")
     ] = False,
     show: Annotated[bool, typer.Option("--print", help="Write the manifests to stdout instead of files.")] = False,
     json: Json = False,
@@ -208,7 +210,7 @@ async def import_openapi(
         chosen = _chosen_operations(list(document.operations()), only or (), tag or ())
     except CannotExpress as error:
         raise UsageError(f"{source}{error}") from None
-    tools, refused = _write_tools(document, chosen, secrets)
+    tools, refused = _manifests_and_refusals(document, chosen, secrets)
     refusals = [terminal_line(f"{operation.key}: {source}{error}", 2 * _LINE_CHARS) for operation, error in refused]
     if refused and not skip_refused:
         remedy = "Nothing was written. Choose others with --only, or add --skip-refused"
@@ -240,10 +242,10 @@ def _parse_secret(text: str) -> tuple[str, str]:
     return scheme, variable
 
 
-def _write_tools(
+def _manifests_and_refusals(
     document: "OpenApi", chosen: "Sequence[Operation]", secrets: dict[str, str]
 ) -> "tuple[list[WrittenTool], list[tuple[Operation, CannotExpress]]]":
-    """Return the manifests, and the operations without one, each with the reason."""
+    """Return the manifests, and the operations that have none, each with the reason."""
     from orga.activities.adapters.manifests.openapi import CannotExpress
     from orga.activities.adapters.tools.catalog import builtin_specs
 
@@ -341,7 +343,7 @@ def _write_hints(files: "Mapping[Path, WrittenTool]", folder: Path, config: Path
 
 
 async def _read_document(source: str) -> tuple[Any, str]:
-    """Return the document's values and its address, "" for a file. Raise UsageError if it cannot be read."""
+    """Return the document's content and its address, which is "" for a file. Raise UsageError if it cannot be read."""
     from orga.activities.adapters.yaml_text import read_yaml
 
     is_address = re.match(r"https?://", source) is not None
@@ -352,7 +354,7 @@ async def _read_document(source: str) -> tuple[Any, str]:
         value = json_format.loads(data) if data.lstrip()[:1] == b"{" else await read_yaml(data)
     except (ValueError, RecursionError):
         try:
-            value = await read_yaml(data)  # which also begins with a brace at times
+            value = await read_yaml(data)  # YAML may begin with a brace, too
         except ValueError as error:
             raise UsageError(f"{source}: cannot be read: {error}. Name an OpenAPI document, JSON or YAML") from None
     return value, source if is_address else ""
@@ -369,7 +371,7 @@ def _read_file(path: str) -> bytes:
 
 
 async def _fetch_document(source: str) -> bytes:
-    """Return the answer of an address in any network. Its redirects may also lead to public addresses."""
+    """Fetch an address, even in a private network. Redirects may lead to the same host or to public addresses."""
     from orga.activities.adapters.http import ACCEPTED_ENCODINGS, URL, HTTPError, InvalidURL
     from orga.activities.adapters.tools.guarded_http import PublicBackend, bounded_body, final_response, guarded_client
     from orga.activities.ports import ToolError

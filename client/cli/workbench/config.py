@@ -1,4 +1,4 @@
-"""`orga config` and `orga agents`: the effective configuration with the source of each value. Also `orga trust`."""
+"""`orga config show` and `orga agents` show the effective configuration. `orga trust` records which one is trusted."""
 
 import asyncio
 import json as json_text
@@ -128,7 +128,7 @@ def _agent_details(agent: "AgentConfig") -> list[str]:
 
 
 async def _with_run_time_values(known: "list[EffectiveValue]", config: Path | None) -> "list[EffectiveValue]":
-    """Return the values with those that people have saved for the task queue. Without a running server, none are known.
+    """Return the values with the settings at run time, which replace those of the file. This needs a running server.
 
     A server that an untrusted file names is not asked.
     """
@@ -149,7 +149,7 @@ async def _with_run_time_values(known: "list[EffectiveValue]", config: Path | No
 
 
 async def _run_time_values(config: OrgaConfig) -> tuple[Mapping[str, Any], str]:
-    """Return the values that count, and their origin."""
+    """Return the settings at run time that new runs get, and their origin."""
     from orga.client.config.run_time import RunTimeRules
     from orga.client.connect import connection
     from orga.client.runs.settings import read_settings
@@ -165,7 +165,7 @@ async def _run_time_values(config: OrgaConfig) -> tuple[Mapping[str, Any], str]:
 
 
 SERVER_S = 3.0
-"""Seconds for a server that may not answer."""
+"""Seconds to wait for a server, which may not answer."""
 
 RUN_TIME = "run time"
 
@@ -223,8 +223,8 @@ def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -
     match key:
         case ("models", "default"):
             model = default_model(env)
-            variables = (provider.key for provider in DEFAULT_PROVIDERS if model.startswith(f"{provider.name}:"))
-            return model, f"{DEFAULT}: {next(variables, '') or 'no key'} is set"
+            provider = next((each for each in DEFAULT_PROVIDERS if model.startswith(f"{each.name}:")), None)
+            return model, f"{DEFAULT}: {(provider and provider.key) or 'no key'} is set"
         case ("temporal", "address"):
             address = standard_address()
             source = "TEMPORAL_ADDRESS" if env.get("TEMPORAL_ADDRESS") else "Temporal's profile"
@@ -296,7 +296,7 @@ def trust(
 
 
 def ask_for_trust(error: Untrusted) -> bool:
-    """Ask the person at the terminal whether to trust, and return the answer; False without a terminal."""
+    """Ask the person at the terminal whether to trust the configuration. Return False without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     write_note(*str(error).splitlines()[:-1])
@@ -319,7 +319,7 @@ def _find_config(path: Path | None) -> TrustRequest:
 
 
 def _config_path(path: Path | None) -> Path | None:
-    """Return the file that a path means. A folder means its orga.toml, but a policy folder without one means itself."""
+    """Return the path to trust: for a folder its orga.toml, but for a policy folder without an orga.toml the folder."""
     if path is None or not path.is_dir() or (path.name == FOLDER and not (path / FILE_NAME).exists()):
         return path
     return path / FILE_NAME

@@ -1,4 +1,4 @@
-"""`orga console`: the web console."""
+"""`orga console` serves the web console. `orga dev` serves one through `console_of_dev`."""
 
 import asyncio
 import getpass
@@ -40,7 +40,7 @@ RoleName = Literal["viewer", "operator", "approver", "admin"]
 
 @dataclass(frozen=True)
 class _Options:
-    """The ways to reach the console, and the people who can."""
+    """The options that decide who can reach the console, and how."""
 
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
@@ -55,13 +55,13 @@ class _Options:
 
     @property
     def is_exposed(self) -> bool:
-        """True if others than the users of this machine can reach it."""
+        """True if people on other machines can reach the console."""
         return not _is_loopback(self.host) or self.behind_proxy or self.proxy is not None
 
     def check(self) -> None:
-        """Raise UsageError if the console would not be safe, or an option has an unusable value."""
+        """Raise UsageError if the console would not be safe, or if the value of an option cannot be used."""
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise UsageError("--tls-cert: needs --tls-key, and the other way round. Give both files")
+            raise UsageError("--tls-cert: needs --tls-key, and --tls-key needs --tls-cert. Give both files")
         for option, path in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
             if path is not None and not path.is_file():
                 raise UsageError(f"{option}: file not found: {path}")
@@ -106,8 +106,9 @@ class ConsoleAddress(NamedTuple):
     """The addresses of a console, with the owner's token."""
 
     page: str
-    """The address for browsers, under a name that only its owner knows. Cookies of `127.0.0.1` reach other users."""
+    """The address for browsers. Its host name is private, as browsers send a cookie of `127.0.0.1` to all its ports."""
     plain: str
+    """The address for scripts, and for browsers that do not resolve the private name."""
 
 
 def _is_loopback(host: str) -> bool:
@@ -132,19 +133,20 @@ async def console(
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse everything that changes something.")] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open it in your browser.")] = False,
     tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The names with tokens of their own, with roles and tenants.")
+        Path | None, typer.Option(metavar="FILE", help="The file of names that may enter, with tokens, roles, tenants.")
     ] = None,
     add_token: Annotated[
         str | None, typer.Option(metavar="NAME", help="Add a name to --tokens, print its token once, and exit.")
     ] = None,
     role: Annotated[
-        RoleName, typer.Option(help="With --add-token: what the name may do. Each role has the rights of those before.")
+        RoleName,
+        typer.Option(help="With --add-token: what the name may do. Each role may do more than the one before."),
     ] = "viewer",
     tenant: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="With --add-token: only runs of this tenant. Repeat it.")
     ] = None,
     url: Annotated[
-        str | None, typer.Option(metavar="URL", help="The address that browsers use, if it differs.")
+        str | None, typer.Option(metavar="URL", help="The address that browsers use, if it is not --host and --port.")
     ] = None,
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A proxy in front of the console has TLS.")
@@ -168,10 +170,10 @@ async def console(
     json: Json = False,
     config: ConfigFile = None,
 ) -> None:
-    """Open the printed address. It has a token, so keep it to yourself. Stopping the console changes nothing about any
-    run. If no worker is running, the command starts one.
+    """Open the printed address in a browser. It contains a token, so keep it to yourself. Runs go on after the console
+    stops. If no worker is running, the command starts one.
 
-    Beyond this machine it starts only with names (--tokens or --proxy) and TLS (--tls-cert or --behind-proxy).
+    For access from other machines, names (--tokens or --proxy) and TLS (--tls-cert or a proxy) are required.
 
     Example: orga console --open
 
@@ -213,17 +215,17 @@ def _add_token(name: str, role: RoleName, tenants: list[str], tokens: Path | Non
 
 
 def _open_in_browser(address: str) -> None:
-    """Open the address by a file that only this user reads: others see the arguments of the browser's process."""
+    """Open the address through a file that only this user can read. Others can see the arguments of a process."""
     page = server_home().console_page
     write_atomically(
         page, f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">'.encode()
     )
-    Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()  # some browsers block until they end
+    Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()  # may block until the browser ends
 
 
 @asynccontextmanager
 async def _optional_worker(context: CliContext, *, is_wanted: bool) -> AsyncGenerator[None]:
-    """Keep a worker. A console without one still shows runs and starts them, so a worker that cannot start is noted."""
+    """Keep a worker. If it cannot start, only write a note: a console without a worker still shows and starts runs."""
     async with AsyncExitStack() as stack:
         if is_wanted:
             try:
@@ -236,7 +238,7 @@ async def _optional_worker(context: CliContext, *, is_wanted: bool) -> AsyncGene
 
 @asynccontextmanager
 async def console_of_dev(context: CliContext) -> AsyncGenerator[ConsoleAddress]:
-    """Serve a console on loopback, on any port if the usual one is taken, and yield its address."""
+    """Serve a console on loopback and yield its address. If the usual port is taken, it has any free one."""
     async with AsyncExitStack() as stack:
         try:
             address = await stack.enter_async_context(_serve_console(context, _Options()))
@@ -259,7 +261,7 @@ async def _serve_console(context: CliContext, options: _Options) -> AsyncGenerat
     sockets = [bound_socket(host, options.port)] if options.is_exposed else loopback_sockets(host, options.port)
     port = sockets[0].getsockname()[1]
     token = "" if options.is_exposed else owner_token(server_home().console_token)
-    may_be_renamed = host in LOOPBACK_NAMES and options.tls_cert is None  # a certificate has other names
+    may_be_renamed = host in LOOPBACK_NAMES and options.tls_cert is None  # a certificate is for another name
     has_own_name = bool(token) and options.url is None and may_be_renamed
     private_host = f"{private_name(token)}:{port}" if has_own_name else ""
     doors = Doors(

@@ -36,7 +36,7 @@ RECALL_TASK = "What is reported and not repeated when its outcome is unknown?"
 
 
 async def run_knowledge_demo(context: CliContext, keeper: WorkerKeeper, folder: Path) -> int:
-    """Start a run that learns something and one that answers from it, with the store of knowledge of the folder."""
+    """Start a run that stores knowledge, and a second run that answers from it. The folder has the knowledge store."""
     tenant = f"demo-{uuid4().hex[:8]}"
     first, code = await _start_and_follow(context, keeper, {"task": LEARNING_TASK, "tenant": tenant})
     if code:
@@ -84,7 +84,7 @@ DOCUMENT_NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")
 
 
 def copy_documents() -> Path:
-    """Copy the documents into a folder of the home, and return it. Raise UsageError outside of a clone."""
+    """Copy the documents into a new folder in orga's home, and return it. Raise UsageError outside of a clone."""
     sources = [ROOT / name for name in DOCUMENT_NAMES if (ROOT / name).exists()]
     if not sources:
         raise UsageError("the demo reads the project's own documents. Run it from a clone of the project")
@@ -171,7 +171,7 @@ def _next_lines(context: CliContext, run_id: str, shown: _Demo) -> list[str]:
 
 
 def _own_command_line() -> str:
-    """Return the line for a terminal without `orga` on its path, such as one without the activated environment."""
+    """Return the line for a terminal that does not find `orga`, for example as its environment is not activated."""
     program = Path(sys.executable).with_name("orga")
     with suppress(ValueError):
         program = program.relative_to(Path.cwd())

@@ -127,7 +127,7 @@ async def _read_output(process: asyncio.subprocess.Process) -> tuple[bytes, byte
 
 _MODEL_REMEDY = "check its name, key and address: [models] and [agents] of orga.toml, and the provider's variables"
 
-_OTHER_SERVER_REMEDY = "this server is for tests only; otherwise use: temporal server start-dev, or set no address"
+_OTHER_SERVER_REMEDY = "this server is only for tests; else use: temporal server start-dev, or configure no address"
 
 LATEST_RUNS = 200
 """The number of live runs that are checked, newest first."""
@@ -142,7 +142,7 @@ class DoctorCheck:
     detail: str
     remedy: str = ""
     warning: bool = False
-    """True if it works, but the operator should know of it."""
+    """True if what was checked works, but the operator should know the detail."""
 
 
 async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
@@ -152,7 +152,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
         yield check
     try:
         loaded = load_config(config)
-    except Untrusted as error:  # the other checks continue without it
+    except Untrusted as error:  # the other checks continue with the defaults
         *lines, remedy = str(error).splitlines()
         detail = "\n".join([*lines, "it was not read further"])
         yield DoctorCheck("config", ok=False, detail=detail, remedy=remedy)
@@ -180,7 +180,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
 
 
 def idle_address_checks(env: Mapping[str, str]) -> list[DoctorCheck]:
-    """Return warnings about model servers in the environment that are not used because a key is missing."""
+    """Return warnings about model servers in the environment that are not used, as a key or a model is missing."""
     from orga.activities.adapters.models.model_settings import idle_addresses
 
     return [
@@ -196,11 +196,11 @@ def _folder_check() -> DoctorCheck:
 
 
 LARGE_STORE_BYTES = 1_000_000_000
-"""The size of the store of pictures and documents from which the doctor warns. Nothing is removed by itself."""
+"""Bytes. The doctor warns if the pictures and documents need as many, because nothing removes them automatically."""
 
 
 def blob_checks(folder: Path) -> list[DoctorCheck]:
-    """Return the size of the folder of pictures and documents, or nothing as long as it has none."""
+    """Return the size of the folder of pictures and documents, or nothing if it is empty."""
     try:
         sizes = BlobFolder(folder).file_sizes()
     except OSError as error:
@@ -210,7 +210,7 @@ def blob_checks(folder: Path) -> list[DoctorCheck]:
         return []
     count = count_text(len(sizes), "picture or document", "pictures and documents")
     detail = f"{count}, {size_text(sum(sizes))}, in {folder}"
-    remedy = f"remove those that no model has got for 90 days: find {quote(f'{folder}/')} -type f -mtime +90 -delete"
+    remedy = f"remove those that no model got in 90 days: find {quote(f'{folder}/')} -type f -mtime +90 -delete"
     is_large = sum(sizes) >= LARGE_STORE_BYTES
     return [DoctorCheck("blobs", ok=True, detail=detail, remedy=remedy, warning=is_large)]
 
@@ -312,7 +312,7 @@ async def settings_check(client: Client, task_queue: str, config: OrgaConfig) ->
     if not settings.current:
         return DoctorCheck("settings", ok=True, detail="nothing is set at run time")
     keys = count_text(len(settings.values), "key")
-    return DoctorCheck("settings", ok=True, detail=f"version {settings.version} of those at run time, with {keys}")
+    return DoctorCheck("settings", ok=True, detail=f"version {settings.version} of the settings at run time, {keys}")
 
 
 def version_checks(queue_routing: Routing, task_queue: str, server: Endpoint) -> list[DoctorCheck]:
@@ -325,11 +325,11 @@ def version_checks(queue_routing: Routing, task_queue: str, server: Endpoint) ->
         name = queue_routing.current.to_canonical_string()
         if queue_routing.is_served:
             return [DoctorCheck("version", ok=True, detail=f"new runs go to {name}{polling}")]
-        lacking = f"{no_workers_text(queue_routing.current, task_queue)}{polling}"
-        other = (
-            make_current_command(queue_routing.waiting_versions[-1], server) if queue_routing.waiting_versions else ""
-        )
-        return [DoctorCheck("version", ok=False, detail=lacking, remedy=other or "start such a worker")]
+        detail = f"{no_workers_text(queue_routing.current, task_queue)}{polling}"
+        remedy = "start such a worker"
+        if queue_routing.waiting_versions:
+            remedy = make_current_command(queue_routing.waiting_versions[-1], server)
+        return [DoctorCheck("version", ok=False, detail=detail, remedy=remedy)]
     remedy = f"let new runs go there: {make_current_command(queue_routing.waiting_versions[-1], server)}"
     if queue_routing.is_served:
         detail = f"new runs go to workers without a version{polling}"
@@ -361,7 +361,8 @@ def _worker_text(identity: str) -> str:
     process = terminal_line(identity.partition(MARK)[0])
     if digest is None:
         return process
-    return f"{process} ({'no orga.toml' if digest == NO_CONFIG else f'orga.toml {terminal_line(digest)}'})"
+    config = "no orga.toml" if digest == NO_CONFIG else f"orga.toml {terminal_line(digest)}"
+    return f"{process} ({config})"
 
 
 async def _connection_check(connected: Connection) -> DoctorCheck:
@@ -385,7 +386,7 @@ async def _search_attribute_check(context: CliContext) -> DoctorCheck:
 
 
 async def _stuck_run_checks(client: Client) -> list[DoctorCheck]:
-    """Return the results for live runs whose workflow task fails, so that no worker can continue them."""
+    """Return the results for live runs. A run is stuck if its workflow task fails, as no worker can continue it."""
     try:
         live = [run.id async for run in client.list_workflows(RunFilter(running=True).visibility(), limit=LATEST_RUNS)]
     except RPCError as error:
@@ -403,7 +404,7 @@ async def _stuck_run_checks(client: Client) -> list[DoctorCheck]:
 
 
 async def _model_check(context: CliContext) -> DoctorCheck:
-    """Start a run that lets the default agent's model answer once."""
+    """Start a run in which the default agent's model answers once."""
     config = LoopConfig(max_iterations=2, timeout_s=60, max_output_tokens=200)
     task = AgentInput(task=DEEP_TASK, tools=(), config=config)
     try:

@@ -1,4 +1,4 @@
-"""`orga acp` and `orga mcp-server`: other people's front ends talk with agents over standard input and output."""
+"""`orga acp` and `orga mcp-server`: editors and assistants talk with agents over standard input and output."""
 
 import os
 import stat
@@ -27,7 +27,7 @@ from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.text import one_line
 
-Tenant = Annotated[str | None, typer.Option(help="Serve only this tenant: its runs, and new ones for it.")]
+Tenant = Annotated[str | None, typer.Option(help="Serve only this tenant: its runs, and new runs for it.")]
 
 
 async def acp(
@@ -41,11 +41,11 @@ async def acp(
     config: ConfigFile = None,
 ) -> None:
     """An editor starts this command and talks with it over standard input and output. So you do not type it, but name
-    it in the editor's settings: docs/front-ends.md has them for Zed and JetBrains. The agent acts in the folder in
-    which the command starts.
+    it in the editor's settings: docs/front-ends.md has them for Zed and JetBrains. The agent acts in the folder where
+    the command starts.
 
-    Each conversation is a session: orga list, orga inbox and orga chat show it too. It goes on if the editor closes, as
-    long as a worker runs. The editor asks you to allow or reject each call that a policy holds.
+    Each conversation is a session: orga list, orga inbox and orga chat show it too. If the editor closes, the session
+    goes on while a worker runs. The editor asks you to allow or reject each call that a policy holds.
 
     Example: orga acp --agent reviewer
     """
@@ -79,10 +79,10 @@ async def mcp_server(
     config: ConfigFile = None,
 ) -> None:
     """An assistant such as Claude Code starts this command and calls its tools over standard input and output:
-    docs/front-ends.md shows how to add it. The runs act in the folder in which the command starts.
+    docs/front-ends.md shows how to add it. The runs act in the folder where the command starts.
 
     The tools: start_run, run_state, result, answer, steer, abort. Each call returns within a minute, and the run goes
-    on: orga list and orga inbox show it too. It also goes on if the assistant closes, as long as a worker runs.
+    on. orga list and orga inbox show it too. If the assistant closes, the run goes on while a worker runs.
 
     Example: orga mcp-server --agent-tools
     """
@@ -97,7 +97,7 @@ async def mcp_server(
 
 
 def _require_pipes() -> None:
-    """Raise UsageError if no program is at the other end."""
+    """Raise UsageError unless standard input and output are connected to a program."""
     kinds = [os.fstat(number).st_mode for number in (0, 1)]
     if not all(stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) for kind in kinds):
         raise UsageError(
@@ -107,7 +107,7 @@ def _require_pipes() -> None:
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output for the protocol alone. What else is written to stdout goes to stderr."""
+    """Return standard input and output for the protocol alone. From now on, other output to stdout goes to stderr."""
     _require_pipes()
     pipes = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -121,7 +121,7 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 async def _reach(
     names: RequestedNames | None, config: Path | None, tenant: str | None, *, no_worker: bool
 ) -> AsyncGenerator[tuple[CliContext, Reach]]:
-    """Connect, and keep a worker for new runs and for each run that the front end opens, unless `no_worker`."""
+    """Connect. Unless `no_worker` is set, keep workers for new runs and for each run that the front end opens."""
     check = partial(refuse_unknown, names) if names else None
     async with cli_context(config, check=check) as context, AsyncExitStack() as workers:
         served_queues = set[str]()

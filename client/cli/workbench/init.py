@@ -60,7 +60,8 @@ def init(
         typer.Option("--commands", metavar="NAMES", help="Programs that the agent may start, such as git,pytest."),
     ] = None,
     approval: Annotated[
-        bool | None, typer.Option("--approval/--no-approval", help="A person approves each such call (the default).")
+        bool | None,
+        typer.Option("--approval/--no-approval", help="A person approves each of these calls (the default)."),
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Ask nothing. Options that are not given keep their defaults.")
@@ -68,8 +69,8 @@ def init(
     show: Annotated[bool, typer.Option("--print", help="Write the text to stdout instead of a file.")] = False,
     json: Json = False,
 ) -> None:
-    """On a terminal it asks for options that are not given: model, tools, approvals. What you choose here is already
-    trusted.
+    """On a terminal, the command asks for options that are not given: model, tools, approvals. Your choices are
+    trusted, so you are not asked later.
 
     Example: orga init
 

@@ -55,14 +55,14 @@ async def list_models(
 ) -> int:
     """Show the models that this configuration names, then one of each other provider, with the variable of its key.
 
-    Each model has its price, the tokens of its context, and the levels of `effort`. Nothing is generated and nothing
-    costs money, not even with --check. Exit code 6 means that a model of the configuration cannot be used.
+    A line shows each model's price, the tokens of its context, and its levels of `effort`. Nothing is generated and
+    nothing costs money, not even with --check. Exit code 6 means that a model of the configuration cannot be used.
 
     Example: orga models
 
     Example: orga models anthropic --json
     """
-    # keys are sent to the configuration's addresses, so it must be trusted
+    # --check sends keys to addresses of the configuration, so it must be trusted
     settings = load_config(config).config if check else config_sources(config, folder=Path.cwd(), env=os.environ).config
     known = (*PROVIDERS, *settings.models.own_endpoints)
     if provider is not None and provider not in known:
@@ -90,9 +90,11 @@ async def list_models(
 
 
 def _row_lines(row: ModelRow, facts: ModelFacts | None, width: int) -> list[str]:
-    problem_mark = "✗" if row.named_by else "-"
+    mark = "✓"
+    if row.problem:
+        mark = "✗" if row.named_by else "-"
     detail = "; ".join(filter(None, (row.named_by, terminal_line(row.problem, 300))))
-    lines = [f"{problem_mark if row.problem else '✓'} {terminal_line(row.model):<{width}}  {detail}".rstrip()]
+    lines = [f"{mark} {terminal_line(row.model):<{width}}  {detail}".rstrip()]
     lines += [f"    {_facts_text(facts)}"] if facts else []
     return lines + ([f"    ! {row.warning}"] if row.warning else [])
 
@@ -146,7 +148,7 @@ class TriedModel:
     """Why the model does not work, or "" if it does."""
     remedy: str = ""
     warning: str = ""
-    """A change to make although the model works, with the remedy."""
+    """A problem of a model that works, with the remedy."""
 
 
 @app.command("try")
@@ -161,8 +163,8 @@ async def try_model(
 ) -> int:
     """Ask a model once for a tool call, as a run would ask it. Show the time, the tokens and the cost.
 
-    The tool is not run, and no Temporal server is needed. The request costs what a short request costs. Exit code 1
-    means that the model did not answer, or answered without calling the tool; the output has the remedy.
+    The tool is not run, and no Temporal server is needed. You pay for one short request. Exit code 1 means that the
+    model did not answer, or answered without calling the tool. The output then shows the remedy.
 
     Example: orga models try offline:extractive
     """
@@ -173,7 +175,7 @@ async def try_model(
     registry = ModelRegistry(
         os.environ, settings.models.base_urls, prices=settings.models.prices, endpoints=settings.models.endpoints
     )
-    variables = [name for endpoint in settings.models.endpoints.values() for name in endpoint.secret_variables]
+    variables = [variable for endpoint in settings.models.endpoints.values() for variable in endpoint.secret_variables]
     secrets = KnownSecrets.from_environment(os.environ, variables)
     outcomes: list[TriedModel] = []
     try:
@@ -229,7 +231,7 @@ async def _try_model(
     else:
         tried = _outcome_of_reply(model, reply)
     tried = replace(tried, seconds=round(time.monotonic() - began, 3))
-    return replace(tried, warning=await registry.context_shortage(model))  # a model states it after it was loaded
+    return replace(tried, warning=await registry.context_shortage(model))  # known only after the model was loaded
 
 
 def _outcome_of_reply(model: str, reply: Reply) -> TriedModel:
@@ -260,7 +262,7 @@ _REMEDIES = {
     "RateLimited": "try again later",
     "Overloaded": "try again later",
     "ServerError": "try again later; if it stays so, look at the log of the server",
-    "InvalidRequest": "add what it refuses to lacks of [models.endpoints.{provider}], or name another model",
+    "InvalidRequest": "list in [models.endpoints.{provider}] lacks what the model refuses, or name another model",
 }
 """Remedies by kind of failure, with the provider's variables or the keys of its endpoint."""
 

@@ -25,7 +25,7 @@ def _group() -> None:
 
 @app.command("test")
 async def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
-    """Send a signed sample to the webhook as a worker would, and print the answer. Exit code 6 unless it is 2xx.
+    """Send a signed sample to the webhook as a worker would, and print the answer. Exit code 6 means it was not 2xx.
 
     Example: orga notify test
     """

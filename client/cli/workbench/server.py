@@ -1,4 +1,4 @@
-"""`orga server`, `orga worker`, `orga dev` and `orga logs`."""
+"""`orga server`, `worker` and `dev` run a server or workers until Ctrl-C. `orga logs` shows their logs."""
 
 import asyncio
 import os
@@ -23,8 +23,10 @@ from orga.client.workers.deployment import deployment_name
 from orga.client.workers.process import HEALTHY_S, MAX_DEATHS, spawn_in_foreground
 
 WATCH_S = 2.0
+"""Seconds between two looks for the server."""
+
 MAX_MISSES = 3
-"""Looks without a server, `WATCH_S` apart, after which it is down. Its supervisor restarts it sooner."""
+"""Looks in a row without a server, after which it is down. If it only crashed, its supervisor restarts it sooner."""
 
 
 def server(
@@ -36,7 +38,7 @@ def server(
     ] = False,
     json: Json = False,
 ) -> int | Command:
-    """Other commands share it, and start it if they need it. It stops a while after the last of them has ended.
+    """Other commands share the server, and start it if they need it. It stops a while after the last of them has ended.
 
     Example: orga server --status
     """
@@ -102,7 +104,7 @@ async def worker(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Be a version of this deployment. Its runs stay with this version.",
+            help="Run as a version of this deployment. Runs that begin on a version stay on it.",
             callback=_validate_deployment,
         ),
     ] = None,
@@ -111,8 +113,9 @@ async def worker(
     ] = False,
     config: ConfigFile = None,
 ) -> int:
-    """The root of file tools is the working directory unless orga.toml sets another. A --deployment version gets no
-    runs before it is made current; orga doctor shows how. Its runs stay with it until they continue as new.
+    """The root of file tools is the working directory unless orga.toml sets another. With --deployment, the worker gets
+    no runs before its version is made current; orga doctor shows how. Its runs stay on that version until they continue
+    as new.
 
     Example: orga worker --json-logs 2> worker.log
 
@@ -207,7 +210,7 @@ async def _read_lines(pipe: IO[bytes]) -> AsyncGenerator[str]:
 
 
 async def _relay_server_log() -> None:
-    """Print the server's log from now on."""
+    """Print the lines that are added to the server's log, until cancelled."""
     with suppress(OSError), server_home().log.open(errors="replace") as log:
         log.seek(0, os.SEEK_END)
         while True:
@@ -227,7 +230,7 @@ LOOK_S = 0.3
 """Seconds between two looks for new lines of a log."""
 
 TAIL_BYTES = 4_000_000
-"""The end of a log that is read to find its last lines."""
+"""Bytes at the end of a log that are read to find its last lines."""
 
 
 def logs(
@@ -302,7 +305,7 @@ class _LogPosition:
     """The position up to which a log was read."""
 
     inode: int
-    """The inode of the file. A server that restarts has a new one."""
+    """The inode of the file. A server that restarts writes a new file."""
     offset: int
 
 
@@ -315,7 +318,7 @@ def _read_tail(path: Path, count: int) -> tuple[list[str], _LogPosition]:
 
 
 def _new_lines(path: Path, position: _LogPosition) -> Iterator[str]:
-    """Yield new lines for ever."""
+    """Yield the lines that are added to a log after `position`, without end."""
     partial_line = ""
     while True:
         with path.open("rb") as log:

@@ -64,7 +64,7 @@ async def test_the_guide_of_settings(
 
     assert "saved version 1" in capsys.readouterr().out
     assert (shown.out.strip(), shown.code) == (command[2], 0), shown.err
-    assert "settings: version 1 of those at run time, with 2 keys" in checked.out, checked.out
+    assert "settings: version 1 of the settings at run time, 2 keys" in checked.out, checked.out
     assert '"settings_version": 1' in journal.out
     assert "run time" not in orga(*command[1].split()).out
 

@@ -236,7 +236,7 @@ FORGED: dict[str, tuple[str, Any]] = {
 async def test_doctor_reports_whether_settings_are_in_effect(client: Client, desk: Desk) -> None:
     assert "nothing is set" in (await settings_check(client, desk.queue, CONFIG)).detail
     await desk.save({INSTRUCTIONS: NEW, MAX: 9})
-    assert "version 1 of those at run time, with 2 keys" in (await settings_check(client, desk.queue, CONFIG)).detail
+    assert "version 1 of the settings at run time, 2 keys" in (await settings_check(client, desk.queue, CONFIG)).detail
     await client.start_workflow(
         SETTINGS_WORKFLOW,
         id=settings_id("forged"),

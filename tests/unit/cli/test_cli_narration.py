@@ -95,7 +95,7 @@ def test_a_run_is_shown_as_a_timeline_grouped_by_iteration() -> None:
         ),
         pytest.param(
             an_entry("ContextCompacted", messages_dropped=0, fields_cut=["holds", "waits"]),
-            "cut to be carried on: holds, waits",
+            "cut to fit the next segment: holds, waits",
             id="parts of the state that were cut",
         ),
         pytest.param(

@@ -214,7 +214,7 @@ def test_a_status_is_shown_in_lines() -> None:
         "delegated  reader: read it (run.1.0)",
         "letter     3.0 save x: E: full",
         "           → orga requeue run 3.0",
-        "tiers      none, all is asked of that model",
+        "tiers      none, every prompt goes to that model",
     ]
 
 

@@ -105,7 +105,11 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ),
         pytest.param(["approve", "x", "--arguments", '{"a":1,"a":2}'], "'a' is used twice", id="an argument twice"),
         pytest.param(["approve", "x", "--arguments", "@none.json"], "the file cannot be read", id="no such file"),
-        pytest.param(["approve", "x", "--all", "--arguments", "{}"], "those of one call", id="arguments of all calls"),
+        pytest.param(
+            ["approve", "x", "--all", "--arguments", "{}"],
+            "--arguments: apply to one call",
+            id="arguments of all calls",
+        ),
         pytest.param(["approve", "x", "a1", "--all"], "--all: cannot be combined with APPROVAL", id="one call and all"),
         pytest.param(
             ["deny", "x", "--by", ""], "--by: cannot determine your user name. Add --by NAME", id="decided by nobody"

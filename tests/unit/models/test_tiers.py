@@ -308,7 +308,7 @@ def test_the_registry_knows_all_providers() -> None:
 @pytest.mark.parametrize(
     ("tiers", "line"),
     [
-        pytest.param({}, "tiers      none, all is asked of that model", id="none"),
+        pytest.param({}, "tiers      none, every prompt goes to that model", id="none"),
         pytest.param(
             {"run": Tier(name="heavy", models=HEAVY)},
             "tier       run: heavy, anthropic:claude-opus-5, then openai:gpt-6",
@@ -321,7 +321,7 @@ def test_the_registry_knows_all_providers() -> None:
         ),
         pytest.param(
             {"run": Tier(name="light", models=("openai:gpt-6",), is_default=True)},
-            "tier       run: light, as no tier is configured the default model, openai:gpt-6",
+            "tier       run: light, openai:gpt-6 (the default model, as no tier is configured)",
             id="the default model",
         ),
     ],
