@@ -2,8 +2,8 @@
 /**
  * The view of a page in its address, so that reload, back and a link give the same page.
  *
- *     address.get("tab")                    "" if it is absent. A part that reads it follows it
- *     address.set({ tab: "plan" }, true)    "" or null takes a name away; `true`: back returns to the view before
+ *     address.get("tab")                    "" if it is absent. A part that reads it is kept current
+ *     address.set({ tab: "plan" }, true)    "" or null removes a name; with `true`, Back returns to the previous view
  *     address.query                         signal of the whole query, with its question mark
  *     runPath("x")   pageId()               the path of a run, and the id that this page is about
  */

@@ -95,10 +95,10 @@ const FACTS = [
   ["Confidence", (one) => one.confidence],
 ];
 
-/** @param {string} path An answer whose items are described by the configuration alone. */
+/** @param {string} path The path of an answer whose items have no type here. */
 const read = (path) => resource(path);
 
-/** A view of what may be asked whether it answers. @param {string} path @param {(data: any) => Child} content */
+/** A view with a button that asks providers or servers. @param {string} path @param {(data: any) => Child} content */
 function checked(path, content) {
   const source = signal(read(path));
   const check = () => (source.value = read(`${path}?check=true`));
@@ -120,7 +120,7 @@ const policies = () => view(read("/policies"), ({ engine, version, problem, item
   items.length ? list("Policies", POLICIES, items) : empty("No policies of your own", NO_POLICY),
 ]);
 
-/** Judge a call that is only proposed. */
+/** The form that judges a call without running it. */
 function policyTest() {
   const found = signal(/** @type {any} */ (null));
   const tool = h("input", { "aria-label": "Tool", placeholder: "Tool, such as run_command", required: true });

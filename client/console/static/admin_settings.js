@@ -11,7 +11,7 @@ import { button, empty, facts, failed, table, view } from "./widgets.js";
 /** @typedef {import("orga-api").Answer<"/settings">} Settings */
 /** @typedef {import("./api.js").Resource<Settings>} Source */
 
-/** Takes a key out of the set, so that the file or the default counts. */
+/** The edit that removes a key from the set, so that the file or the default counts. */
 const RESET = Symbol("reset");
 /** The edits by key. */
 const edits = signal(/** @type {ReadonlyMap<string, any>} */ (new Map()));
@@ -29,7 +29,7 @@ const isSaved = (one) => one.source === "run time";
 /** @param {string} key */
 const groupOf = (key) => key.split(".").slice(0, key.split(".").length > 2 ? 2 : 1).join(".");
 
-/** Edit a key; `undefined` takes the edit back. @param {string} key @param {any} value */
+/** Edit a key. `undefined` removes the edit. @param {string} key @param {any} value */
 function edit(key, value) {
   const next = new Map(edits.peek());
   if (value === undefined) next.delete(key);
@@ -83,7 +83,7 @@ function groups(all) {
   });
 }
 
-/** What runs code or widens powers is edited in its file. @param {Settings["fixed"]} keys */
+/** The keys that cannot be set at run time, and where to edit them. @param {Settings["fixed"]} keys */
 const fixed = (keys) => keys.length ? h("details.card.settings",
   h("summary", h("strong", "Never edited here"), " ",
     h("span.faint.small", keys.length === 1 ? "1 key" : `${keys.length} keys`)),
@@ -177,7 +177,7 @@ function review(title, data, values, source) {
   });
 }
 
-/** What differs between two texts, by lines. @param {string} before @param {string} after */
+/** The lines in which two texts differ. @param {string} before @param {string} after */
 function difference(before, after) {
   const [old, fresh] = [before.split("\n"), after.split("\n")];
   const shorter = Math.min(old.length, fresh.length);

@@ -2,7 +2,7 @@
 /**
  * The public interface `/api/v1`, as a page uses it.
  *
- *     await get("/runs?waiting=approval")     the answer of the shell is used once, then it is fetched
+ *     await get("/runs?waiting=approval")     uses the answer in the shell once, and fetches it later
  *     await post("/runs", body, {key})        with the CSRF header, and an Idempotency-Key if one is given
  *     me                                      the visitor: {name, roles, read_only, …};   may("approver")
  *     resource("/runs/x")                     a request: signals {data, problem}, reload(), more("?next=…")
@@ -110,10 +110,10 @@ export function resource(path) {
  * @typedef {{data: Signal<T|null>, problem: Signal<Problem|null>, reload: () => Promise<void>}} Resource
  */
 
-/** Actions that take effect only later, as an event then says. The run answers all others at once. */
+/** Actions that take effect later, which an event reports. The run answers all others at once. */
 const SIGNALS = new Set(["pause", "resume", "steer", "add_context", "abort", "override_step"]);
 
-/** What the journal says of each action that a page has sent, by its id. @type {Map<string, Signal<Progress>>} */
+/** The progress of each action that this page has sent, by its id. @type {Map<string, Signal<Progress>>} */
 const sent = new Map();
 onEvent("action", (data) => {
   const progress = sent.get(data.id);
@@ -133,7 +133,7 @@ function progressOf({ state, detail, phase, iteration }) {
 }
 
 /**
- * Send one action of a person. The same id is sent again after a lost connection, so it counts once.
+ * Send one action of a person. After a lost connection it is sent again under its id, so it counts once.
  * @param {string} run @param {string} kind @param {Record<string, unknown>} [values]
  * @returns {Signal<Progress> & {id: string}}
  */

@@ -1,5 +1,5 @@
 // @ts-check
-/** The page of a session: a conversation with an agent, in which what waits for a person is decided in the line. */
+/** The page of a session: a conversation with an agent, which also shows what waits for a person. */
 import { address, pageId, runPath } from "./address.js";
 import { asProblem, get, may, post, resource } from "./api.js";
 import { capital, words } from "./format.js";
@@ -102,7 +102,7 @@ function newChat() {
     composer("Your first message", send));
 }
 
-/** So that the same first message, sent twice, begins one chat. @param {string} text */
+/** The digest of a first message. A message that is sent twice begins only one chat. @param {string} text */
 async function digest(text) {
   const bytes = new TextEncoder().encode(`${text} ${sessionStorage.orgaChat ??= crypto.randomUUID()}`);
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
@@ -131,7 +131,7 @@ function thread(run, goals) {
     const record = records.byNumber.get(number);
     return Boolean(record?.reply || record?.thinking || record?.calls.length);
   };
-  /** True if this is the first record of its turn in which the agent says or does something. @param {number} number */
+  /** True if this is the first record of its turn with a text or call of the agent. @param {number} number */
   const isFirst = (number) => {
     let at = number;
     while (records.byNumber.get(at)?.events.every(({ event }) => event !== "TurnStarted") && !isOfAgent(at - 1)) at--;
@@ -163,7 +163,7 @@ function thread(run, goals) {
   });
   records.watchers.add((number) => {
     list.refresh(number);
-    list.refresh(number + 1); // whether it is the first of its turn depends on the record before
+    list.refresh(number + 1); // it may no longer be the first record of its turn
   });
   const keys = stable(() => {
     const [first, last] = records.range.value;

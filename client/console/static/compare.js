@@ -117,7 +117,7 @@ const compared = (row) => h("li.pair",
     : null,
   SIDES.map((side) => cell(row[side], row.differs, side)));
 
-/** The iterations that both runs have, as run A has them. @param {number} last */
+/** The common iterations, as run A shows them. @param {number} last */
 const commonPart = (last) => unfold(`${count(last)} in common`, () =>
   view(resource(`${runPath(ids.a)}/timeline?before=${last + 1}&limit=50`), ({ items }) => h("ol.pairs",
     items.filter(({ number }) => number > 0).map((record) => h("li.pair.is-common", cell(record, [], "a")))), 3),
@@ -143,7 +143,7 @@ const leaves = (value, path = "") => value && typeof value === "object" && !Arra
   ? Object.entries(value).flatMap(([key, one]) => leaves(one, path ? `${path}.${key}` : key))
   : [[path, typeof value === "string" ? value : JSON.stringify(value)]];
 
-/** The keys of the inputs that differ. */
+/** The table of the input keys that differ. */
 function inputs() {
   const [a, b] = SIDES.map((side) => resource(/** @type {const} */ (`${runPath(ids[side])}/input`)).data);
   const begun = SIDES.map((side) => resource(/** @type {const} */ (`${runPath(ids[side])}/timeline?around=0&limit=1`)));

@@ -16,8 +16,8 @@ import { chip, chips, suggestions } from "./widgets.js";
  * @property {any} schema
  * @property {import("./ui.js").Signal<any>} value
  * @property {() => import("./api.js").FieldError[]} [problems]
- * @property {(where: string) => string|undefined} [standard] what counts if the field is empty, if that is not its
- *   schema's default
+ * @property {(where: string) => string|undefined} [standard] the value that counts if the field is empty,
+ *   unless that is the schema's default
  * @property {Record<string, () => string[]>} [choices] suggestions for a path, such as the names of agents
  * @property {Set<string>} [long] paths of long texts
  * @property {Set<string>} [skip] paths that are shown elsewhere
@@ -92,7 +92,7 @@ export function field(form, path) {
 function hint({ description = "", minimum, maximum }) {
   const range = [minimum > 1 && `at least ${minimum}`, maximum < 1e6 && `at most ${maximum}`].filter(Boolean)
     .join(", ");
-  // An empty field is null. Names in the text keep their look without the marks of code.
+  // In a form, an empty field is null. Text between backquotes becomes code.
   const about = String(description).replace(/\bNull(:| for) /g, "Empty: ").replace(/\bNull /g, "An empty field ")
     .split("`");
   const text = about.map((part, at) => (at % 2 ? h("code", part) : part));
@@ -100,7 +100,7 @@ function hint({ description = "", minimum, maximum }) {
 }
 
 /**
- * The control of one value. `write(undefined)` takes the value away.
+ * The control of one value. `write(undefined)` removes the value.
  * @param {any} schema @param {Attributes} common @param {() => any} read @param {(next: any) => void} write
  * @param {{isLong?: boolean, choices?: () => string[], standard?: () => string|undefined}} [options]
  * @returns {Child}
@@ -146,7 +146,7 @@ export function control(schema, common, read, write, { isLong = false, choices, 
 }
 
 /**
- * Several names, one a line. Those that are known can also be chosen.
+ * Several names, one per line. Known names can also be chosen.
  * @param {Attributes} common @param {(() => string[])|undefined} choices @param {() => any} read
  * @param {(next: any) => void} write
  */
@@ -158,13 +158,13 @@ function names(common, choices, read, write) {
   const toggle = (/** @type {string} */ name) =>
     set(chosen().includes(name) ? chosen().filter((one) => one !== name) : [...chosen(), name]);
   return h("div.stack",
-    h("textarea", { ...common, rows: 2, placeholder: "one a line", value: () => chosen().join("\n"), onchange }),
+    h("textarea", { ...common, rows: 2, placeholder: "one per line", value: () => chosen().join("\n"), onchange }),
     () => choices?.().length ? chips("all, unless some are chosen",
       choices().map((name) => chip(name, () => chosen().includes(name), () => toggle(name)))) : null);
 }
 
 /**
- * A value as JSON. `check` says what else is wrong with it.
+ * A value as JSON. `check` returns another problem of the value, or "".
  * @param {Attributes} attributes @param {() => any} read @param {(next: any) => void} write
  * @param {(value: any) => string} [check]
  */

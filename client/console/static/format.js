@@ -57,7 +57,7 @@ export function duration(seconds) {
   return parts.slice(first, first + 2).filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(" ") || "0 s";
 }
 
-/** Read JSON. No text has no value. @param {string} text @returns {{value: any, problem: string}} */
+/** Read JSON. An empty text has no value. @param {string} text @returns {{value: any, problem: string}} */
 export function parse(text) {
   if (!text.trim()) return { value: undefined, problem: "" };
   try {
@@ -67,7 +67,7 @@ export function parse(text) {
   }
 }
 
-/** The present, for everything that counts on: it changes once a second while the page is seen. */
+/** The present time, for ages and running durations. It changes once a second while the page is visible. */
 export const now = signal(Date.now());
 setInterval(() => document.hidden || (now.value = Date.now()), 1000);
 
@@ -76,7 +76,7 @@ const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 /** @param {string|number} at */
 export const exact = (at) => EXACT.format(new Date(at));
 
-/** In the largest unit, rounded to the nearest. @param {number} seconds From 60 on. */
+/** A duration in its largest unit, rounded. @param {number} seconds At least 60. */
 function rounded(seconds) {
   const [minutes, hours] = [Math.round(seconds / 60), Math.round(seconds / 3600)];
   return minutes < 60 ? `${minutes} min` : hours < 24 ? `${hours} h` : `${Math.round(seconds / 86400)} d`;

@@ -22,7 +22,7 @@ const filter = (name, label) => () => {
       () => address.set({ [name]: isChosen(value) ? "" : value }))));
 };
 
-/** A notification is offered, and asked for only by this button. */
+/** The button that offers notifications. Only a click on it asks for the permission. */
 const notify = () => {
   if (!("Notification" in window) || Notification.permission !== "default") return null;
   const made = button("Notify me", () => Notification.requestPermission().then(() => made.remove()),

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Markdown of models and tools as elements. The server makes the tree (`POST /api/v1/markdown`), the page the elements.
+ * Markdown of models and tools as elements. The server makes a tree (`POST /api/v1/markdown`), and the page shows it.
  *
  *     markdown(() => text)     an element that follows the text. Until the tree is here it shows the plain text.
  */
@@ -29,7 +29,7 @@ function element(node) {
   return h(PLAIN.has(kind) ? kind : "span", children);
 }
 
-/** A link with its whole address in sight. @param {string} href @param {(HTMLElement|string)[]} children */
+/** A link that shows its whole address. @param {string} href @param {(HTMLElement|string)[]} children */
 function link(href, children) {
   const anchor = h("a", { href, rel: "noopener noreferrer", target: "_blank" }, children);
   return anchor.textContent === href ? anchor : h("span", anchor, h("span.address", ` (${href})`));
@@ -40,7 +40,7 @@ const known = new Map();
 /** @type {Map<string, ((tree: Node_[]) => void)[]>} */
 const wanted = new Map();
 
-/** Ask for all texts of this moment at once. */
+/** Ask for all texts that are wanted now, in one request. */
 async function fetchTrees() {
   const asked = [...wanted.entries()].slice(0, 50);
   if (wanted.size > 50) setTimeout(() => void fetchTrees(), 0);

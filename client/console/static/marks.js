@@ -12,7 +12,7 @@ import { words } from "./format.js";
 
 /** @type {Record<Tone, string>} */
 const SHAPES = {
-  run: "M8 1.8a6.2 6.2 0 1 1-5.4 3.1M8 5.4a2.6 2.6 0 1 0 .01 0Z", // a ring that is under way
+  run: "M8 1.8a6.2 6.2 0 1 1-5.4 3.1M8 5.4a2.6 2.6 0 1 0 .01 0Z", // an open ring around a small one
   wait: "M8 1 15 8 8 15 1 8ZM8 5v3.5M8 10.6v.4", // a diamond
   pause: "M4.5 2.5v11M11.5 2.5v11",
   done: "M2 8.6 6.2 12.6 14 3.8",
@@ -22,7 +22,7 @@ const SHAPES = {
   rest: "M8 2.5a5.5 5.5 0 1 0 .01 0Z",
 };
 
-/** The tone of each state. All others are under way. */
+/** The tone of each state. All others have the tone `run`. */
 const TONES = new Map(/** @type {[Tone, string][]} */ ([
   ["wait", "waiting held approval answer escalation budget result delivery escalated"],
   ["pause", "paused"],

@@ -1,5 +1,5 @@
 // @ts-check
-/** The list of runs. The query of the address holds all filters, in the names of `GET /runs`. */
+/** The list of runs. The query of the address has all filters, under the names that `GET /runs` uses. */
 import { address, runPath } from "./address.js";
 import { may, resource, sendAction } from "./api.js";
 import { DASH, capital, count, elapsed, money, time, words } from "./format.js";
@@ -17,9 +17,9 @@ const SAVED = "orga-views";
 const list = resource(() => /** @type {"/runs"} */ (`/runs${address.query.peek()}`));
 const rows = computed(() => list.data.value?.items ?? []);
 const next = computed(() => list.data.value?.next ?? null);
-/** Those of the view before, while the next one is read. A search has states without numbers. */
+/** Runs by state. The counts of the previous view stay while another is read. A search has no numbers. */
 const counts = signal(/** @type {Record<string, number|null>|null} */ (null));
-/** New runs that would move the rows under the pointer. */
+/** New runs that are not shown yet, because they would move the rows under the pointer. */
 const arrived = signal(/** @type {Row[]} */ ([]));
 const selected = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 const outcome = signal("");
@@ -35,7 +35,7 @@ effect(() => {
     counts.value = list.data.value.counts ?? Object.fromEntries(Object.keys(known).map((name) => [name, null]));
 });
 
-/** True if a run that an event has belongs to the view. @param {Row} row */
+/** True if a run from an event belongs to the view. @param {Row} row */
 const fits = (row) => untracked(() => {
   const { get } = address;
   const text = get("text").toLowerCase();
@@ -91,7 +91,7 @@ function countChip(label, name, filters) {
   return chip([name === "all" ? null : glyph(name), label, " ", h("b.figure", figure)], isOn, act);
 }
 
-/** Phases are those of live runs. */
+/** The states that are phases of live runs. All others are endings. */
 const PHASES = new Set(["preparing", "planning", "reasoning", "gating", "acting", "observing", "paused", "idle"]);
 
 const stateChips = () => {
@@ -203,7 +203,7 @@ function select(id, on) {
   selected.value = now;
 }
 
-/** Two runs are compared, the older one first. */
+/** The link that compares two chosen runs, the older one first. */
 function compareLink() {
   const [b, a, ...others] = chosenRows.value.map((row) => encodeURIComponent(row.id));
   return a && !others.length ? h("a.button", { href: `/compare?a=${a}&b=${b}` }, "Compare") : null;
@@ -299,7 +299,7 @@ const move = (/** @type {number} */ step) => moveFocus(table.querySelectorAll("t
 const focusedBox = () => document.activeElement?.closest("tr")?.querySelector("input[type=checkbox]");
 keys({
   j: ["next run", () => move(1)],
-  k: ["run before", () => move(-1)],
+  k: ["previous run", () => move(-1)],
   x: ["select this run", () => focusedBox()?.click()],
   n: ["show the new runs", takeArrived],
 });

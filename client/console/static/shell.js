@@ -5,8 +5,8 @@
  *     show(...content)                       fills the page;   setTitle("Run x")
  *     inbox                                  resource of what waits, kept fresh;   announce("…") for screen readers
  *     keys({ j: ["next card", fn] })         adds keys of the page, shown by `?`. Two keys in a row: "g x"
- *     moveFocus(elements, step)              to the next of them, or to the one before
- *     dialog({title, body, action, act})     `act` answers false to keep it open
+ *     moveFocus(elements, step)              moves the focus to the next or the previous element
+ *     dialog({title, body, action, act})     `act` returns false to keep it open
  *     ask({title, body, action, danger})     a question before an act: a promise of true or false
  */
 import { me, resource } from "./api.js";
@@ -120,7 +120,7 @@ function showKeys() {
   dialog({ title: "Keys", body: h("table.keys", h("tbody", [...bound].map(([key, [does]]) => row(key, does)))) });
 }
 
-/** @param {Iterable<Element>} elements @param {number} step @param {string} [within] What gets the focus there. */
+/** @param {Iterable<Element>} elements @param {number} step @param {string} [within] The part that gets the focus. */
 export function moveFocus(elements, step, within) {
   const all = [...elements];
   const at = all.findIndex((one) => one.contains(document.activeElement));

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Start a run. The form is made from the contract's schema.
+ * Start a run. The form is made from the JSON Schema of the input.
  *
  * `?kind=goal` chooses the kind, `?again=ID` takes the input of a run, `?view=json` shows the input as JSON.
  */
@@ -11,7 +11,7 @@ import { setTitle, show } from "./shell.js";
 import { computed, effect, h, signal, untracked } from "./ui.js";
 import { button, chip, chips, errorList, submits, view } from "./widgets.js";
 
-/** By kind: its label, what it is, the key of its text, and the label of the button. */
+/** The kinds of run. `text` is the key of the main text, and `verb` the label of the button. */
 /** @type {Record<string, [label: string, about: string, text: string, verb: string]>} */
 const KINDS = {
   agent: ["Task", "One agent works on it until it is done or a limit is reached.", "task", "Start the task"],
@@ -23,14 +23,14 @@ const COMMON = [
   "agent", "model", "tools", "skills", "tenant", "config.max_iterations", "config.max_total_tokens", "config.timeout_s",
   "config.max_cost_usd", "config.on_exhausted", "config.plan_review", "deliver", "output_schema",
 ];
-/** Keys of a run that others start: they are in the JSON alone. */
+/** Keys for runs that other runs start. Only the JSON shows them. */
 const HIDDEN = new Set(["lineage", "messages"]);
 const DRAFT = "orga-start";
 
 const draft = JSON.parse(localStorage.getItem(DRAFT) ?? "null") ?? {};
 const kind = computed(() => (KINDS[address.get("kind")] ? address.get("kind") : (draft.kind ?? "agent")));
 const isJson = () => address.get("view") === "json";
-/** By kind, so a change of the kind loses nothing. @type {Record<string, import("./ui.js").Signal<any>>} */
+/** The inputs by kind, so a change of the kind loses none. @type {Record<string, import("./ui.js").Signal<any>>} */
 const inputs = Object.fromEntries(Object.keys(KINDS).map((name) => [name, signal(draft.inputs?.[name] ?? {})]));
 const input = () => /** @type {import("./ui.js").Signal<any>} */ (inputs[kind.value]);
 /** The idempotency key belongs to the input that was sent with it. @type {{key: string, of: string}} */
@@ -60,7 +60,7 @@ const choices = {
   tools: () => agents.value?.items.find(({ name }) => name === (input().value.agent ?? "default"))?.tools ?? [],
 };
 
-/** What counts if a field is empty: often the agent decides. @param {string} where @returns {string|undefined} */
+/** The value of an empty field, often that of the agent. @param {string} where @returns {string|undefined} */
 function standard(where) {
   const agent = agents.value?.items.find(({ name }) => name === (input().value.agent ?? "default"));
   if (where === "model") return agent?.model ? `${agent.model}, the agent's own` : undefined;
@@ -137,7 +137,7 @@ const choose = (name) => {
   address.set({ kind: name });
 };
 
-/** What no field shows. @param {Problem} found */
+/** The problems that no field shows. @param {Problem} found */
 function summary(found) {
   const at = [...document.querySelectorAll("[data-where]")].map((one) => one.getAttribute("data-where"));
   const rest = problems.peek().filter(({ where }) =>

@@ -17,7 +17,7 @@ const TAB = `orga-tab-${crypto.randomUUID()}`;
 const LEADER = "orga-stream";
 /** Milliseconds. The server sends a ping every 15 s. */
 const SILENCE = 40_000;
-/** The server refuses a stream with more. */
+/** Topics of one stream. The server refuses more. */
 const MOST_TOPICS = 100;
 
 /** @typedef {{state: "connecting"|"live"|"lost", since: number, why: string}} Connection */
@@ -40,7 +40,7 @@ let leads = false;
 /** @type {number|undefined} */ let planned;
 let failures = 0;
 
-/** One tab of the browser is the leader: it notifies people, for all. */
+/** True in one tab of the browser. Only this tab notifies people. */
 export const isLeader = () => leads;
 
 /** @param {string} event @param {(data: any, id: string) => void} handler */
@@ -115,13 +115,13 @@ channel.onmessage = (/** @type {MessageEvent} */ { data: message }) => {
   } else if (message.event && !leads) deliver(message.event, message.data, message.id);
 };
 
-/** All topics that some tab needs, as far as one connection may have them: those of no single run first. */
+/** The topics that some tab needs, at most those of one connection. `runs` and `inbox` come before single runs. */
 function union() {
   const topics = [...new Set([...tabs.values()].flat())].sort();
   return topics.sort((one, other) => Number(one.includes(":")) - Number(other.includes(":"))).slice(0, MOST_TOPICS);
 }
 
-/** Connect again soon if a topic is missing. Topics that nobody needs any more are dropped with the next connection. */
+/** Connect again soon if a topic is missing. Topics that no tab needs are dropped with the next connection. */
 function plan(delay = 40) {
   if (request && union().every((topic) => streamed.includes(topic))) return;
   clearTimeout(planned);
@@ -155,7 +155,7 @@ async function connect(topics) {
       deliver(event, data, id);
     });
   } catch {
-    // the end of the connection, for whichever reason, is handled next
+    // the code below handles every end of the connection
   }
   clearTimeout(silence);
   if (request !== own) return; // another connection has begun
@@ -191,7 +191,7 @@ async function read(body, take) {
   }
 }
 
-/** Forget the tabs that are gone without a word. */
+/** Forget the tabs that have closed without a message. */
 async function prune() {
   const { held = [] } = await navigator.locks.query();
   const alive = new Set(held.map((lock) => lock.name));

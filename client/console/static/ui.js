@@ -4,16 +4,16 @@
  *
  *     const n = signal(0);   n.value += 1;   n.peek() reads without a dependency
  *     const twice = computed(() => n.value * 2);
- *     effect(() => console.log(n.value));          runs again after each change; returns the end of it
- *     cleanup(() => …)                             when the effect or part around it is made again or ends
+ *     effect(() => console.log(n.value));          runs again after each change; returns a function to end it
+ *     cleanup(() => …)                             runs when the enclosing effect or part is made again or ends
  *     batch(() => { … })                           effects run once after it;   untracked(() => …)
  *     stable(() => rows.value.length)              a computed value that changes only when its JSON does
- *     onChange(() => n.value, () => …)             work after each change, not at first
+ *     onChange(() => n.value, () => …)             runs after each change, but not at the start
  *     h("p.soft.small", { onclick: f, hidden: () => n.value > 3, style: { width: "3px" } }, "text ", () => n.value)
  *     h("p", "text")                               attributes may be left out; children may be arrays, null and false
  *     s("path", { d: "…" })                        the same for SVG
  *     each(() => rows.value, (row) => row.id, (row) => h("li", () => row.value.name))   `row` is a signal
- *     mount(host, () => content)                   replaces what is in the host; returns the end of it
+ *     mount(host, () => content)                   replaces the content of the host; returns a function to end it
  * A function as attribute or child is a part that follows its signals.
  */
 /**
@@ -27,7 +27,7 @@
 const HIDDEN =
   /(?![\t\n\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u2065\u{e0000}-\u{e0fff}]/gu;
 
-/** Show control characters and bidi overrides as escapes. `h` does it with all text. @param {string} text */
+/** Replace control characters and bidi overrides by escapes. `h` does so in all text. @param {string} text */
 export const visible = (text) =>
   text.replace(HIDDEN, (hidden) => `\\u{${/** @type {number} */ (hidden.codePointAt(0)).toString(16)}}`);
 
@@ -153,7 +153,7 @@ export function stable(work) {
 /** @template T @param {() => T} work @returns {T} */
 export const untracked = (work) => within(null, owner, work);
 
-/** Work after each change of what is read, not at first. @param {() => unknown} read @param {() => void} work */
+/** Do `work` after each change, but not at the start. @param {() => unknown} read @param {() => void} work */
 export function onChange(read, work) {
   let isFirst = true;
   effect(() => {
@@ -177,7 +177,7 @@ function setAttribute(element, name, value) {
     for (const [property, one] of Object.entries(value)) element.style.setProperty(property, String(one));
   } else if (PROPERTIES.has(name) && name in element) {
     const next = name === "value" ? String(value ?? "") : (value ?? "");
-    if (element[name] !== next) element[name] = next; // else the cursor would jump
+    if (element[name] !== next) element[name] = next; // the same value would move the cursor
   } else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else if (name === "href" && !ADDRESS.test(String(value))) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : SHOWN.has(name) ? visible(String(value)) : String(value));

@@ -3,9 +3,9 @@
  * The card of what waits for a person: an approval, a question, an escalation, a used up budget, the result of a call,
  * an undelivered answer.
  *
- *     waitList(() => waits, { showRun: true })   the cards of a list; a decided one stays for a while and shows how
- *     waitKeys()                                 j k a d on the page's cards (and the rows of the table of keys)
- * Decisions go by `sendAction`. Nothing is approved whose arguments were not on the screen.
+ *     waitList(() => waits, { showRun: true })   the cards of a list; a card stays a while after its wait is over
+ *     waitKeys()                                 adds the keys j, k, a and d for the cards of the page
+ * `sendAction` sends decisions. A call can be approved only after its arguments were shown.
  */
 import { runPath } from "./address.js";
 import { get, may, me, sendAction } from "./api.js";
@@ -22,14 +22,14 @@ import { button, plain } from "./widgets.js";
 /** @typedef {ReturnType<typeof sendAction>} Progress */
 /** @typedef {(kind: string, values: Record<string, unknown>) => void} Send */
 
-/** Bytes of arguments that are shown at once. Longer ones are unfolded before a decision. */
+/** Length of arguments that are shown at once. Longer ones have to be unfolded before a decision. */
 const FOLDED = 2000;
 /** Milliseconds that a decided card stays. */
 const STAYS = 15_000;
-/** Milliseconds that a card stays whose run has ended. */
+/** Milliseconds that a card stays if its run has ended. */
 const LEAVES = 4_000;
 
-/** A run has each of its waits once. A step that fails again has an escalation with the same id. @param {Wait} wait */
+/** A key with the question, because a step that fails again has an escalation of the same id. @param {Wait} wait */
 const keyOf = ({ run, kind, id, question }) => `${run} ${kind} ${id} ${kind === "approval" ? "" : question}`;
 
 /** @param {() => Wait[]} waits @param {{showRun?: boolean}} [options] */
@@ -50,7 +50,7 @@ export function waitList(waits, { showRun = false } = {}) {
         gone.set(id, { wait: { ...wait, over: ending(wait, () => leave(id)) }, until: Date.now() + STAYS });
     }
     for (const [id, { until }] of gone) if (ids.has(id) || until < Date.now()) gone.delete(id);
-    if (gone.size) void now.value; // look again, until they have gone
+    if (gone.size) void now.value; // compute this again each second until all are gone
     before = open;
     const all = /** @type {Card[]} */ ([...open, ...[...gone.values()].map(({ wait }) => wait)]);
     return all.sort((one, other) => (one.asked ?? "").localeCompare(other.asked ?? ""));
@@ -58,7 +58,7 @@ export function waitList(waits, { showRun = false } = {}) {
   return h("div.waits", each(() => shown.value, keyOf, (wait) => card(wait, showRun)));
 }
 
-/** How a wait ended, from the run's newest records. @param {Wait} wait @param {() => void} leave The run has ended. */
+/** The text of how a wait ended. @param {Wait} wait @param {() => void} leave Called if the run ended. */
 function ending(wait, leave) {
   const note = signal("no longer waits: it was decided, or it has expired");
   const look = async (left = 3) => {
@@ -70,11 +70,14 @@ function ending(wait, leave) {
       ["ApprovalResolved", "QuestionAnswered"].includes(event) && data.id === wait.id);
     const closed = closing?.data;
     const ended = events.findLast(({ event }) => event === "Terminated")?.data;
-    const decided = call?.approver && wait.kind !== "result" ? decision(call.state === "denied" ? "deny" : "approve", call.approver)
-      : closing?.data.choice === "none" ? eventLine(closing, events).text
-      : closed ? decision(closed.choice ?? (closed.approved ? "approve" : "deny"), closed.by || closed.approver,
-                   closed.answer)
-               : "";
+    let decided = "";
+    if (call?.approver && wait.kind !== "result")
+      decided = decision(call.state === "denied" ? "deny" : "approve", call.approver);
+    else if (closing?.data.choice === "none") decided = eventLine(closing, events).text;
+    else if (closed) {
+      const choice = closed.choice ?? (closed.approved ? "approve" : "deny");
+      decided = decision(choice, closed.by || closed.approver, closed.answer);
+    }
     if (decided) note.value = decided;
     if (ended) {
       note.value = [decided, `the run has ended: ${words(ended.reason)}`].filter(Boolean).join("; ");
@@ -115,10 +118,10 @@ function card(wait, showRun) {
     progress.value = sendAction(one.run, kind, values);
   };
   let own = "";
-  const said = () => (state() === "applied" ? own : progress.value?.value.detail);
+  const detail = () => (state() === "applied" ? own : progress.value?.value.detail);
   const report = () =>
     h("span", { class: () => (["refused", "failed"].includes(state()) ? "error" : "soft small"), role: "status" },
-      () => said() ?? over.value ?? "");
+      () => detail() ?? over.value ?? "");
   const name = `wait-${++cardsMade}`;
   return h("article.wait", { class: () => (over.value ? "gone" : ""), tabindex: -1, "aria-labelledby": name },
     h("header", h("strong.mark.tone-wait", { id: name }, glyph(one.kind), kindLabel(one.kind)),
@@ -256,10 +259,10 @@ function controls(wait, send, unfolded, busy) {
   ];
 }
 
-/** What policy holds in place of a tool if it is the final answer. */
+/** The name that a held final answer has in place of a tool. */
 const ANSWER = "(answer)";
 
-/** JSON whose invisible characters are escapes, so that it looks like what it is. @param {unknown} value */
+/** JSON with escapes for invisible characters, so that people see all of it. @param {unknown} value */
 const escapedJson = (value) =>
   (JSON.stringify(value, null, 2) ?? "").replace(/\p{Cf}|[\u0080-\u009f\u2028\u2029]/gu, (found) =>
     [...Array(found.length).keys()].map((at) => `\\u${found.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
@@ -287,7 +290,7 @@ const ABORT = {
 
 export function waitKeys() {
   const cards = () => document.querySelectorAll(".wait");
-  /** In the card with the focus, or in the only one. @param {string} selector @returns {HTMLElement|null|undefined} */
+  /** In the card with the focus, or the only one. @param {string} selector @returns {HTMLElement|null|undefined} */
   const chosen = (selector) => {
     const all = [...cards()];
     const card = all.find((one) => one.contains(document.activeElement)) ?? (all.length === 1 ? all[0] : undefined);
@@ -295,7 +298,7 @@ export function waitKeys() {
   };
   keys({
     j: ["next card", () => moveFocus(cards(), 1)],
-    k: ["card before", () => moveFocus(cards(), -1)],
+    k: ["previous card", () => moveFocus(cards(), -1)],
     a: ["approve the call of this card", () => chosen("[data-key=a]")?.click()],
     d: ["deny it, with a reason (Enter)", () => chosen("footer input")?.focus()],
   });

@@ -55,7 +55,7 @@ export function unfold(summary, content, more = {}) {
   return made;
 }
 
-/** Attributes of a form that does this in place of a request. @param {() => void} act */
+/** Attributes of a form that calls `act` instead of sending a request. @param {() => void} act */
 export const submits = (act) => ({ onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), act()) });
 
 /** @param {Child} text */
@@ -80,7 +80,7 @@ export function copy(text, label = "Copy") {
   return made;
 }
 
-/** What a problem says of keys. @param {import("./api.js").Problem["errors"]} errors */
+/** The problems of keys. @param {import("./api.js").Problem["errors"]} errors */
 export const errorList = (errors) =>
   h("ul", errors.map(({ where, detail }) => h("li", h("code", where), ` ${detail}`)));
 

@@ -76,7 +76,7 @@ export function goalRow(session, { id, task, state, started }, takeOwn) {
   effect(() => {
     const { output } = shown.value;
     if (!output || !takeOwn()) return;
-    // The session's model reads the answer with the next message. Who only looks at the chat sends nothing.
+    // The session's model reads the answer with the next message. Only the browser that began the goal sends it.
     const text = `The goal "${task}" was pursued in a run of its own. Its answer:\n\n${output}`;
     const act = { id: `answer-${id}`.slice(0, 64), kind: "add_context", text };
     void post(`${runPath(session)}/actions`, act).catch(() => {});

@@ -2,7 +2,8 @@
 /**
  * What a visitor can do to a run: each act as a row of a table, its form, and the same act as commands of a shell.
  *
- * A control is absent if state or role make it pointless, and disabled with its reason if it is only now impossible.
+ * A control is absent if it makes no sense for this run or visitor. It is disabled, with the reason, if it does not
+ * make sense at the moment.
  */
 import { runPath } from "../address.js";
 import { asProblem, post } from "../api.js";
@@ -92,7 +93,7 @@ const ACTS = {
 
 const POINTLESS = /ended|role|read-only|only a session|no plan|session cannot|of a session/;
 
-/** The control of a kind, if it makes sense here. @param {Pick<Snapshot, "controls">} snapshot @param {string} kind */
+/** The control of a kind, or undefined. @param {Pick<Snapshot, "controls">} snapshot @param {string} kind */
 export const controlOf = ({ controls }, kind) =>
   controls.find((one) => one.kind === kind && (one.enabled || !POINTLESS.test(one.why)));
 
@@ -115,7 +116,7 @@ function commands(run, kind, { command }, values) {
   ];
 }
 
-/** The calls whose iterations are discarded, in a sentence. @param {Run} run @param {number} after */
+/** A sentence about the calls that a rewind discards. @param {Run} run @param {number} after */
 function discardedCalls(run, after) {
   /** @type {Map<string, number>} */ const calls = new Map();
   const later = run.records.loaded().filter((record) => record.number > after);
@@ -129,14 +130,14 @@ function discardedCalls(run, after) {
 }
 
 /**
- * Guidance closes the question of a goal, but one about its plan only if it changes the plan.
+ * True if guidance closes an open question of a goal. Only an override closes a question about the plan.
  * @param {Run} run @param {string} act
  */
 const closesQuestion = ({ now: { kind, waits } }, act) => kind === "goal" && waits.some((wait) =>
   wait.kind === "answer" && /^question-\d+$/.test(wait.id) &&
   (act === "override_step" || !wait.question.startsWith("Is this plan right")));
 
-/** Do it, or ask for what it needs first. @param {Run} run @param {string} kind @param {Record<string, any>} [given] */
+/** Do the act, or ask for values first. @param {Run} run @param {string} kind @param {Record<string, any>} [given] */
 export function act(run, kind, given = {}) {
   const known = /** @type {Act} */ (ACTS[kind]);
   if (!known.fields) return void run.send(kind);
@@ -149,7 +150,7 @@ export function act(run, kind, given = {}) {
   const problem = signal("");
   const lost = signal(/** @type {string[]} */ ([]));
   const actionId = crypto.randomUUID();
-  /** A rewind first names what nothing undoes; a fork opens the new run. */
+  /** Rewind or fork. A rewind first shows the effects that nothing undoes. A fork opens the new run. */
   const leap = async () => {
     try {
       const body = { id: actionId, kind, ...values.value, ...(lost.value.length ? { sure: true } : {}) };
@@ -165,7 +166,7 @@ export function act(run, kind, given = {}) {
     }
   };
   const submit = () => {
-    // The browser asks for what is missing, so what is undefined is malformed.
+    // The browser asks for empty fields, so a value that is undefined is malformed JSON.
     const isMalformed = known.needed?.some((name) => values.value[name] === undefined);
     const isEmpty = kind === "extend" && !Object.keys(values.value).length;
     problem.value = isMalformed ? "Input: this is no valid JSON. Correct it" : isEmpty ? "Fill in a new limit" : "";
@@ -263,7 +264,7 @@ export const recordControls = (run) => (/** @type {import("./state.js").Iteratio
     copy(`${location.origin}${runPath(run.id)}?at=${at}&open=${at}`, "Copy link"));
 };
 
-/** The newest act of the visitor, for as long as it is news. @param {Run} run */
+/** The visitor's newest act, with its progress. @param {Run} run */
 export const newestAct = (run) => h("p.run-sent.small", { role: "status" }, () => {
   const last = run.sent.value.at(-1);
   if (!last) return null;

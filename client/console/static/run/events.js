@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * The events of a record, in one line each, and the interventions of people with their course.
+ * The events of a record, in one line each, and the interventions of people, with what became of them.
  *
- *     eventLine(event)    {state, text}: the state gives shape and colour
+ *     eventLine(event)    {state, text}: the state decides shape and colour
  *     eventsOf(group)     the names of the events by which the timeline is filtered
  *     takeActs(record, found)   what people did to the run, as the journal has it;   actLine(act)   one line of it
  */
@@ -47,14 +47,14 @@ function sentText({ kind, text }) {
   return text.text ?? text.reason ?? (kind.startsWith("extend") ? Object.entries(text).flat().join(" ") : "");
 }
 
-/** What became of a wait. @param {any} data */
+/** The text of a decided approval. @param {any} data */
 function approvalText({ choice, approved, by, approver, tool, reason }) {
   if (choice === "none") return "closed without a decision";
   const decision = words(choice || (approved ? "approved" : "denied"));
   return because(reason, joined(by || approver || "nobody in time", decision, tool));
 }
 
-/** What an answer to a question says. @param {any} data */
+/** The text of an answered question. @param {any} data */
 function answerText({ by, choice, answer, reason }) {
   if (choice === "none") return "the question was closed without an answer";
   if (choice === "skip") return `${by || "nobody"} answered${because(reason)}; the run goes on without an answer`;
@@ -144,9 +144,9 @@ export function eventLine(given, all = []) {
 /** @param {string} group */
 export const eventsOf = (group) => Object.keys(LINES).filter((name) => LINES[name]?.[0] === group).join(",");
 
-/** Updates that decide something: the decision has an event of its own, with its name. */
+/** Updates that decide something. The decision has its own event, which names the person. */
 const DECISIONS = /^(approve|deny|answer|resolve|complete)/;
-/** Acts that the run has carried out when it has them. */
+/** Acts that take effect as soon as the run receives them. */
 const AT_ONCE = /^(extend|send|interrupt|requeue|close|rewind)/;
 /** Guidance, which closes a question of a goal. */
 const CLOSING = /^(steer|add_context|override_step)$/;
@@ -168,9 +168,9 @@ const asAct = (known) => ({
 });
 
 /**
- * Take what a record has of interventions.
+ * Take the interventions of a record.
  * @param {IterationRecord} record @param {Map<string, Act>} found By id.
- * @returns {Act[]} Those that this record shows: where they took effect, or were received if they have not.
+ * @returns {Act[]} The acts that this record shows: those that took effect in it, or have only been received in it.
  */
 export function takeActs({ number, events }, found) {
   /** @type {Set<Act>} */ const own = new Set();

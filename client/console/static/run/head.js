@@ -53,7 +53,7 @@ export function head(run, controls) {
 export function troubles(run) {
   const found = stable(() => {
     const { stuck, worker, ended, folder } = run.now;
-    // The console leaves out its own folder, in which the reader need not be.
+    // The command lacks `cd` if the run's folder is the console's own. The reader may be in another folder.
     const needsFolder = folder && !/^cd /.test(worker.command);
     const command = needsFolder ? `cd ${quoted(folder)} && ${worker.command}` : worker.command;
     return ended ? null : { stuck, isAlone: !worker.present, command };
@@ -101,7 +101,7 @@ export function meters(run, extend) {
   });
   return h("section.meters", { "aria-label": "Budgets" }, () => {
     const { budgets, isLive, mayExtend } = shown.value;
-    // The rate is that of the run's own clock, which does not count pauses and waits, if it has one.
+    // The run's own clock does not count pauses and waits. Without it, the time since the start counts.
     const spent = budgets.find(({ unit }) => unit === "s")?.used ?? (Date.now() - Date.parse(run.now.started)) / 1000;
     const left = (/** @type {Budget} */ { used, limit }) =>
       isLive && limit !== null && used > 0 && spent >= 5 ? ((limit - used) * spent) / used : Infinity;
@@ -159,7 +159,7 @@ export function actsPanel(run) {
       beginning());
 }
 
-/** Delegates, circuits and dead letters, as far as there are any. @param {Run} run */
+/** Delegates, circuits and dead letters, if there are any. @param {Run} run */
 export function surroundings(run) {
   const found = stable(() => {
     const { children, circuits, dead_letters: letters } = run.now;

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * A windowed list: of thousands of rows of any height, only those in view (and a few around them) are in the document.
- * The rows flow normally between two paddings in place of the rows that are not drawn. A ResizeObserver measures
+ * The rows flow normally between two paddings, which replace the rows that are not drawn. A ResizeObserver measures
  * them before each paint, and the scroll position is corrected by what grew above the anchor: the row under the
  * pointer, or else the first row in view. So nothing moves under the pointer. At its end the list follows new rows.
  */
@@ -39,7 +39,7 @@ export class WindowedList {
   /** @type {Key | null} */ pointerKey = null;
   /** The indexes of the drawn rows. */ first = 0;
   last = -1;
-  /** Scroll positions. */ lastTop = 0;
+  /** Scroll positions: the latest, and the end that was scrolled to. */ lastTop = 0;
   pinnedTop = 0;
   drawAll = false;
   isPressed = false;
@@ -275,7 +275,7 @@ export class WindowedList {
     if (!this.isUnmeasured) this.#holdAnchor();
   }
 
-  /** Note which row must not move and where it is: null if the rows in view are not drawn yet. */
+  /** Store the row that must not move, and its place. Store null if the rows in view are not drawn yet. */
   #holdAnchor() {
     const { pointerKey } = this;
     this.#noteScroll();

@@ -11,7 +11,7 @@ import { h, s } from "../ui.js";
 const [NODE_W, NODE_H, GAP_X, GAP_Y, EDGE] = [164, 54, 36, 16, 12];
 const LABEL_CHARS = 17;
 
-/** @type {Record<string, string>} The states of steps that marks know by another name. */
+/** @type {Record<string, string>} The states of steps that have another name in marks.js. */
 const MARKS = { open: "pending", running: "acting" };
 /** @type {Record<string, string>} */
 const LABELS = { open: "not begun", running: "under way" };
@@ -22,7 +22,8 @@ export const stepMark = (status) => glyph(MARKS[status] ?? status);
 export const stepLabel = (status) => LABELS[status] ?? words(status);
 
 /**
- * Return the layers of a plan, from those that depend on nothing. Each layer is ordered so that few lines cross.
+ * Return the layers of a plan. The first has the steps that depend on nothing. The order within a layer avoids crossing
+ * lines.
  * Steps in a circle of dependencies, which no valid plan has, are placed as if the circle were cut.
  * @param {Step[]} steps @returns {Step[][]}
  */

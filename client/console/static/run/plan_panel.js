@@ -12,7 +12,7 @@ import { button, chip, empty, facts, view } from "../widgets.js";
 /** @typedef {import("./plan.js").Step} Step */
 /** @typedef {(number: number) => void} Jump */
 
-/** Return the steps, with those under way whose calls are in flight. @param {Run} run @param {Step[]} steps */
+/** Give open steps the status `running` if their call or delegate is live. @param {Run} run @param {Step[]} steps */
 export function withProgress(run, steps) {
   const done = new Set(steps.filter(({ status }) => status === "done").map(({ id }) => id));
   const calls = new Set(run.live.value.filter((one) => one.run === run.id).map(({ name }) => name));

@@ -2,7 +2,7 @@
 /**
  * One record of a run as a row of the timeline, and all of it when the row is open.
  *
- * Rows have no live parts: the list drops and makes them while it scrolls. What is open has, within its own scope.
+ * A row has no live parts, because the list makes rows again while it scrolls. An open record has, in its own scope.
  */
 import { runPath } from "../address.js";
 import { resource } from "../api.js";
@@ -42,7 +42,7 @@ export const callLine = (call) =>
       call.attempts > 1 ? `${call.attempts} attempts · ` : "", outcome(call)));
 
 /**
- * At most so many rows, and the number of the others.
+ * The first `most` rows, and the number of the others.
  * @template T @param {T[]} all @param {number} most @param {string} name @param {(one: T) => Child} row
  */
 const some = (all, most, name, row) =>
@@ -60,7 +60,7 @@ const some = (all, most, name, row) =>
 /** @param {IterationRecord} record @param {Row} row */
 export function recordRow(record, { isOpen, toggle, excerpts = [], details = null, acts = new Map() }) {
   const { usage, number, reply, calls, started, ended, phase } = record;
-  // The row of a held call says that it waits for a person, and each decision has an event of its own.
+  // The row of a held call shows that it waits for a person, and each decision has its own event.
   const events = record.events.filter(({ event, data }) => !event.startsWith("Intervention") &&
     !(event === "ApprovalRequested" && data.tool) && !(event.startsWith("Approval") && data.kind === "approval"));
   const tokens = usage ? usage.input_tokens + usage.output_tokens : 0;

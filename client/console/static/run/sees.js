@@ -92,7 +92,7 @@ function misfit(root, given, value) {
   return schema.enum && !schema.enum.includes(value) ? "is none of the choices" : "";
 }
 
-/** The data of a result, each key against the schema that was asked for. @param {Run} run @param {any} data */
+/** The data of a result. Each key is compared with the output schema of the run. @param {Run} run @param {any} data */
 function dataPart(run, data) {
   const input = resource(`${runPath(run.id)}/input`).data;
   return h("section", h("h2", "Data"), () => {

@@ -6,7 +6,7 @@
  *     run.snapshot   signal, as GET /runs/{id}, kept current by the stream;   run.now: its value once it is known
  *     run.live       signal of the calls in flight, those of delegates too
  *     run.records    Records
- *     run.send(kind, values)     an action of the visitor; it is in `run.sent` until the journal has it
+ *     run.send(kind, values)     sends an action of the visitor, and adds it to `run.sent`
  */
 import { runPath } from "../address.js";
 import { Problem, asProblem, get, resource, sendAction } from "../api.js";
@@ -22,20 +22,20 @@ import { batch, effect, signal } from "../ui.js";
 
 const PAGE = 50;
 
-/** The records of a run by number, as far as they were needed. */
+/** The loaded records of a run by number. Others are loaded when they are needed. */
 class Records {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
     /** @type {Map<number, IterationRecord>} */ this.byNumber = new Map();
-    /** The first and the last number that the run has; the last is below the first while it is unknown or has none. */
+    /** The numbers of the first and the last record. The last is lower while none is known. */
     this.range = signal(/** @type {[number, number]} */ ([0, -1]));
     this.version = signal(0);
     this.problem = signal(/** @type {Problem|null} */ (null));
     this.isLoaded = signal(false);
     /** What people did, by id. @type {Map<string, import("./events.js").Act>} */ this.acts = new Map();
     /** @type {Set<(number: number) => void>} */ this.watchers = new Set();
-    /** Pages under way. @type {Set<number>} */ this.asked = new Set();
+    /** Pages that are being loaded. @type {Set<number>} */ this.asked = new Set();
   }
 
   /** @param {""|`?${string}`} query @param {boolean} [isFresh] Forget all others. */
@@ -65,7 +65,7 @@ class Records {
 
   loadNewest = () => this.#load("");
 
-  /** Load what is missing of these numbers. @param {number} first @param {number} last */
+  /** Load the missing records among these numbers. @param {number} first @param {number} last */
   async need(first, last) {
     /** @type {Promise<void>[]} */ const loading = [];
     for (let number = first; number <= last; number++) {
@@ -113,8 +113,8 @@ export function runState(id) {
   /** The visitor's own actions, newest last. */
   const sent = signal(/** @type {Sent[]} */ ([]));
   void records.loadNewest();
-  // The stream begins with the present state and calls in flight. What happened between the page's first answers and
-  // that is read then.
+  // The stream begins with the current state and calls in flight. Then the newest records are read again, because some
+  // may have changed since the page's first answers.
   let isStreamed = false;
   const begin = () => {
     if (!isStreamed) void records.loadNewest();

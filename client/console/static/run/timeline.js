@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * The timeline of a run: a row an iteration, newest last, drawn only near the view, and the calls in flight.
+ * The timeline of a run: one row per iteration, the newest last, and the calls in flight. Only rows near the view are
+ * drawn.
  *
  * The address holds what is searched (`find`), filtered (`only`), open (`open`), and the row that was jumped to (`at`).
  */
@@ -42,7 +43,7 @@ export function timelinePanel(run, controls) {
     const path = /** @type {const} */ (`${runPath(run.id)}/search?${query}`);
     return query.size ? untracked(() => resource(path)) : null;
   });
-  effect(() => { // one answer takes a second at most, and may find nothing yet
+  effect(() => { // an answer stops after a second, so read on until the end
     const { items = [], next = null } = search.value?.data.value ?? {};
     if (next && items.length < MOST_FOUND) void search.peek()?.more(`&next=${encodeURIComponent(next)}`);
   });
@@ -169,7 +170,7 @@ export function timelinePanel(run, controls) {
 
 /** @typedef {import("../ui.js").Signal<import("./state.js").Live>} LiveCall */
 
-/** A call in flight, with its text as it comes. @param {Run} run @param {LiveCall} one */
+/** A call in flight, with its text so far. @param {Run} run @param {LiveCall} one */
 export function inFlight(run, one) {
   const { name, run: owner } = one.peek();
   const state = () => {
