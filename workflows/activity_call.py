@@ -19,16 +19,16 @@ from orga.workflows.types.tool_calls.tools import ActivityCall
 
 @workflow.defn(name=ACTIVITY_CALL_WORKFLOW, sandboxed=False)
 class ActivityCallWorkflow:
-    """Carries out one attempt. The tool's own activity waits for it, and decides whether there is another one."""
+    """Carries out one attempt of a call. The tool's own activity waits for it and decides about another attempt."""
 
     @workflow.run
     async def run(self, *given: Any) -> Any:
-        """Return what the activity returns. Input that is no such call is refused as `InvalidInput`."""
+        """Return the activity's result. Input that is no `ActivityCall` is refused as `InvalidInput`."""
         try:
             call = parse_record(ActivityCall, first_argument(given), long=frozenset({"arguments", "context"}))
         except ValueError as error:
             raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
-        if call.task_queue == workflow.info().task_queue:  # it would pass by the gate of our own tools
+        if call.task_queue == workflow.info().task_queue:  # a call of our own tools has to pass the gate
             why = f"{call.activity} is on the queue of the run itself; serve it on another one"
             raise ApplicationError(why, type="InvalidInput", non_retryable=True)
         silence_s = call.heartbeat_timeout_s

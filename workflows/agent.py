@@ -1,26 +1,25 @@
 """AgentWorkflow: observe, reason, gate, act, until there is a reason to stop.
 
-`Lifecycle` calls the code here. Before it, the setup is prepared. After it, the ending becomes a result, or the next
-segment begins. Signals and updates arrive at any time (`workflows/lifecycle.py` and its base,
-`workflows/phases/control/handlers.py`).
+`Lifecycle` prepares the setup, calls the loop here, and then makes a result of the ending or begins the next segment.
+Signals and updates arrive at any time (`workflows/lifecycle.py`, and its base `workflows/phases/control/handlers.py`).
 
-ARCHITECTURE.md follows a task through the phases of an iteration. No review stage accepts anything that the gate has
-not allowed: calls that wait for a person are judged once more after the approval. A model call may use all the time
-that is left. If it ends without a reply, and the clock was stopped or extended meanwhile, the next iteration asks
-again. Any other failure stops the run. A reply that is neither calls nor an answer gets feedback, and the model may
-repair it. Every call gets one outcome, even a refused one.
+ARCHITECTURE.md follows a task through the phases of an iteration. No review stage permits a call that the gate has not
+allowed. A call that waits for a person is judged once more after the approval. A model call may use all the time that
+is left. If it ends without a reply, and the clock was stopped or extended meanwhile, the next iteration asks again. Any
+other failure of a model call stops the run. A reply that is neither calls nor an answer gets feedback, and the model
+may repair it. Every call gets one outcome, even a refused call.
 
 A pause holds the run at the next checkpoint: before each dead letter that is sent again, before the inbox is read,
 before the gate, between the stages, and after each iteration. An abort and the deadline interrupt any wait, even a
-pause. Before act they raise `Interrupted`: each call of the current reply gets the outcome "not run", and a model call
-that was running leaves nothing. Within act nothing is raised: a call that is cut short has that as its outcome. After
-the deadline people may still give more time. The run then continues without that reply.
+pause. Before act, they raise `Interrupted`: each call of the current reply gets the outcome "not run", and a running
+model call leaves no trace. Within act, nothing is raised: a call that is cut short gets an outcome that says so. After
+the deadline, people may still give more time. The run then continues without the interrupted reply.
 
-When the history has grown enough (`is_continue_as_new_due`), the run continues as new (`ContinueAsNew`): between two
-iterations, or while it waits for a resume or for people, if the next segment can take over the wait
-(`may_continue_as_new`). It carries the question, and a reply that waits (`pending`), which goes through the gate and
-its stages from the beginning, before any limit. A run that has outgrown its history and cannot be carried on ends
-with a result.
+When the history is long enough (`is_continue_as_new_due`), the run continues as new (`ContinueAsNew`). It does so
+between two iterations, or during a wait for a resume or for people that the next segment can take over
+(`may_continue_as_new`). The state carries the question and the reply that waits (`pending`). The next segment passes
+this reply through the gate and the stages again, before it checks any limit. A run whose history is too long and whose
+state is too large to be carried ends with a result.
 """
 
 from functools import partial
@@ -56,13 +55,13 @@ T = TypeVar("T", bound=AgentResult)
 
 
 class AgentLoop(Lifecycle[T]):
-    """Iterates. Runs of agents and turns of sessions share it."""
+    """The loop of iterations, which runs of agents and turns of sessions share."""
 
     async def run_until_stop(self) -> Stop:
         run = self._run
         await wait_if_paused(run, may_continue_as_new=True)
         await hydrate(run)
-        # the previous segment asked them; stages and limits ask theirs again when they are reached
+        # questions of the previous segment about stopped calls; stages and limits ask theirs again by themselves
         if run.state.questions:
             await resolve_stuck_steps(run)
         if run.state.pending is not None:
@@ -72,9 +71,9 @@ class AgentLoop(Lifecycle[T]):
         return stop
 
     async def set_fallback_output(self, stop: Stop) -> None:
-        """If the run ends without an answer, use the text gathered next to calls, provided that the gate allows it.
+        """If the run ends without an answer, use the text gathered next to calls, if the gate allows it.
 
-        Text that a review stage would have to see is not used.
+        Text that a review stage would have to judge is not used.
         """
         run = self._run
         text = fallback_output(run.state, stop[0])
@@ -82,7 +81,7 @@ class AgentLoop(Lifecycle[T]):
             run.change_state(AgentState.with_task, output=text)
 
     async def _run_iteration(self) -> None:
-        """Observe, reason, gate, act. Raise ContinueAsNew if the run is to continue as new, with a reply that waits."""
+        """Observe, reason, gate, act. Raise ContinueAsNew if it is due. A waiting reply is kept."""
         run, proposed = self._run, None
         try:
             proposed = reason.paused_reply(run) or await self._reason_phase()
@@ -95,12 +94,12 @@ class AgentLoop(Lifecycle[T]):
                 run.change_state(AgentState.with_dialogue, pending=proposed.classified.reply)
             raise
         except Interrupted:
-            # there is nothing to answer; while an abort waits for news of a reset, the run waits too
+            # no call needs an outcome; while an abort is in doubt, the run waits
             if proposed is None:
                 return await wait_if_paused(run)
             reply = proposed.classified.reply
             run.change_state(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call) for call in reply.calls))
-        else:  # effects are final: however act ends, the reply is not judged again
+        else:  # calls have effects, so the reply is not judged again, however act ends
             await self._act_phase(gated)
         await wait_if_paused(run, may_continue_as_new=True)
         visibility.show_progress(run)
@@ -111,7 +110,7 @@ class AgentLoop(Lifecycle[T]):
     async def _reason_phase(self) -> reason.ProposedReply | None:
         """Observe, and return the model's proposal, or None if there is no reply."""
         run = self._run
-        if run.state.waiting_letters:  # dead letters that people requeued: gated, each after a checkpoint
+        if run.state.waiting_letters:
             await act.send_requeued_letters(run)
         await pause_checkpoint(run, may_continue_as_new=True)
         run.change_state(observe.with_inbox_drained, "reasoning")
@@ -157,10 +156,9 @@ class AgentWorkflow(AgentLoop[AgentResult]):
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
-        """Take any number of arguments of any JSON, so that bad input fails the run with a clear error and blocks
-        nothing.
+        """Take any arguments, so that bad input fails the run with a clear error, and not each workflow task.
 
-        The first argument is the input. A run that continues another as new gets the state as the second.
+        The first argument is the input. The next segment of a run gets the state as the second.
         """
         info, now = workflow.info(), event_time()
         before, parent = info.continued_run_id, info.parent.workflow_id if info.parent else ""

@@ -2,12 +2,12 @@
 
 - Plan: the model proposes steps, which may depend on each other. It gets feedback about their problems.
 - Execute: all steps that are ready are calls of one reply. Gate, stages and act are those of an agent.
-- Evaluate: the model scores their results. The quality follows from the scores.
+- Evaluate: the model scores the results of the steps. The quality of a step follows from its scores.
 - Decide: by rules if they suffice, else by the model: continue, change the plan, ask, or end.
 - Summarise: every ending reports the findings.
 
-A goal is an agent's run with a pursuit, and its prompts are turns of one conversation. The rules for pauses, aborts,
-the deadline and continue-as-new at the top of `workflows/agent.py` apply here too.
+A goal is an agent's run with a pursuit, and its prompts are iterations of one conversation. The rules at the top of
+`workflows/agent.py` for pauses, aborts, the deadline and continue-as-new apply here, too.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
-        """Take arguments of any JSON, so that bad input fails the run with a clear error and blocks nothing."""
+        """Take any arguments, as `AgentWorkflow` does."""
         info, now = workflow.info(), event_time()
         (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
         state, problem = state_to_begin_with(
@@ -58,7 +58,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     @workflow.signal
     def override_step(self, *step: Any) -> None:
-        """Do this in place of the next step that is due. The journal records why a step was refused."""
+        """Carry out this step in place of the next one. The journal records why a step was refused."""
         self._run.record_intervention()
         given = first_argument(step)
         override = self.new_intervention("override_step", (sender_of(given),))
@@ -74,7 +74,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     @workflow.query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The goal's status. While it runs, times are by the clock of the worker that answers."""
+        """The goal's status. While it runs, times come from the clock of the worker that answers."""
         is_over = self._run.state.is_over
         return goal_status(self._goal.goal, self._run.now if is_over else wall_time())
 
@@ -102,7 +102,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             run.end_if_outgrown()
 
     async def _next_stop(self) -> Stop | None:
-        """Return how the goal ends now, or None. A reply from the previous segment comes before any limit."""
+        """Return how the goal ends now, or None. A reply of the previous segment is handled before any limit."""
         run = self._goal
         if run.goal.pursuit.stage == "summarise":
             return run.goal.pursuit.ending

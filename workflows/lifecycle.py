@@ -1,8 +1,7 @@
-"""The lifecycle of a run, from its start to its result, and its updates about budgets, dead letters and deferred calls.
+"""The lifecycle of a run from its start to its result, which agents, goals and sessions share.
 
-`phases/control/handlers.py` has the other signals and updates.
-
-Agents, goals and sessions share it. Guidance can resume a run that has ended, until the end is reported.
+It also has the queries, and the updates about budgets, dead letters and deferred calls. The other signals and updates
+are in `phases/control/handlers.py`. Guidance can resume a run that has ended, until its end is reported.
 """
 
 from collections.abc import Callable
@@ -48,7 +47,7 @@ class RunHandlers(ControlHandlers[Run]):
 
     @workflow.signal
     def delegate_held(self, *held: Any) -> None:
-        """Stop or restart the clock. A delegate sends this signal if a person holds it up."""
+        """Stop or restart the clock. A delegate sends this signal when a person begins or ceases to hold it up."""
         self._run.change_state(with_delegate_paused, held, self._run.record_intervention())
         show_details(self._run)
 
@@ -71,7 +70,7 @@ class RunHandlers(ControlHandlers[Run]):
         self.take_decision("extend_budget", limits)
 
     def decide(self, kind: InterventionKind, decision: object, now: datetime) -> None:
-        """Record a decision. Raise ValueError if it fits nothing that waits, or comes too late."""
+        """Record a decision. Raise ValueError if nothing waits for it, or if it comes too late."""
         match kind:
             case "extend_budget":
                 self._run.change_state(with_extension, parsed_extension(self._run.state, decision))
@@ -90,7 +89,7 @@ class RunHandlers(ControlHandlers[Run]):
         self._run.change_state(recovery.with_requeued_letter, recovery.parsed_letter_id(first_argument(letter_id)))
 
     def refuse_requeue(self) -> None:
-        """Raise ValueError, which names what to do first, if the run could not send a dead letter now."""
+        """Raise ValueError if the run cannot send a dead letter now. The error names what to do first."""
 
     @requeue.validator
     def _validate_requeue(self, *letter_id: Any) -> None:
@@ -100,12 +99,12 @@ class RunHandlers(ControlHandlers[Run]):
 
     @workflow.signal(name="requeue")
     def take_requeue(self, *letter_id: Any) -> None:
-        """Send it again as the update does."""
+        """Send a dead letter again as the update does."""
         self.take_decision("requeue", letter_id)
 
     @workflow.update
     async def complete_tool_call(self, *completion: Any) -> None:
-        """Give a call of a deferred tool its result, or its error. The same again changes nothing."""
+        """Give a call of a deferred tool its result, or its error. A repetition changes nothing."""
         now = self._run.record_intervention()
         parsed = call_questions.parsed_completion(self._run.state, first_argument(completion))
         if parsed is None:
@@ -125,7 +124,7 @@ class RunHandlers(ControlHandlers[Run]):
 
     @workflow.signal(name="complete_tool_call")
     def take_completion(self, *completion: Any) -> None:
-        """Complete it as the update does."""
+        """Complete a call as the update does."""
         self.take_decision("complete_tool_call", completion)
 
     @workflow.query
@@ -145,7 +144,7 @@ S = TypeVar("S", bound=AgentState)
 
 
 def state_to_begin_with(first: Callable[[], S], placeholder: Callable[[], S]) -> tuple[S, str]:
-    """Return the first state and "", or a placeholder state and why the input is invalid."""
+    """Return the first state and "". If the input is invalid, return a placeholder state and the reason."""
     try:
         return first(), ""
     except InvalidInput as error:
@@ -153,14 +152,14 @@ def state_to_begin_with(first: Callable[[], S], placeholder: Callable[[], S]) ->
 
 
 class Lifecycle(RunHandlers, Generic[T]):
-    """A run of the loop. Each workflow overrides some of the first methods."""
+    """A run from start to result. Each workflow overrides some of the methods before `begin_run`."""
 
     async def run_until_stop(self) -> Stop:
         """Run the loop until the run ends. Raise ContinueAsNew if the next segment has to begin."""
         raise NotImplementedError
 
     async def set_fallback_output(self, stop: Stop) -> None:
-        """Set an output from partial results if the run ends without an answer."""
+        """If the run ends without an answer, set an output from partial results."""
         raise NotImplementedError
 
     def settle_open_work(self, stop: Stop) -> None:
@@ -181,14 +180,14 @@ class Lifecycle(RunHandlers, Generic[T]):
         visibility.show_reopened(self._run)
 
     def begin_run(self, run: Run, problem: str, *others: Watch) -> None:
-        """Set the run and why its input is invalid, or "". The watches in `others` run next to its loop."""
+        """Set the run, and the problem of its input or "". The watches in `others` run next to its loop."""
         self._run, self._problem = run, problem
         self._resets, self._watches = ResetWatch(run), RunWatches(run, *others)
 
     async def run_to_result(self) -> T:
         """Run to the end and return the result, even if Temporal cancels the run.
 
-        Input that no run can start with fails it as `InvalidInput`, not retryable.
+        Invalid input fails the run as `InvalidInput`, which is not retryable.
         """
         if self._problem:
             raise self._invalid_input(self._problem)
@@ -234,7 +233,7 @@ class Lifecycle(RunHandlers, Generic[T]):
         show_start(run)
 
     def _invalid_input(self, problem: str) -> ApplicationError:
-        """Return the failure of the run. Its status shows the end, as that of any run."""
+        """Return the failure of the run, and end the run, so that its status shows the end."""
         self._run.change_state(observe.with_stop_reason, "error", f"InvalidInput: {problem}")
         self._run.change_state(with_run_over)
         return ApplicationError(problem, type="InvalidInput", non_retryable=True)

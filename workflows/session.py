@@ -1,11 +1,11 @@
 """The session as a workflow: a conversation that may last for months. Each message is a turn with budgets of its own.
 
-Between two turns it waits for a message, with its clock stopped and no timer except that of `idle_timeout_s`. A turn
-works like an agent's run (`workflows/agent.py`). Its end does not end the session, unless it is aborted. The
-conversation survives continue-as-new, within a turn and between two, like that of a run.
+Between two turns the session waits for a message. Its clock is stopped, and its only timer is that of `idle_timeout_s`.
+A turn works like an agent's run (`workflows/agent.py`). The end of a turn does not end the session, but an abort does.
+The conversation survives continue-as-new, within a turn and between two turns.
 
-Whoever awaits a turn holds an update. An unanswered update is lost when the run continues as new, so all of them are
-asked to call again before that (`prepare_continue_as_new`).
+A client that awaits a turn has an open update. Continue-as-new would lose it, so all these updates are answered before
+that, and the clients call again (`prepare_continue_as_new`).
 """
 
 from collections.abc import Callable
@@ -64,17 +64,17 @@ class _SessionRun(Run):
 
     @property
     def waits_for_cut_calls(self) -> bool:
-        """Always true: the next turn begins after all work of the previous one has ended."""
+        """Always true, because the next turn begins only after all work of the previous one has ended."""
         return True
 
     @property
     def is_waiting_given_up(self) -> bool:
-        """True if an abort ends the session, so that nothing follows."""
+        """True if an abort ends the session, because no turn follows."""
         return self.state.aborted is not None
 
     @property
     def lookup_id_prefix(self) -> str:
-        """Contains the turn, so that lookups of two turns never share an idempotency key."""
+        """The prefix with the turn, so that lookups of two turns never share an idempotency key."""
         return f"{super().lookup_id_prefix}.{self.session_state.session.turn}"
 
     def usage_totals(self) -> UsageTotals:
@@ -85,10 +85,10 @@ class _SessionRun(Run):
 
 
 MAX_AWAIT_UPDATES = 6
-"""Updates that may wait for a turn at a time. The server allows ten, and messages need some. Others call again."""
+"""Updates that may wait for turns at a time. The server allows ten, and messages need some. Others call again."""
 
 CROWDED_RETRY_S = 30.0
-"""Seconds until they call again. A run takes 2,000 updates. The query `turns` answers sooner and costs nothing."""
+"""Seconds until those others call again. A run accepts only 2,000 updates. The query `turns` is free and sooner."""
 
 
 @workflow.defn(name="SessionWorkflow", sandboxed=False)
@@ -97,7 +97,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
-        """Take arguments of any JSON, so that bad input fails the run with a clear error and blocks nothing."""
+        """Take any arguments, as `AgentWorkflow` does."""
         info, now = workflow.info(), event_time()
         (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
         state, problem = state_to_begin_with(
@@ -108,9 +108,11 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         self._cut_short = 0
         """The turn that the session's ending interrupted."""
         self._is_leaving = False
+        """True if this segment is about to continue as new."""
         self._awaiting = 0
+        """Updates that wait for a turn."""
         self._has_ended_one = False
-        """True if this segment has completed a turn. A waiting message begins before the next continue-as-new."""
+        """True if this segment has completed a turn. Before that, a waiting message begins its turn."""
         self.begin_run(self._session, problem)
 
     @workflow.run
@@ -119,7 +121,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.update
     def send(self, *message: Any) -> int:
-        """Send a message. Returns the turn that it became part of."""
+        """Send a message. Returns the turn that it begins or guides."""
         self._run.record_intervention()
         sent = messages.parsed_message(first_argument(message))
         self._session.change_session(messages.with_sent_message, sent)
@@ -201,13 +203,13 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.signal(name="close")
     def take_close(self, *_: Any) -> None:
-        """End it as the update does."""
+        """End the session as the update does."""
         self._run.record_intervention()
         self._session.change_session(messages.with_closing)
 
     @workflow.query
     def status(self) -> SessionStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The session's status. While it runs, times are by the clock of the worker that answers."""
+        """The session's status. While it runs, times come from the clock of the worker that answers."""
         is_over = self._run.state.is_over
         return session_status(self._session.session_state, self._run.now if is_over else wall_time())
 
@@ -217,20 +219,20 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         return list(turns.results_within_limit(self._session.session_state.session))
 
     async def run_until_stop(self) -> Stop:
-        """Run one turn after the other until the session ends, and return how."""
+        """Run one turn after the other until the session ends, and return its ending."""
         run = self._session
         while (ending := await self._begin_turn()) is None:
             stop = await super().run_until_stop()
             run.change_state(observe.with_stop_reason, *stop)
-            await run.wait_for_abandoned_tasks()  # while the turn is still cut: its calls must not act in the next one
+            await run.wait_for_abandoned_tasks()  # they must not act in the next turn
             await super().set_fallback_output(stop)
             run.change_state(with_reopened_end)
-            if (stop := run.state.stop) is not None:  # it may have been cut since
+            if (stop := run.state.stop) is not None:  # None if guidance has resumed the turn
                 await self._end_turn(stop)
         return ending
 
     async def _end_turn(self, stop: Stop) -> None:
-        """End the turn. Its unread guidance comes before the next message, and its questions are closed."""
+        """End the turn: add its unread guidance to the conversation, and close its questions."""
         run, turn = self._session, self._session.session_state.session.turn
         run.change_state(observe.with_inbox_drained, "reasoning")
         withdraw_all_questions(run)
@@ -243,7 +245,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         await persist_learnings(self._run, turns.unstored_learnings(self._session.session_state), turn)
 
     async def _begin_turn(self) -> Stop | None:
-        """Begin the next turn once there is a message, unless one is running. Return why the session ends, or None."""
+        """Begin the next turn once there is a message, unless one is running. If the session ends, return how."""
         run = self._session
         if run.session_state.session.turn:
             return None
@@ -279,7 +281,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         return state.paused or bool(state.session.queue) or turns.stop_between_turns(state) is not None
 
     def refuse_requeue(self) -> None:
-        """Refuse it between two turns: a call belongs to a turn, its budget and its user."""
+        """Refuse a requeue between two turns, because a call belongs to a turn, with its budget and its user."""
         if not self._session.session_state.session.turn:
             raise ValueError("no turn is running that could send it again; send a message first")
 
@@ -287,14 +289,14 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         """Do nothing: each turn has already used its gathered text."""
 
     async def prepare_continue_as_new(self) -> None:
-        """Let all who await a turn ask the next segment, and shorten the results to the room that they have."""
+        """Answer all updates that await a turn, so that their clients call again. Shorten results if needed."""
         self._is_leaving = True
         await workflow.wait_condition(workflow.all_handlers_finished)
         if state_bytes(self._run.state) > MAX_CARRIED_BYTES:
             self._session.change_session(turns.with_bounded_results)
 
     def settle_open_work(self, stop: Stop) -> None:
-        """End the current turn with the session, and give waiting messages results as not begun."""
+        """End the current turn together with the session. Waiting messages get results of turns that did not begin."""
         run, turn = self._session, self._session.session_state.session.turn
         run.change_state(with_rest_refused)
         run.change_state(observe.with_inbox_drained)

@@ -19,6 +19,7 @@ from orga.workflows.types.names import CHECK_SETTINGS, SETTINGS_WORKFLOW
 from orga.workflows.types.settings import SETTINGS_MEMO, CurrentSettings, SettingProblem, SettingsState
 
 CHECK_S = 8.0
+"""Seconds to check a set, including a second attempt."""
 
 
 @workflow.defn(name=SETTINGS_WORKFLOW, sandboxed=False)
@@ -39,9 +40,9 @@ class SettingsWorkflow:
         workflow.continue_as_new(args=[self._state], memo=_memo(self._state), initial_versioning_behavior=current)
 
     def _record_event(self) -> datetime:
-        """Return the time of an update or a signal, and look at the history's length. A replay has the same ones.
+        """Return the time of an update or a signal, and check the history's length. A replay gets the same values here.
 
-        What follows a local activity may run at another time than its replay, so nothing else asks.
+        No other place asks for them: after a local activity, a replay could get other values.
         """
         length, state = history_length(), self._state
         self._is_full = length.events > state.full_events or length.size > state.full_bytes
@@ -67,7 +68,7 @@ class SettingsWorkflow:
         if problems:
             raise ApplicationError(settings.problems_text(problems), problems, type="InvalidSettings")
         try:
-            settings.refuse_stale(self._state, change)  # another one may have been saved during the check
+            settings.refuse_stale(self._state, change)  # another set may have been saved during the check
         except settings.StaleSettings as error:
             raise ApplicationError(str(error), type="StaleSettings") from None
         self._state = settings.with_change(self._state, change, now)
@@ -85,7 +86,7 @@ class SettingsWorkflow:
 
     @workflow.signal(dynamic=True)
     def ignore_signal(self, name: str, arguments: Sequence[RawValue]) -> None:
-        """Take any signal. The SDK would keep it in memory otherwise."""
+        """Take any signal, because the SDK would keep it in memory otherwise."""
         self._record_event()
 
 

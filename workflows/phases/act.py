@@ -1,6 +1,6 @@
 """Act: runs the allowed calls in parallel. A tool's call is an activity named after the tool.
 
-It also sends dead letters that an operator requeued, with their original idempotency keys. Each passes the gate.
+It also sends dead letters that an operator requeued, through the gate and with their original idempotency keys.
 A `saga` call carries out its steps in order, each through the gate. If one fails, the finished ones are compensated.
 """
 
@@ -49,7 +49,7 @@ class ExecutedReply(NamedTuple):
 
 
 async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedReply:
-    """Carry out the allowed calls of a reply, at most `max_concurrent_tools` at a time, and add their outcomes.
+    """Carry out the allowed calls of a reply, at most `max_concurrent_tools` at a time. The state gets their outcomes.
 
     Every call gets an outcome, whatever happens. `doing` is the name of the phase.
     """
@@ -72,7 +72,7 @@ async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedRepl
     denied = repeated_calls.turned_down_calls(outcomes, verdicts, "denied")
     invalid = repeated_calls.invalid_calls(outcomes, verdicts)
     if repeated_calls.has_only_stopped_calls(outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
-        invalid.append(repeated_calls.ONLY_STOPPED_CALLS)  # no call, but its repetitions count like those of one
+        invalid.append(repeated_calls.ONLY_STOPPED_CALLS)  # counted like the repetition of an invalid call
     run.change_state(with_outcomes, gated.reply, outcomes, denied, invalid)
     run.change_state(with_attempts, outcomes, run.now)
     return ExecutedReply(gated.reply, gated.results, outcomes)
@@ -89,7 +89,7 @@ def _begin_calls(run: Run, gated: GatedReply) -> dict[int, Outcome]:
 
 
 async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio.Task[Outcome]]) -> None:
-    """Wait for the calls. Sagas handle an interruption themselves, and need the time to undo their work."""
+    """Wait until the calls have ended. An interruption cancels all but sagas, which undo their work themselves."""
     sagas = [task for index, task in tasks.items() if loop_tool(gated.results[index].call.name).is_saga]
     if tasks:
         await run.settle_tasks([task for task in tasks.values() if task not in sagas], run.is_interrupted)
@@ -114,13 +114,13 @@ async def execute_call(
     """Return the outcome of the call, whatever happened to it.
 
     Args:
-        is_cut_short: Returns True once the call has to end. None: it has to end once the run is interrupted.
-        key: Idempotency key, if the call has one already.
+        is_cut_short: Returns True once the call has to end. None: once the run is interrupted.
+        key: The call's idempotency key. None: the key is made from its activity id.
     """
     if handler := LOOP_TOOL_HANDLERS.get(allowed.call.name):
         return await handler(run, allowed, activity_id)
-    known = key or idempotency_key(run.state.origin, activity_id, allowed.call)
-    identity = CallIdentity(activity_id, known, is_cut_short)
+    call_key = key or idempotency_key(run.state.origin, activity_id, allowed.call)
+    identity = CallIdentity(activity_id, call_key, is_cut_short)
     attempt = await call_executor(run, allowed.call)(run, allowed, identity)
     if isinstance(attempt, FailedCall):
         return await recover_call(run, allowed, identity, attempt)
@@ -130,7 +130,7 @@ async def execute_call(
 
 
 async def send_requeued_letters(run: Run) -> None:
-    """Carry out the requeued dead letters one by one. After Interrupted, those that were not sent are still kept."""
+    """Carry out the requeued dead letters one by one. If this raises Interrupted, unsent letters are kept."""
     for letter in run.state.waiting_letters:
         await pause_checkpoint(run, may_continue_as_new=True)
         await _send_letter(run, letter)
@@ -152,7 +152,7 @@ async def _send_letter(run: Run, letter: DeadLetter) -> None:
 
 
 async def _pass_review_stages(run: Run, result: GateResult, activity_id: str) -> GateResult:
-    """Return the result after the stages for a single call. If people held it up, it is judged once more."""
+    """Return the result after the stages for a single call. If people held up the call, it is judged once more."""
     if result.permitted is None:
         return result
     since_s = run.paused_seconds()
@@ -171,9 +171,9 @@ async def _execute_letter(run: Run, allowed: AllowedCall, activity_id: str, lett
 
 
 UNDO_GRACE_S = 60.0
-"""Seconds for compensations once the run is interrupted, because an abort must not leave half a saga.
+"""Seconds that compensations have after an interruption, because an abort must not leave half a saga.
 
-Before that, a step that ignores its cancellation gets as many seconds to end.
+A running step that ignores its cancellation first has the same time to end.
 """
 
 
@@ -189,7 +189,7 @@ class _SagaPart(NamedTuple):
 
 
 class _RunningSaga(NamedTuple):
-    """One saga of a run. It holds no slot: its calls take slots one after the other."""
+    """One saga of a run. It takes no slot itself. Its calls take slots one after the other."""
 
     run: Run
     call: ToolCall
@@ -208,9 +208,9 @@ class _RunningSaga(NamedTuple):
 
 
 async def execute_saga(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
-    """Return the single outcome of a saga. It handles interruptions itself, and must not be cancelled.
+    """Return one outcome for the whole saga. A saga handles interruptions itself, so its task must not be cancelled.
 
-    Its own recovery is compensation. Its tools' recoveries apply to its calls.
+    If the saga fails, it is compensated. The recovery settings of its tools apply to its single calls.
     """
     try:
         ongoing = _RunningSaga(run, allowed.call, activity_id, saga.saga_steps(allowed.call))
@@ -236,7 +236,7 @@ async def _carry_out_saga(ongoing: _RunningSaga, max_bytes: int) -> tuple[Outcom
 
 
 async def _foreseen_problem(ongoing: _RunningSaga) -> str:
-    """Return why the gate would refuse a step or a compensation, or "". Such a saga does not begin.
+    """Return why the gate would refuse a step or a compensation, or "". A saga with such a problem does not begin.
 
     Each call is judged again when its turn comes. People are asked for approval only then.
     """
@@ -258,7 +258,7 @@ async def _judge_parts(
 
 
 async def _execute_steps(ongoing: _RunningSaga) -> tuple[Outcome, ...]:
-    """Return the outcomes of the steps that began: up to the first one without success."""
+    """Return the outcomes of the steps that began, up to the first step that did not succeed."""
     run, outcomes = ongoing.run, list[Outcome]()
     for index in range(len(ongoing.steps)):
         if run.state.paused:
@@ -272,7 +272,7 @@ async def _execute_steps(ongoing: _RunningSaga) -> tuple[Outcome, ...]:
 
 
 async def _compensate_steps(ongoing: _RunningSaga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
-    """Return the outcomes of the compensations, by step. If one fails, the others are carried out all the same."""
+    """Return the outcomes of the compensations by the index of their step. A failed one does not stop the others."""
     undone: dict[int, Outcome] = {}
     grace = ongoing.run.start_background_task(_wait_for_undo_grace(ongoing.run))
     for index in saga.steps_to_compensate(ongoing.steps, outcomes):
@@ -286,7 +286,7 @@ async def _compensate_steps(ongoing: _RunningSaga, outcomes: tuple[Outcome, ...]
 
 
 async def _wait_for_undo_grace(run: Run) -> None:
-    """Return once compensations have to end, which is after an interruption that lasts for `UNDO_GRACE_S`."""
+    """Wait until compensations have to end, because the run has been interrupted for `UNDO_GRACE_S`."""
     while True:
         await workflow.wait_condition(run.is_interrupted)
         try:
@@ -349,7 +349,7 @@ async def _end_run(run: Run, allowed: AllowedCall, _: str) -> Outcome:
 
 
 async def _decide(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
-    """Return the outcome. A call that decides nothing is not run."""
+    """Return the outcome. A call without a valid decision has the outcome "not run"."""
     call = allowed.call
     try:
         name, decided = decision.decision_of_call(run.state, call)
@@ -362,7 +362,7 @@ async def _decide(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
 
 
 async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
-    """Return a person's answer. If the person ends the run instead, the call is not run."""
+    """Return a person's answer. If the run ends before there is one, the outcome is "not run"."""
     call, given = allowed.call, allowed.call.arguments
     if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
         return not_run_outcome(call, "default: give one of the options")

@@ -1,4 +1,4 @@
-"""The run of an agent: its slots for calls, its reasons to stop, its visible progress."""
+"""`Run`, an agent's run as one value: its slots for calls, its reasons to stop, its visible progress."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -44,16 +44,16 @@ def show_verdicts(verdicts: tuple[Verdict, ...]) -> None:
 
 
 MAX_STARTS = 8
-"""Delegates started in one workflow task. Its message to the server may have 4 MB, and each input holds the facts."""
+"""Delegates that may be starting at a time. The starts of a workflow task are one message, of at most 4 MB."""
 
 
 class Run(ControlledRun[AgentState]):
-    """A run of the loop. Goals and sessions derive theirs from it."""
+    """A run of the loop. The runs of goals and sessions are subclasses."""
 
     def __init__(self, state: AgentState) -> None:
         super().__init__(state)
         self.are_calls_shown = state.iteration > 0
-        """True if the progress at the first calls was written. It is written once."""
+        """True if the progress was written when the first calls began, which happens once."""
         self.slots = asyncio.Semaphore(state.config.max_concurrent_tools)
         """One slot for each tool call that may run at a time."""
         self.starts = asyncio.Semaphore(MAX_STARTS)
@@ -61,7 +61,7 @@ class Run(ControlledRun[AgentState]):
         self.result_bytes = 0
         """Bytes of this iteration's results in the history so far."""
         self.checked_results: dict[str, str] = {}
-        """Why the result of a deferred call does not fit, or "", by idempotency key. Updates wait for it."""
+        """The problem of a deferred call's result, or "" for none, by idempotency key. Updates wait for it."""
 
     @property
     def setup(self) -> Setup:
@@ -76,29 +76,29 @@ class Run(ControlledRun[AgentState]):
 
     @property
     def pipeline_name(self) -> str:
-        """The pipeline of a goal, which its setup includes, or ""."""
+        """The name of a goal's pipeline, or ""."""
         return ""
 
     def apply_setup(self, setup: Setup) -> None:
-        """Set the setup. The slots follow its config."""
+        """Set the setup, and make as many slots as its config wants."""
         self.state = self.state.with_task(setup=setup)
         self.slots = asyncio.Semaphore(setup.config.max_concurrent_tools)
 
     @property
     def waits_for_cut_calls(self) -> bool:
-        """True if cut-short calls are waited for until they have ended. Only turns of sessions do, and their delegates.
+        """True if an interrupted run waits until its calls have ended. Turns of sessions and their delegates do.
 
-        A fork of a delegate has no parent.
+        A fork of such a delegate does not, because it has no parent.
         """
         return self.state.input.lineage.is_awaited and self.state.forked_from is None
 
     @property
     def is_waiting_given_up(self) -> bool:
-        """True if that wait is over: the parent cancels this run after an abort."""
+        """True if the run gives up that wait, because its parent has cancelled it."""
         return self.is_cancelled
 
     async def settle_tasks(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
-        """Settle the tasks. If calls are awaited, also wait for those that ignore the cut: they could act later."""
+        """Settle the tasks. If `waits_for_cut_calls`, also wait for those that ignore their cancellation."""
         await super().settle_tasks(tasks, is_cut_short)
         if self.waits_for_cut_calls and self.is_interrupted() and not all(task.done() for task in tasks):
             await workflow.wait_condition(lambda: self.is_waiting_given_up or all(task.done() for task in tasks))
@@ -143,7 +143,7 @@ class Run(ControlledRun[AgentState]):
 
     @property
     def is_continue_as_new_due(self) -> bool:
-        """True if the run is to continue as new, and its state can be carried."""
+        """True if the run has to continue as new and its state is small enough to be carried."""
         return super().is_continue_as_new_due and can_continue_as_new(self.state)
 
     def end_if_outgrown(self) -> None:
@@ -155,7 +155,7 @@ class Run(ControlledRun[AgentState]):
 async def ask_for_budget(
     run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_continue_as_new: bool
 ) -> Stop | None:
-    """Wait until the limit is raised. Return the ending if a person declines."""
+    """Wait until the limit is raised, and return None. If a person declines, return the ending."""
     question = limits.budget_question(run.state, stop, run.now)
     run.change_state(limits.with_budget_question, question)
     with suppress(Interrupted):  # the loop notices by itself that the run is to end
@@ -167,7 +167,7 @@ async def ask_for_budget(
 
 
 async def next_stop(run: Run) -> Stop | None:
-    """Return why the run ends now, including an accepted answer, or None. Before a limit, a person may be asked."""
+    """Return why the run ends now, such as an accepted answer, or None. At a limit, a person may be asked first."""
     while (stop := run.stop_reason()) is not None and limits.can_ask_for_budget(run.state, stop):
         declined = await ask_for_budget(
             run, stop, lambda limit=stop: run.stop_reason() != limit, may_continue_as_new=True
@@ -179,7 +179,7 @@ async def next_stop(run: Run) -> Stop | None:
 
 
 MAX_CIRCUITS = 20
-"""Circuits that are named. The server refuses a value of more than 2 kB, and with it the workflow task."""
+"""Circuits in the search attribute. The server refuses a workflow task with a value of more than 2 kB."""
 
 
 def show_start(run: Run) -> None:
@@ -199,8 +199,8 @@ def show_first_calls(run: Run) -> None:
         show_progress_now(run)
 
 
-def show_dead_letters(run: Run, others: int = 0) -> None:
-    upsert_attributes(run, DEAD_LETTERS.value_set(len(run.state.dead_letters) + others))
+def show_dead_letters(run: Run, failed_deliveries: int = 0) -> None:
+    upsert_attributes(run, DEAD_LETTERS.value_set(len(run.state.dead_letters) + failed_deliveries))
 
 
 def show_circuits(run: Run) -> None:

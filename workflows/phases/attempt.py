@@ -59,14 +59,14 @@ from orga.workflows.types.tool_calls.tools import (
 
 
 def _admit_call(run: Run, spec: ToolSpec) -> str:
-    """Return "" if the call may begin, else the text for the model."""
+    """Return "" if the tool's circuit lets the call begin, or else the text for the model."""
     state, refusal = dispatch.admit_by_circuit(run.state, spec, run.now)
     run.change_state(lambda _: state)
     return refusal
 
 
 def _count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
-    """Record a failure. One that is the call's own fault says nothing about the tool."""
+    """Record a failure at the tool's circuit. A failure that is the call's own fault does not count."""
     if is_infrastructure_failure(error, spec.options.non_retryable):
         _change_circuit(run, spec, dispatch.with_circuit_failure, run.now, failure_kind(error))
     else:
@@ -86,11 +86,10 @@ def _change_circuit(
     before = _circuit_state(run, spec)
     run.change_state(lambda state: decide(state, spec, *args, **kwargs))
     after = _circuit_state(run, spec)
-    if (before == "open") != (after == "open") or (
-        (before, after) == ("half_open", "closed")
-        and run.setup.search_attributes
-        and workflow.patched(CLOSED_CIRCUIT_SHOWN)
-    ):
+    has_changed = (before == "open") != (after == "open")
+    if not has_changed and (before, after) == ("half_open", "closed") and run.setup.search_attributes:
+        has_changed = workflow.patched(CLOSED_CIRCUIT_SHOWN)
+    if has_changed:
         show_circuits(run)
 
 
@@ -107,25 +106,23 @@ SCHEDULE_TO_START_S = 60.0
 """Seconds until a worker has to take a call, for tools on a task queue of their own."""
 
 MAX_ITERATION_RESULT_BYTES = 2_000_000
-"""Bytes of one iteration's results after which none of its calls is started any more. The history holds them in
-full.
-"""
+"""Bytes of one iteration's results, after which no more of its calls begin. The history holds them in full."""
 
 RESULTS_FULL_TEXT = (
     "the other results of this reply are as much as one step can take; call it again, with fewer at once"
 )
 
 LOCAL_RETRY_THRESHOLD = timedelta(milliseconds=1)
-"""Retries of a call inside the workflow task wait with a timer, because within the task no abort would be handled."""
+"""With longer delays, a retry waits for a timer and not within the workflow task, so that an abort is handled."""
 
 
 class CallIdentity(NamedTuple):
-    """A call's activity id, and the idempotency key of all its attempts."""
+    """The activity id of a call, the idempotency key of all its attempts, and when it has to end."""
 
     activity_id: str
     key: str
     is_cut_short: CutShort | None = None
-    """True if it has to end. None: when the run is interrupted."""
+    """Returns True once the call has to end. None: once the run is interrupted."""
     given: GivenInputs | None = None
 
     @property
@@ -134,18 +131,18 @@ class CallIdentity(NamedTuple):
 
 
 class FailedCall(NamedTuple):
-    """A call whose attempts are used up."""
+    """A call that failed, after its last attempt."""
 
     error: str
     """One line: the kind of failure and its message."""
     is_unknown: bool = False
-    """It may have had its effect, and must not be repeated before somebody has checked."""
+    """True if it may have had an irreversible effect, so that it must not be repeated before somebody has checked."""
     was_run: bool = True
     may_have_acted: bool = False
     took_effect: bool = False
-    """It had its effect for certain and must not be repeated, but its answer cannot be read."""
+    """True if it certainly had its effect and must not be repeated, although its answer cannot be read."""
     goes_on: bool = False
-    """It was cut off, and the work that it began may still act."""
+    """True if it was cut off and the work that it began may still act."""
     asked: AskedInputs | None = None
 
     @property
@@ -160,7 +157,7 @@ class FailedCall(NamedTuple):
         return outcome.with_possible_effect(self.may_have_acted or self.is_unknown).with_going_on(self.goes_on)
 
     def after_earlier_failure(self, earlier: "FailedCall") -> "FailedCall":
-        """Return this failure combined with an earlier one of the same call, whose possible effects remain."""
+        """Return this failure with the possible effects of an earlier failure of the same call."""
         error = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
         return self._replace(
             error=error,
@@ -186,9 +183,10 @@ def is_acting_step(allowed: AllowedCall) -> bool:
 async def confirm_call_if_paused(
     run: Run, allowed: AllowedCall, activity_id: str, since_s: float
 ) -> AllowedCall | Outcome:
-    """Return the call as it may be carried out now, or why not. If people held up the run, it is judged once more.
+    """Return the call if it may still be carried out, or else its outcome.
 
-    `since_s` are the seconds that people had held up the run when the call began to wait.
+    If people have held up the run since the call began to wait, it is judged once more. `since_s` is what
+    `run.paused_seconds()` was at that time.
     """
     if not run.was_paused_since(since_s) or run.is_interrupted() or allowed.purpose in UNCONFIRMED_PURPOSES:
         return allowed
@@ -223,9 +221,9 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
     if refusal := _admit_call(run, spec):
         return FailedCall(refusal, was_run=False)
     request, limit_s = _tool_request(run, allowed, identity), options.timeout_s or run.config.tool_timeout_s
-    if (step_s := run.state.step_timeout_s) is not None:  # a step of a goal limits every tool
+    if (step_s := run.state.step_timeout_s) is not None:  # the limit of a goal's steps applies to every tool
         limit_s = min(limit_s, step_s)
-    try:  # the result may be any JSON, because workers of others may send anything
+    try:  # a worker of another maker may return any JSON
         if options.execution == "local":
             result: Any = await workflow.execute_local_activity(
                 spec.name,
@@ -270,9 +268,9 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
 async def report_completion(
     run: Run, allowed: AllowedCall, identity: CallIdentity, completion: Completion
 ) -> Outcome | FailedCall:
-    """Record the end of a call of a deferred tool by an activity, as that of any call.
+    """Record the end of a deferred tool's call as the end of an activity, as for calls of other tools.
 
-    The activity has no effect, so it takes no slot, and the server repeats it until a worker has carried it out.
+    The activity has no effect. So it takes no slot, and the server repeats it until a worker has carried it out.
     """
     call, spec, options = allowed.call, allowed.spec, allowed.spec.options
     request = _tool_request(run, allowed, identity).with_completion(completion)
@@ -326,8 +324,8 @@ def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Too
         behalf = call_behalf(run.state)
         given["behalf"] = behalf.with_learning(run.evidence_outputs()) if allowed.purpose == "learning" else behalf
     if spec.takes_caller:
-        of_run = run.state.input
-        given["caller"] = Caller.from_facts(run.setup.agent, of_run.tenant, of_run.trusted_context, allowed.approver)
+        facts = run.state.input
+        given["caller"] = Caller.from_facts(run.setup.agent, facts.tenant, facts.trusted_context, allowed.approver)
     if identity.given is not None:
         given["given"] = identity.given
     if max_attempts(spec, run.config) != 1 and spec.options.execution != "local":

@@ -41,16 +41,16 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_ATTEMPTS = 10
-"""As many as for a reasoning step, because a review that fails may end the run."""
+"""Attempts of one model call: as many as for a reasoning step, because a failed review may end the run."""
 
 MAX_VERDICTS = 2
-"""Replies of the critic's model that are read. If the first is no verdict, it is asked once more."""
+"""Replies to one review. If the first is no valid verdict, the model is asked once more."""
 
 
 class ReviewSubject(NamedTuple):
     critic: Critic
     call: ToolCall
-    """The call that a person sees. For an answer it is a placeholder."""
+    """The call that a person sees. An answer has the form of a call here."""
     place: str
     """The iteration of an answer, or `<iteration>.<index>` of a call."""
     tool: str
@@ -81,7 +81,7 @@ def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, then: cr
 async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
     """Return the critic's verdict. This and the functions below raise `Interrupted` if the run ends first."""
     critic = subject.critic
-    if not critic.rubric:  # it is a person
+    if not critic.rubric:  # the critic is a person
         found = await _ask_person(run, subject)
     else:
         found = await _assess_by_model(run, subject)
@@ -96,7 +96,7 @@ async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
 
 
 async def _ask_person(run: Run, subject: ReviewSubject, why: str = "") -> Assessment:
-    """Return a person's verdict, asked for like a held call: in the inbox, outside the run's clock, decided once."""
+    """Return a person's verdict. The person is asked in the way of a held call: in the inbox, with a stopped clock."""
     critic, terms = subject.critic, subject.critic.person
     if terms is None:
         return Assessment(approved=False, reviewer="person", failure="no person is named")
@@ -209,9 +209,9 @@ async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) 
 
 
 async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
-    """Return the reply with an outcome of our own for each call that a critic rejected. Those calls are not run.
+    """Return the reply with an outcome for each call that a critic rejected. Those calls are not run.
 
-    Calls that would not be started are not reviewed, and are not started even if a rejection makes room for them.
+    Calls beyond the budget are not reviewed. They are not run even if a rejection makes room for them.
     """
     if not any(critic.reviews(call) for critic in run.setup.critics for call in gated.allowed_calls):
         return gated
@@ -233,7 +233,7 @@ def _without_unstarted_calls(run: Run, gated: GatedReply) -> GatedReply:
 
 
 async def call_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
-    """Return an outcome if a critic rejects a call that is not one of the reply's, which no model can revise."""
+    """Return an outcome if a critic rejects a call outside of a reply. The model cannot revise such a call."""
     for critic in run.setup.critics:
         if critic.reviews(allowed.call):
             subject = _call_subject(critic, allowed.call, activity_id)
@@ -268,15 +268,15 @@ async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> Gated
 async def _conclude_reviews(
     run: Run, critic: Critic, subjects: Mapping[int, ReviewSubject]
 ) -> dict[int, _ReviewResult]:
-    """Return the consequence of each review. A person sees all calls at once, a model one after the other.
+    """Return the consequence of each review. A person is asked about all calls at once.
 
-    So a budget is never exceeded by more than one review.
+    A model reviews one call after the other, so that no more than one review exceeds a budget.
     """
-    if not critic.rubric:  # it is a person
+    if not critic.rubric:  # the critic is a person
         found = await asyncio.gather(
             *(_conclude_review(run, each) for each in subjects.values()), return_exceptions=True
         )
-        for error in found:  # only now, when none of the reviews is under way any more
+        for error in found:  # raised only now, after all reviews have ended
             if isinstance(error, BaseException):
                 raise error
         return {index: each for index, each in zip(subjects, found, strict=True) if isinstance(each, _ReviewResult)}

@@ -1,6 +1,4 @@
-"""Delegation: starts a run of another agent and watches it until it ends. A run also reports its own pauses to its
-parent.
-"""
+"""Delegation: starts a run of another agent and watches it. The other run uses this file to report its pauses."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -40,18 +38,18 @@ from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 ID_REUSE_POLICY = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
-"""A run that was reset makes the same call with the same id. An older delegate that still runs has lost its parent, and
-`orga rewind` did not let it finish.
+"""A run that was reset makes the same call with the same id. An older delegate with this id has lost its parent, so it
+is terminated.
 """
 
 PARENT_CLOSE_POLICY = workflow.ParentClosePolicy.REQUEST_CANCEL
-"""A delegate whose parent is gone ends as after an abort, and completes its compensations."""
+"""A delegate whose parent has closed ends like after an abort, so that it completes its compensations."""
 
 CallExecutor = Callable[[Run, AllowedCall, CallIdentity], Awaitable[Outcome | FailedCall]]
 
 
 def call_executor(run: Run, call: ToolCall) -> CallExecutor:
-    """Return what carries out the call. If the agent has no delegates, a tool named `delegate` is an ordinary tool."""
+    """Return the function that carries out the call. Without delegates, a tool named `delegate` is an ordinary tool."""
     if loop_tool(call.name).is_run and run.setup.delegates:
         return execute_delegate
     spec = run.setup.tool(call.name)
@@ -59,7 +57,7 @@ def call_executor(run: Run, call: ToolCall) -> CallExecutor:
 
 
 async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
-    """Carry out the call in one of the run's slots. A delegate never waits for a slot of its parent."""
+    """Carry out the call in one of the run's slots. The delegate's own calls have slots of their own."""
     target, task = delegate_arguments(allowed.call.arguments)
     refusal = delegation.delegation_problem(run.state, target)
     if refusal:
@@ -69,7 +67,7 @@ async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentit
     run.change_state(delegation.with_waiting_delegate, child)
     since_s = run.paused_seconds()
     try:
-        await asyncio.sleep(0)  # now all delegates of the reply are recorded, so that they get equal shares
+        await asyncio.sleep(0)  # until all delegates of the reply are recorded, so that they get equal shares
         await run.slots.acquire()
     except asyncio.CancelledError:
         run.change_state(delegation.without_delegate, workflow_id)
@@ -169,7 +167,7 @@ ChildHandle = workflow.ChildWorkflowHandle[Any, Any]
 
 
 async def watch_child(run: Run, child: ChildHandle) -> None:
-    """Wait until the child has ended. Guidance, pauses and the parent's own ending are passed on meanwhile."""
+    """Wait until the child has ended. Pass on guidance, pauses and the parent's own ending meanwhile."""
     relay = _InterventionRelay(run, child)
     while not child.done():
         await workflow.wait_condition(lambda: child.done() or run.is_interrupted() or relay.has_unsent)
@@ -180,10 +178,10 @@ async def watch_child(run: Run, child: ChildHandle) -> None:
 
 
 async def _end_child(run: Run, child: ChildHandle) -> None:
-    """Abort the child and wait for its result. If it does not end within the grace, it is cancelled.
+    """Abort the child and wait for its result. If it does not end within `CANCEL_GRACE_S`, cancel it.
 
-    In a turn of a session it gets the time of its own calls, and is cancelled once nobody waits for the turn. The call
-    has its outcome by then, and this continues after it: the child's usage is counted whenever it has ended.
+    In a turn of a session, its calls get the time that they need: it is cancelled only once the run gives up the wait.
+    This may continue after the call has its outcome, because the child's usage is counted whenever it ends.
     """
     await _signal_child(child, "abort", delegate_abort_reason(run.state))
     try:
@@ -200,9 +198,7 @@ async def _end_child(run: Run, child: ChildHandle) -> None:
 
 
 class _InterventionRelay:
-    """Passes the parent's interventions on to a child. Guidance that is unread at the child's start is for the child
-    too.
-    """
+    """Passes the parent's interventions on to a child, including guidance that was unread when the child started."""
 
     def __init__(self, run: Run, child: ChildHandle) -> None:
         self._run = run
@@ -216,7 +212,7 @@ class _InterventionRelay:
         return state.paused != self._is_paused or len(state.inbox) > self._sent_count
 
     async def send_next(self) -> None:
-        """Pass on one intervention. One after the other: the server does not keep signals in order."""
+        """Pass on one intervention. The next one has to wait, because the server does not keep signals in order."""
         state = self._run.state
         if state.paused != self._is_paused:
             self._is_paused = state.paused
@@ -230,7 +226,7 @@ class _InterventionRelay:
 
 
 async def _signal_child(child: ChildHandle, signal: str, *arguments: str | dict[str, str]) -> None:
-    """Send a signal. One that comes after the child's end is no error."""
+    """Send a signal. It is no error if the child has ended before."""
     if child.done():
         return
     try:
@@ -243,7 +239,7 @@ DELEGATE_HELD_SIGNAL = "delegate_held"
 
 
 async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
-    """Report each change to the parent, until the task is cancelled."""
+    """Report to the parent whenever a person holds up this run or no longer does, until the task is cancelled."""
     own_id, parent = workflow.info().workflow_id, workflow.get_external_workflow_handle(parent_id)
     while True:
         await workflow.wait_condition(lambda: is_paused_by_people(run.state) != run.state.told_held)
@@ -252,5 +248,5 @@ async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
             await parent.signal(DELEGATE_HELD_SIGNAL, args=[own_id, held])
         except FailureError:  # the parent has ended
             return
-        # afterwards: if continue-as-new cuts this off, the next segment reports it
+        # set after the signal: if continue-as-new comes between, the next segment reports it again
         run.change_state(AgentState.with_family, told_held=held)

@@ -1,4 +1,4 @@
-"""Meaning of an activity's failure for the run's time, the tool's health, and the effect."""
+"""Conclusions from an activity's failure: about the run's time, the tool's health, and the call's effect."""
 
 from collections.abc import Collection
 
@@ -38,7 +38,7 @@ def is_invalid_input(error: BaseException) -> bool:
 
 
 def is_infrastructure_failure(error: BaseException, final: Collection[str] = ()) -> bool:
-    """Return True if the failure says something about the tool's health: a time-out, or what a retry might cure.
+    """Return True if the failure counts against the tool's health: a time-out, or a failure that a retry might cure.
 
     `final` are the error types that the tool's options call final.
     """
@@ -96,7 +96,7 @@ def may_have_acted(error: BaseException, effect: Effect) -> bool:
 
 
 def had_effect(error: BaseException) -> bool:
-    """Return True if the call had its effect, and only its answer is unusable."""
+    """Return True if the call certainly had its effect, although its answer is unusable."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and DONE in cause.details
 

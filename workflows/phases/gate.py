@@ -28,13 +28,13 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 
 ATTEMPT_S = 5.0
 SERVER_ATTEMPT_S = 10.0
-"""Seconds for an engine on a server of its own. Then the gate is an ordinary activity."""
+"""Seconds if the policy engine is on a server of its own. The gate is then an ordinary activity."""
 
 SERVER_CALL_S = 3.0
 """Additional seconds for each call of a reply after the first, because a server may judge them one after the other."""
 
 HEARTBEAT_S = 5.0
-"""Seconds without a heartbeat. Then another worker asks, however long the attempt may take."""
+"""Seconds without a heartbeat, after which another worker repeats the attempt."""
 
 MAX_ATTEMPTS = 3
 
@@ -89,11 +89,11 @@ class GatedReply(NamedTuple):
     results: tuple[GateResult, ...]
     """Results of the calls, or the one result of a final answer."""
     paused_s: float
-    """Seconds that people had paused the run when all of it was last judged."""
+    """The run's `paused_seconds()` when the whole reply was last judged."""
     is_answered: bool = False
-    """True if people were asked about it. They have answered, and another segment would ask them again."""
+    """True if people have decided about the reply. Another segment would ask them again."""
     conclusion: AnswerConclusion | None = None
-    """The way in which a final answer is added, once a stage has found a problem or accepted it."""
+    """The function that adds a final answer to the state. A stage sets it if it rejects or accepts the answer."""
 
     @property
     def reply(self) -> Reply:
@@ -124,7 +124,7 @@ async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
 
 
 async def is_text_allowed(run: Run, text: str) -> bool:
-    """Return True if a run without an answer may end with this text. It is judged like an answer, for seconds."""
+    """Return True if a run without an answer may end with this text. It is judged like an answer, within seconds."""
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
     request = gate_request(run, (answer,), (ENDING,), "ending").without_schema()
     deadline = run.start_background_task(
@@ -169,7 +169,7 @@ async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpos
 
 
 async def judge_approved(run: Run, result: GateResult, approver: str, purpose: Purpose) -> GateResult:
-    """Judge a call once more that a person approved under the policy set of its latest verdict."""
+    """Judge a call once more after a person approved it under the policy set of its latest verdict."""
     request = gate_request(run, (result.judged_call,), (result.place,), purpose)
     request = request.with_approval(approver, result.verdict.version)
     (verdict,) = await ask_for_verdicts(run, request, run.is_interrupted)
@@ -179,7 +179,7 @@ async def judge_approved(run: Run, result: GateResult, approver: str, purpose: P
 
 
 async def confirm_call(run: Run, result: GateResult) -> GateResult:
-    """Judge a permitted call once more, unchanged. If it raises Interrupted, no earlier permission is valid."""
+    """Judge a permitted call once more, unchanged. If this raises Interrupted, earlier permissions are invalid."""
     permitted = result.permitted
     if permitted is None:
         return result
@@ -197,7 +197,7 @@ def with_denial(result: GateResult, reason: str) -> GateResult:
 
 
 def _with_earlier_arguments(result: GateResult, verdict: Verdict) -> Verdict:
-    """Return a later verdict with the arguments that were changed earlier: the model has yet to learn of them."""
+    """Return a later verdict with the arguments that were changed earlier, because the model does not know them yet."""
     if verdict.arguments is not None or result.verdict.arguments is None:
         return verdict
     if result.verdict.changed_by:
@@ -258,7 +258,7 @@ def gate_denial(reason: str) -> Verdict:
 
 
 def occasion_id() -> str:
-    """Return an id of one request for approval. The server reseeds it with each reset, and a replay repeats it."""
+    """Return a random id for one request for approval. A replay repeats it, and a reset leads to another."""
     return f"{workflow.random().getrandbits(64):016x}"
 
 

@@ -1,6 +1,6 @@
 """Knowledge: recalls items before a reasoning step, and stores learnings at the end.
 
-A run continues without a store that is down, and says so in its journal.
+If the store cannot be reached, a run continues without it, and its journal says so.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_i
 from orga.workflows.types.tool_calls.gate import LEARNINGS
 
 ATTEMPT_S = 5.0
-"""Seconds. More than the activity's own limit."""
+"""Seconds for an attempt to recall. This is more than the activity's own limit."""
 
 MAX_ATTEMPTS = 2
 
@@ -32,7 +32,7 @@ ABORTED_LEARNING_TIMEOUT_S = 20.0
 
 
 async def recall_context(run: Run) -> None:
-    """Add items that fit the next step to the conversation, if its words or paths have changed."""
+    """Add items that fit the next step to the conversation, if the words or paths to search for have changed."""
     if (request := recall.due_recall(run.state)) is None:
         return
     found = await run.wait_for_result(asyncio.create_task(_recall(request)), run.is_interrupted)
@@ -57,8 +57,8 @@ async def _recall(request: RecallRequest) -> RecalledContext:
 async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: float | None = None) -> None:
     """Store the learnings of a run or a turn once, if the config asks for it and the gate allows it.
 
-    This is a call of `store_knowledge`, so a run without that tool stores nothing. It also stores nothing if a review
-    stage would have to see the call, because nobody is asked after the end.
+    Learnings are stored by a call of `store_knowledge`, so a run without that tool stores nothing. It also stores
+    nothing if a critic would have to review the call, because nobody is asked after the end.
     """
     call = recall.learning_call(run.state, text, confidence)
     if call is None or run.setup.is_reviewed(call):

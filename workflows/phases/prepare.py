@@ -1,6 +1,7 @@
-"""Before the first iteration: the setup, which a worker resolves once, and the past of a fork.
+"""The work before the first iteration.
 
-Then the task's references are looked up by calls, which pass the gate like any others.
+A fork takes over its past, a worker resolves the setup, and the task's references are looked up by calls. These calls
+pass the gate like any others.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 PAST_ATTEMPT_S = 120.0
-"""Seconds. It replays a history of any length."""
+"""Seconds to read a past. The activity folds a history of any length."""
 
 HEARTBEAT_TIMEOUT_S = 10.0
 
@@ -44,8 +45,8 @@ HEARTBEAT_TIMEOUT_S = 10.0
 async def adopt_past(run: Run) -> None:
     """Take over the past of another run, if this run is a fork.
 
-    ActivityError and ApplicationError of type `InvalidInput` mean that there is no such past, or an invalid one. Other
-    errors mean that nobody could read it in time.
+    ActivityError and ApplicationError of type `InvalidInput` mean that the past does not exist or is invalid. Other
+    errors mean that no worker could read it in time.
     """
     fork_input = run.state.fork
     if fork_input is None:
@@ -74,14 +75,14 @@ async def _read_past(fork_input: AnyForkInput, within_s: float) -> Any:
 
 
 ATTEMPT_S = 10.0
-"""Seconds. It reads configuration. A worker that dies then costs no more time than one that dies in a model call."""
+"""Seconds for `prepare`, which only reads configuration. A dead worker costs no more time than in a model call."""
 
 
 async def prepare_setup(run: Run) -> Setup:
     """Return the setup.
 
     ActivityError and ApplicationError of type `InvalidInput` mean that the input names something unknown, lacks a fact
-    that a decision needs, or is more than a run can carry. Other errors mean that nobody answered in time.
+    that a decision needs, or is too large for a run. Other errors mean that no worker answered in time.
     """
     run.raise_if_interrupted()
     setup = await run.wait_for_result(asyncio.create_task(run.wait_for_event(_prepare(run))), run.is_interrupted)
@@ -122,7 +123,7 @@ async def _prepare(run: Run) -> Setup:
 
 
 async def hydrate(run: Run) -> None:
-    """Look up the task's references, once in a run or a turn. A task without references leaves no trace."""
+    """Look up the task's references, once in a run or a turn."""
     if run.state.hydrated or run.is_interrupted():
         return
     config = run.config.pre_hydration or PreHydration()
@@ -163,7 +164,7 @@ async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: flo
 
 
 async def _settle_lookups(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_s: float) -> None:
-    """Wait for all of them, for the deadline, or for the end of the run. Results until then are kept."""
+    """Wait for all lookups, for the deadline, or for the end of the run. Lookups that have ended keep their results."""
     if not tasks:
         return
     deadline = run.start_background_task(run.wait_for_event(workflow.sleep(timeout_s, summary="pre-hydration")))

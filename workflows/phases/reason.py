@@ -1,7 +1,7 @@
 """Reason: one model call. Its context is passed by reference, and compacted first if it exceeds its budget.
 
-A call sends heartbeats, is retried, and ends if the run is interrupted. If its context was too long for the provider,
-it is repeated once with half of it. If a content filter refused it, it is repeated without the possible causes.
+A call sends heartbeats, is retried, and ends if the run is interrupted. If the context was too long for the provider,
+the call is repeated once with half of it. If a content filter refused it, the call is repeated without likely causes.
 """
 
 import asyncio
@@ -58,11 +58,11 @@ class ModelCall(NamedTuple):
 
 
 async def execute_model_call(run: Run, call: ModelCall) -> Reply | ActivityError:
-    """Return the model's reply, or the error if there is none. Raise Interrupted if the run was interrupted first."""
+    """Return the model's reply, or the error of the last attempt. Raise Interrupted if the run is interrupted first."""
     task = asyncio.create_task(run.wait_for_event(_call_model(call)))
     try:
         return await run.wait_for_result(task, run.is_interrupted)
-    except asyncio.CancelledError:  # in a review, when the tool calls of the same reply are cut short
+    except asyncio.CancelledError:  # this review runs next to tool calls, and they are cut short
         task.cancel()
         raise
     except ActivityError as error:
@@ -90,9 +90,9 @@ SUMMARY_ATTEMPTS = 3
 
 
 async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conversation]:
-    """Return the reference for a model call with its messages within the budget, and the conversation after it.
+    """Return the reference for a model call within the budget, and the conversation after that call.
 
-    This raises Interrupted if the run is to end first, possibly at a limit that the summary has reached.
+    Raise Interrupted if the run has to end first, possibly at a limit that the call for a summary has reached.
     """
     if is_within_budget(run.state.conversation, token_budget):
         return reference_and_seen(run.state.conversation)
@@ -107,7 +107,7 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
 
 
 async def _request_summary(run: Run, plan: Compaction) -> Reply | None:
-    """Return a model's summary of the dropped messages. None if it failed; the run continues without."""
+    """Return a model's summary of the dropped messages. None if it failed. The run then continues without a summary."""
     state = run.state
     context = ContextRef(head=short_digest(state.conversation.digest))
     request = SummariseRequest(
@@ -167,15 +167,14 @@ NEXT_STEP_PROMPT = ModelPrompt()
 async def propose_reply(run: Run, prompt: ModelPrompt = NEXT_STEP_PROMPT) -> ProposedReply | NoReply:
     """Ask the model for its next step. A context that is too long for it is halved, if possible, and sent once more."""
     run.change_state(with_frame_size)
-    first = await compact_context(run, message_budget(run.state))
-    answer = await _ask_model(run, prompt, *first)
+    context, sent = await compact_context(run, message_budget(run.state))
+    answer = await _ask_model(run, prompt, context, sent)
     if isinstance(answer, NoReply) and answer.is_refused_content:
-        return await _ask_without_refused(run, prompt, first[0], answer)
+        return await _ask_without_refused(run, prompt, context, answer)
     if isinstance(answer, ProposedReply) or not answer.is_overflow:
         return answer
-    sent = first[1]
-    shorter = await compact_context(run, halved_budget(sent))
-    return await _ask_model(run, prompt, *shorter) if shorter[1].tokens < sent.tokens else answer
+    shorter_context, shorter = await compact_context(run, halved_budget(sent))
+    return await _ask_model(run, prompt, shorter_context, shorter) if shorter.tokens < sent.tokens else answer
 
 
 async def _ask_without_refused(
@@ -185,8 +184,10 @@ async def _ask_without_refused(
     before, summary = run.state.conversation, ready_summary(run.state.conversation, refused.drop)
     asked = {refused.head}
     for lighter in (without_new_data(before, refused.mask), without_older(before)):
-        drop, is_same = lighter.drop or refused.drop, not lighter.drop
-        context, seen = reference_and_seen(lighter.conversation, drop, lighter.mask, summary if is_same else None)
+        if lighter.drop:
+            context, seen = reference_and_seen(lighter.conversation, lighter.drop, lighter.mask)
+        else:
+            context, seen = reference_and_seen(lighter.conversation, refused.drop, lighter.mask, summary)
         if context.head in asked:
             continue
         asked.add(context.head)
@@ -200,7 +201,7 @@ async def _ask_without_refused(
 
 
 def paused_reply(run: Run) -> ProposedReply | None:
-    """Return the proposal of the previous segment, which continued as new while people held it up, or None."""
+    """Return the reply that waited for people when the previous segment continued as new, or None."""
     if (reply := run.state.pending) is None:
         return None
     run.change_state(AgentState.with_dialogue, pending=None)

@@ -1,4 +1,4 @@
-"""Recovery: the strategies of a tool's config once a call's attempts are used up. An alternative is a call too."""
+"""Recovery of a call whose attempts are used up, by the strategy of its tool. An alternative is a call, too."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -45,7 +45,7 @@ class RecoveryCase(NamedTuple):
 
 
 async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
-    """Call the alternatives in order, each through the gate, but never after a possible effect."""
+    """Call the alternatives in order, each through the gate. After a possible effect, nothing more is called."""
     call, place = case.permitted.call, case.identity.activity_id
     if case.failure.is_unknown:
         return None
@@ -70,7 +70,7 @@ async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
 async def _gate_fallback(
     run: Run, call: ToolCall, identity: CallIdentity, is_cut_short: CutShort
 ) -> AllowedCall | Outcome:
-    """Return the call if it may be made, or why not. Gate, review stages and `max_tool_calls` apply to it too."""
+    """Return the call if it may be made, or else its outcome. Gate, review stages and `max_tool_calls` apply to it."""
     if not can_begin_another_call(run.state):
         return over_budget_outcome(run.state, call)
     try:
@@ -88,7 +88,7 @@ async def _gate_fallback(
 
 
 async def _find_objection(run: Run, allowed: AllowedCall, identity: CallIdentity) -> str:
-    """Return why the call may not be an alternative, or "". Before the first step it may only read."""
+    """Return why the call may not be an alternative, or "". Alternatives of lookups may only read."""
     if identity.is_before_reasoning:
         return "" if allowed.spec.effect == "read_only" else "it is no lookup"
     return "it was turned down" if await review_stages.stage_objection(run, allowed, identity.activity_id) else ""
@@ -155,13 +155,15 @@ async def _leave_to_model(run: Run, case: RecoveryCase) -> Outcome | None:
     outcome = case.failure.outcome(case.permitted.call)
     if left and case.failure.is_unknown:
         return outcome  # it must not be repeated, so there is nothing to correct
-    hint = f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
-    hint = hint if left else given_up_text(case.permitted.spec.name)
+    if left:
+        hint = f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
+    else:
+        hint = given_up_text(case.permitted.spec.name)
     return outcome.with_own_text(after=f"\n{hint}")
 
 
 async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
-    """Ask a person, again after each failed retry that the person wants."""
+    """Ask a person what to do. If the person wants a retry and it fails, ask again."""
     permitted, failure, retries = case.permitted, case.failure, 0
     call = permitted.call
     try:
@@ -224,7 +226,7 @@ _STRATEGIES: dict[RecoveryStrategy, _Strategy] = {
 """`retry` is missing because it is an option of the activity."""
 
 _PERSON_STRATEGIES: frozenset[RecoveryStrategy] = frozenset({"escalate", "dead_letter"})
-"""Not for lookups before the first reasoning step: their failures are reported, and nobody has to act on them."""
+"""Strategies that people act on. They do not apply to lookups before the first reasoning step."""
 
 
 async def resolve_stuck_steps(run: Run) -> None:

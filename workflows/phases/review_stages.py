@@ -1,4 +1,4 @@
-"""The functions of the review stages, in the order of their table. A new stage is a function here and a row there."""
+"""The functions of the review stages. The table in `decisions/review_stages.py` has their order and conditions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -21,11 +21,11 @@ from orga.workflows.types.tool_calls.gate import Purpose
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_ROUNDS = 5
-"""Questions about one call because the policy set changed while a person decided."""
+"""The most questions about one call. A question is repeated if the policy set changed while a person decided."""
 
 
 async def _approve_reply(run: Run, gated: GatedReply) -> GatedReply:
-    """Return the reply once none of it waits for a person. While it waits, the run may continue as new."""
+    """Return the reply once no part of it waits for a person. During the wait, the run may continue as new."""
     is_asked = any(result.verdict.decision == "approval" for result in gated.results)
     results = await ask_approval(run, gated.results, str(run.state.iteration), may_continue_as_new=True)
     return gated._replace(results=results, paused_s=run.paused_seconds(), is_answered=is_asked)
@@ -41,9 +41,9 @@ async def ask_approval(
 ) -> tuple[GateResult, ...]:
     """Return the results once no call waits for a person. A run that is ending asks nobody.
 
-    An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the
-    approver's name. If the set has changed meanwhile, people are asked again. Allowed calls of the same reply are
-    judged again too. The ids of the question and of its items build on `request_id`, an iteration or a place.
+    An approval is bound to the call, its arguments and the policy set. An approved call is judged once more, with the
+    approver's name. If the policy set has changed meanwhile, people are asked again. Allowed calls of the same reply
+    are judged again, too. `request_id`, an iteration or a place, begins the ids of the question and its items.
     """
     for round_number in range(MAX_ROUNDS):
         held = [index for index, result in enumerate(results) if result.verdict.decision == "approval"]
@@ -53,9 +53,9 @@ async def ask_approval(
             if may_continue_as_new:
                 withdraw_question(run, "approval")
             raise Interrupted
-        may_go = may_continue_as_new and not round_number
+        may_continue = may_continue_as_new and round_number == 0
         items = await _ask_about(
-            run, results, held, f"{request_id}.{round_number}" if round_number else request_id, may_go
+            run, results, held, f"{request_id}.{round_number}" if round_number else request_id, may_continue
         )
         results = await _judge_decided(run, results, items, purpose)
     if may_continue_as_new:
@@ -100,7 +100,7 @@ async def _judge_decided(
 
 
 async def _judge_approved(run: Run, result: GateResult, decision: ItemDecision, purpose: Purpose) -> GateResult:
-    """Judge a call as a person approved it. If it is invalid, the person's mistake is no denial: it is held again."""
+    """Judge a call as a person approved it. Invalid arguments of the person are no denial: the call is held again."""
     held = result.verdict
     if decision.arguments is not None:
         result = result._replace(verdict=held.with_person_arguments(decision.arguments, decision.approver))
@@ -111,9 +111,9 @@ async def _judge_approved(run: Run, result: GateResult, decision: ItemDecision, 
 
 
 async def _judge_allowed_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
-    """Judge the calls that waited with the held ones: calls that were allowed days ago may be forbidden now.
+    """Judge the allowed calls that waited together with held ones. Policy may deny now what it allowed days ago.
 
-    One that a person approved in an earlier round is judged with the approver's name, so that nobody is asked again.
+    If a person approved a call in an earlier round, the approver's name is passed on, so that nobody is asked again.
     """
     permitted = {index: each.permitted for index, each in enumerate(results) if each.permitted is not None}
     approvers = {index: allowed.approver for index, allowed in permitted.items() if allowed.approver}
@@ -192,12 +192,12 @@ async def confirm_calls(run: Run, gated: GatedReply) -> GatedReply:
 
 
 def conclude_reply(run: Run, gated: GatedReply) -> None:
-    """Add a reply without calls, or one to repair, as the stages have concluded."""
+    """Add an answer, or a reply to repair, as the stages have concluded."""
     run.change_state(gated.conclusion or answer_conclusion(observe.with_answer, gated.reply))
 
 
 StagePass = Callable[[Run, GatedReply], Awaitable[GatedReply]]
-"""Narrows the permitted calls, or the conclusion about an answer. Only the gate makes a permission."""
+"""Returns the reply with fewer permitted calls, or with a conclusion about its answer. It never permits a call."""
 
 CALL_STAGE_PASSES: Mapping[StageName, StagePass] = {
     "approval": _approve_reply,
@@ -215,11 +215,11 @@ ANSWER_STAGE_PASSES: Mapping[StageName, StagePass] = {
 STAGE_OBJECTIONS: Mapping[StageName, Callable[[Run, AllowedCall, str], Awaitable[Outcome | None]]] = {
     "critics": call_objection
 }
-"""Stages for a call that is not one of the reply's: an alternative, or one that is sent again."""
+"""Stages for a call outside of a reply: an alternative, or a requeued dead letter."""
 
 
 async def stage_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
-    """Return the outcome if a stage rejects a call that is not one of the reply's, else None."""
+    """Return the outcome if a stage rejects a call outside of a reply, or else None."""
     for stage in CALL_STAGES:
         if stage.name in STAGE_OBJECTIONS and (found := await STAGE_OBJECTIONS[stage.name](run, allowed, activity_id)):
             return found
@@ -230,11 +230,11 @@ ASKS_PEOPLE: Mapping[StageName, Callable[[Run, GatedReply], bool]] = {
     "approval": lambda run, gated: any(each.verdict.decision == "approval" for each in gated.results),
     "budget": lambda run, gated: run.config.max_tool_calls is not None,
 }
-"""True if a stage that only asks people may have a question."""
+"""For stages that only ask people: returns True if the stage may have a question about the reply."""
 
 
 def _is_stage_idle(run: Run, stage: ReviewStage, gated: GatedReply) -> bool:
-    """Return True if a stage has nothing to do. A question of the previous segment may have to be withdrawn."""
+    """Return True if a stage has nothing to do. If there are questions, it may have to withdraw one."""
     if stage.needs:
         return not getattr(run.setup, stage.needs)
     return stage.name in ASKS_PEOPLE and not run.state.questions and not ASKS_PEOPLE[stage.name](run, gated)

@@ -1,18 +1,16 @@
 """Calls that wait: for input that their server needs from people, or for the result of a deferred tool.
 
-If a server needs input, people are asked, and the call is made once more with their answers. The protocol (2026-07-28)
-wants exactly that, so no activity waits for a person, and a dead worker loses nothing. The calls of servers with
-earlier protocols are made to fit. Each request can be declined. One without an answer in a day counts as declined.
+If an MCP server needs input, people are asked, and the call is repeated with their answers. The protocol (2026-07-28)
+requires this, so no activity waits for a person, and a dead worker loses nothing. Servers with an earlier protocol are
+adapted to it. People can decline each request. A request without an answer within a day counts as declined.
 
 A deferred tool starts work elsewhere, and its call waits for the result as for an answer of a person:
 
-1. The call waits as a question from the beginning, because quick work may be done before its start has returned.
-2. If the tool has a start, it is an activity as that of any tool, under the id of the call with `.d0`.
-3. `complete_tool_call`, the expiry or the end of the run ends the wait. Until then there is one timer, and no slot is
-   taken.
-4. An activity under the id of the call records its end, so everything that reads a history finds the result, the
-   failure or the expiry of this call as that of any other. It refuses a result that does not fit, and the call waits
-   on.
+1. A question for the result is open from the beginning, because quick work may be done before its start has returned.
+2. If the tool has a start, an activity with the id of the call and `.d0` carries it out.
+3. `complete_tool_call`, the expiry or the end of the run ends the wait. The wait needs one timer and no slot.
+4. An activity with the id of the call records its end. So every reader of a history finds the result, the failure or
+   the expiry as for any other call. The activity refuses an invalid result, and the call continues to wait.
 """
 
 import asyncio
@@ -53,7 +51,7 @@ from orga.workflows.types.tool_calls.tools import INVALID_RESULT
 
 
 async def execute_with_inputs(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
-    """Return the call's attempt, or the last one after people gave the input that its server asked for."""
+    """Carry out the call, and repeat it with the input of people as long as its server asks for some."""
     first = attempt = await execute_attempt(run, allowed, identity)
     number = 0
     while isinstance(attempt, FailedCall) and attempt.asked is not None:
@@ -85,26 +83,26 @@ async def execute_with_inputs(run: Run, allowed: AllowedCall, identity: CallIden
 async def _ask_inputs(run: Run, allowed: AllowedCall, identity: CallIdentity, asked: AskedInputs) -> GivenInputs:
     given, questions = GivenInputs(state=asked.state, answers=asked.answers), 0
 
-    async def answer_of(one: AskedInput, field: FormField | None, problem: str = "") -> str | None:
+    async def answer_of(request: AskedInput, field: FormField | None, problem: str = "") -> str | None:
         """Return a person's answer, or None if it is declined or nobody answers in time."""
         nonlocal questions
         questions += 1
         question = build_question(
             f"{identity.activity_id}.{questions}",
-            input_question_text(asked.server, allowed.call.name, one, field, problem),
+            input_question_text(asked.server, allowed.call.name, request, field, problem),
             run.now,
-            options=input_options(one, field),
+            options=input_options(request, field),
             expires_s=INPUT_EXPIRES_S,
         )
         decided = await ask_for_answer(run, question, is_moot=identity.is_cut_short or never)
         return decided.result if decided.choice == "result" else None
 
-    async def values_of(one: AskedInput) -> dict[str, object] | None:
-        if not one.fields:
-            return None if await answer_of(one, None) in {None, NO} else {}
-        values, problem, left = dict[str, object](), "", list(one.fields)
+    async def values_of(request: AskedInput) -> dict[str, object] | None:
+        if not request.fields:
+            return None if await answer_of(request, None) in {None, NO} else {}
+        values, problem, left = dict[str, object](), "", list(request.fields)
         while left:
-            if (answer := await answer_of(one, left[0], problem)) is None:
+            if (answer := await answer_of(request, left[0], problem)) is None:
                 return None
             try:
                 value, problem = field_value(left[0], answer), ""
@@ -115,8 +113,8 @@ async def _ask_inputs(run: Run, allowed: AllowedCall, identity: CallIdentity, as
             left.pop(0)
         return values
 
-    for one in asked.inputs:
-        given = given.with_answer(one.key, await values_of(one))
+    for request in asked.inputs:
+        given = given.with_answer(request.key, await values_of(request))
     return given
 
 
@@ -133,7 +131,7 @@ async def execute_deferred(run: Run, allowed: AllowedCall, identity: CallIdentit
             decided = await ask_people(run, question, is_moot=identity.is_cut_short or never)
         except (Interrupted, asyncio.CancelledError):
             return cancelled_outcome(allowed.call, allowed.spec)
-        if decided.is_open:  # it has to end
+        if decided.is_open:  # the call is cut short
             return cancelled_outcome(allowed.call, allowed.spec)
         if decided.completion is None:
             run.change_state(with_result_expired, identity.key)
@@ -151,7 +149,7 @@ async def execute_deferred(run: Run, allowed: AllowedCall, identity: CallIdentit
 async def _start_work(
     run: Run, allowed: AllowedCall, identity: CallIdentity, question: Question
 ) -> Outcome | FailedCall | None:
-    """Return the outcome of a call whose work could not be started, or None. If its result is there, it was started."""
+    """Return the outcome if the work could not be started, or else None. A result that is there proves the start."""
     begin = identity._replace(activity_id=f"{identity.activity_id}{START_SUFFIX}")
     started = await execute_with_inputs(run, allowed, begin)
     if isinstance(started, Outcome) and started.status == "ok":

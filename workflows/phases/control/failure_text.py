@@ -18,8 +18,9 @@ def failure_text(error: BaseException) -> str:
     """Return one line: the kind and the message of the innermost failure with a text."""
     cause = root_cause(error)
     if isinstance(cause, TimeoutError):
-        last = cause.last_heartbeat_details and cause.cause
-        return _TIMEOUTS.get(cause.type or TimeoutType.START_TO_CLOSE, "it timed out") + (f" ({last})" if last else "")
+        text = _TIMEOUTS.get(cause.type or TimeoutType.START_TO_CLOSE, "it timed out")
+        earlier_failure = cause.last_heartbeat_details and cause.cause
+        return f"{text} ({earlier_failure})" if earlier_failure else text
     if isinstance(cause, ApplicationError):
         if cause.type == CIRCUIT_OPEN:
             return cause.message

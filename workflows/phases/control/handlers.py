@@ -27,8 +27,8 @@ def first_argument(arguments: tuple[Any, ...]) -> Any:
 
 
 class ControlHandlers(Generic[R]):
-    """Signals and updates. Each handler accepts any arguments: if those that were sent did not fit its signature, the
-    workflow task would fail again and again.
+    """Signals and updates. Each handler accepts any arguments, because arguments that do not fit a handler's signature
+    would make the workflow task fail again and again.
     """
 
     _run: R
@@ -41,7 +41,7 @@ class ControlHandlers(Generic[R]):
 
     @workflow.signal
     def add_context(self, *context: Any) -> None:
-        """Add to the run's knowledge of its task."""
+        """Add something to the conversation that the run should know about its task."""
         self._take_guidance("add_context", context)
 
     @workflow.signal
@@ -155,7 +155,7 @@ class ControlHandlers(Generic[R]):
             self._run.change_state(interventions.with_guidance, guidance)
 
     def new_intervention(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> Intervention | None:
-        """Return a signal as an intervention, or None if one with its id has arrived before."""
+        """Return a signal as an intervention, or None if an intervention with the same id has arrived before."""
         sent = interventions.intervention(kind, arguments)
         if sent.key in self._run.state.intervention_ids:
             return None
@@ -164,7 +164,7 @@ class ControlHandlers(Generic[R]):
         return sent
 
     def take_decision(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
-        """Record a decision that came as a signal, which needs no running worker. The journal shows a refusal."""
+        """Record a decision that came as a signal. Its sender needs no running worker. The journal shows a refusal."""
         now = self._run.record_intervention()
         decision, sender = interventions.split_decision(first_argument(arguments))
         if (sent := self.new_intervention(kind, (sender,))) is None:
@@ -177,17 +177,17 @@ class ControlHandlers(Generic[R]):
         show_details(self._run)
 
     def decide(self, kind: InterventionKind, decision: object, now: datetime) -> None:
-        """Record a decision. Raise ValueError if nothing waits for it, or it comes too late."""
+        """Record a decision. Raise ValueError if nothing waits for it, or if it comes too late."""
         self._run.change_state(questions.with_signalled_decision, kind, decision, now)
 
     def _record_approval_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
-        """Record a decision that the validator accepted. In a replay the time differs, so its expiry is ignored."""
+        """Record a decision that the validator accepted. Its expiry is not checked again: a replay has another time."""
         parsed = ApprovalDecision.model_validate(first_argument(decision))
         self._run.change_state(questions.with_item_decision, parsed, approved, self._run.record_intervention())
         show_details(self._run)
 
     def refuse_if_over(self) -> None:
-        """Raise ValueError if the run is ending, because a decision comes too late then."""
+        """Raise ValueError if the run is ending, because decisions then come too late."""
         state = self._run.state
         if state.aborted is not None or state.is_over:
             raise ValueError("the run is ending; it takes no more decisions")

@@ -1,7 +1,7 @@
 """The lifetime of a run: resets, watches next to the loop, cancellation, continue-as-new.
 
-Watches end the run for reasons that no phase checks: a full history, and the deadline, whose single timer is restarted
-when necessary. Open questions are sent to people outside, and an unreachable receiver delays nothing.
+Watches end the run for reasons that no phase checks: a full history, and the deadline. The deadline has one timer,
+which is restarted when the clock changes. Notifications are sent next to the loop, so no receiver delays the run.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ from orga.workflows.types.questions import Notification, Question
 
 DELIVERY_ATTEMPT_S = 10.0
 DELIVERY_TIMEOUT_S = 3_600.0
-"""Seconds for all attempts to send a question. The question stays open, and is in the inbox."""
+"""Seconds for all attempts to send a question. After that, people still find the open question in the inbox."""
 
 END_DELIVERY_TIMEOUT_S = 5.0
-"""Seconds for all attempts to report the end, which the result waits for."""
+"""Seconds for all attempts to report the end. It is short because the result waits for it."""
 
 MAX_RETRY_INTERVAL_S = 60.0
 """Seconds between two attempts. The first delay is a second, and each is twice the previous one."""
 
 
 class QuestionAnnouncer:
-    """Sends each question to people outside. Deliveries that are unfinished when the question closes are cancelled."""
+    """Sends each question to people outside. When a question closes, its unfinished delivery is cancelled."""
 
     def __init__(self, run: ControlledRun[Any]) -> None:
         self._run = run
@@ -84,7 +84,7 @@ class QuestionAnnouncer:
 
 
 async def announce_end(run: ControlledRun[Any], stop: Stop) -> None:
-    """Report the end, if the setup asks for it, within a short time, whatever the receiver does."""
+    """Report the end to people outside, if the setup asks for it. This takes `END_DELIVERY_TIMEOUT_S` at most."""
     if not run.state.is_end_notified:
         return
     info = workflow.info()
@@ -119,30 +119,31 @@ async def _send_notification(message: Notification, about: str, within_s: float)
 
 
 ABORT_CONFIRMATION_S = 0.001
-"""Seconds until an abort that came with a claim counts after all. The SDK reports a reset in the same task, or
+"""Seconds until an abort that came together with a rewind counts. The SDK reports a reset in the same workflow task, or
 never.
 """
 
 
 class _RewindClaim(NamedTuple):
-    """The claim of a reset by the signals of one workflow task."""
+    """The signals `rewound` of one workflow task, which claim that the run was reset."""
 
     rewinds: tuple[Rewind, ...]
     """Rewinds in order. Signals of earlier rewinds are delivered again, and the last one belongs to the reset
     itself.
     """
     task: float
+    """The value of `workflow_task_clock` in that task."""
     since: datetime
     """The time of the run's last event before this task."""
     aborted: str | None = None
-    """The reason of an abort that came in this task before the claim."""
+    """The reason of an abort that came before them in the same task."""
 
 
 class ResetWatch:
-    """Accepts the signal `rewound` only in the first task after a reset. From any other sender it has no effect.
+    """Accepts the signal `rewound` only in the first task after a reset. At any other time the signal has no effect.
 
-    After a reset the server delivers signals again, possibly an abort among them. The SDK reports the reset after all
-    signals of that task, so an abort that comes with a claim waits for this report.
+    After a reset the server delivers earlier signals again, and one of them may be an abort. The SDK reports the reset
+    after all signals of that task. So an abort in the same task as `rewound` waits for this report.
     """
 
     def __init__(self, run: ControlledRun[Any]) -> None:
@@ -175,7 +176,7 @@ class ResetWatch:
             self._confirm_rewind(claim)
 
     def _record_reset(self, seed: int) -> None:
-        """Record the reset. The SDK calls this outside of the loop and swallows exceptions, so it only records."""
+        """Record the reset. This only records, because the SDK calls it outside of the loop and hides exceptions."""
         self._reset_in = self._task()
         if self._claim is not None and self._claim.task == self._reset_in:
             self._confirm_rewind(self._claim)
@@ -197,11 +198,11 @@ class ResetWatch:
 T = TypeVar("T")
 
 Watch = Callable[[Any], Coroutine[Any, Any, None]]
-"""A watch over some part of a run, until it is cancelled."""
+"""A function that watches some part of a run until its task is cancelled."""
 
 
 async def run_to_completion(run: ControlledRun[Any], loop: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the loop. Temporal's own cancellation ends a run as an abort does, with a result."""
+    """Return the result of the loop. If Temporal cancels the run, it ends like after an abort, with a result."""
     task = asyncio.create_task(loop)
     try:
         return await run.wait_until_done(task)
@@ -213,10 +214,10 @@ async def run_to_completion(run: ControlledRun[Any], loop: Coroutine[Any, Any, T
 
 
 def continue_as_new(state: Control) -> NoReturn:
-    """End this run, and begin the next segment. `@workflow.init` gets the state after the input."""
+    """End this segment, and begin the next. Its `@workflow.init` gets None as the input, and then the state."""
     # With worker deployments, the current version continues the run.
     current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
-    # The server carries all attributes, unset ones as null. No worker could begin with a run that has a null time.
+    # The server carries all attributes over, unset ones as null, and no worker can begin a run with a null time.
     info = workflow.info()
     carried = None if all(info.search_attributes.values()) else info.typed_search_attributes
     workflow.continue_as_new(args=[None, state], initial_versioning_behavior=current, search_attributes=carried)
@@ -232,7 +233,7 @@ class RunWatches:
         self._tasks = list[asyncio.Task[None]]()
 
     def start(self) -> None:
-        """Start them. An error in one of them fails the workflow task, see `ControlledRun.wait_until_done`."""
+        """Start the watches. An error in one fails the workflow task, see `ControlledRun.wait_until_done`."""
         self._tasks = [self._run.start_background_task(watch(self._run)) for watch in self._watches]
         self._announcer.start()
 
@@ -243,7 +244,7 @@ class RunWatches:
 
 
 async def watch_clock(run: ControlledRun[Any]) -> None:
-    """End the run whenever its time is up, until the task is cancelled."""
+    """End the run each time when its time is up, until the task is cancelled."""
     while True:
         await workflow.wait_condition(lambda: run.state.clock.stopped_at is None and not run.is_interrupted())
         if remaining_s(run.state, run.now) <= 0:

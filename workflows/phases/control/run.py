@@ -1,9 +1,9 @@
-"""Any run as one value, shared by its phases and handlers: its state, its clock, and what interrupts its waits.
+"""`ControlledRun`: any run as one value, shared by its phases and handlers. It has the state, the clock, and the waits.
 
 Only this file asks Temporal for the time and the history's length, at points where a replay gets the same answer. A run
-uses the time of its last own event: its start, a signal, an update, or the end of an ordinary activity, a timer or a
-child. A replay handles these at the same points. The point after a local activity is different: if a query ends the
-workflow task early, the code there runs in the next task, but in the same one during a replay.
+uses the time of its own last event: its start, a signal, an update, or the end of an ordinary activity, a timer or a
+child. A replay handles these at the same points. After a local activity this is different: a query may end the workflow
+task early. The code after the activity then runs in the next task, but during a replay it runs in the same task.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ def live_time() -> datetime:
 
 
 def workflow_task_clock() -> Callable[[], float]:
-    """Return a clock that differs between workflow tasks, even when the SDK calls the run outside of its loop."""
+    """Return a clock with another value in each workflow task. SDK callbacks outside of the loop can use it too."""
     return asyncio.get_running_loop().time
 
 
 def wall_time() -> datetime:
-    """Return the time of the worker that answers a query, because the run's own stops between its tasks.
+    """Return the time of the worker that answers a query, because the run's own time stands still between its tasks.
 
     Only queries may use it, since they have no effect on the run.
     """
@@ -58,7 +58,7 @@ class HistoryLength(NamedTuple):
 
 
 def history_length() -> HistoryLength:
-    """Return the length. Call this when the run's clock advances, never after a local activity."""
+    """Return the history's length. Call this when the run's clock advances, never after a local activity."""
     info = workflow.info()
     events, size = info.get_current_history_length(), info.get_current_history_size()
     return HistoryLength(events, size, info.is_continue_as_new_suggested())
@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """The run is to end, or the work was cut short before it had a result."""
+    """The run has to end, or its work was cut short before it had a result."""
 
 
 S = TypeVar("S", bound=Control)
@@ -86,13 +86,13 @@ class BackgroundTaskFailed(Exception):
 
 
 class ContinueAsNew(Exception):
-    """The history has grown enough: the run continues as new, and asks its open questions again."""
+    """The history is long enough, so the run has to continue as new. It then asks its open questions again."""
 
 
 class ControlledRun(Generic[S]):
     """Holds the state, and changes it only by pure functions. Their notes are written to the history at once.
 
-    Each kind of run overrides its public views, and when it continues as new.
+    Each kind of run overrides the public views and the condition for continue-as-new.
     """
 
     def __init__(self, state: S) -> None:
@@ -111,9 +111,9 @@ class ControlledRun(Generic[S]):
         self.given_up: list[asyncio.Task[Any]] = []
         """Tasks that ignored their cancellation and end by themselves. See `wait_for_abandoned_tasks`."""
         self.is_cancelled = False
-        """True if Temporal has cancelled it. This is an abort that waits for nothing."""
+        """True if Temporal has cancelled the run. It then ends like after an abort, but waits for nothing."""
         self.doubts = 0
-        """The number of aborts that wait for news of a reset. See `lifetime.ResetWatch`."""
+        """The number of aborts that may be undone by a reset. See `lifetime.ResetWatch`."""
         self._intervention_count = 0
         self._fault: BaseException | None = None
 
@@ -175,7 +175,7 @@ class ControlledRun(Generic[S]):
         return ended
 
     def start_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start work that the loop does not wait for. An error in it is the run's, see `wait_until_done`."""
+        """Start work that the loop does not wait for. An error in it fails the workflow task, see `wait_until_done`."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._record_fault)
         return task
@@ -187,8 +187,8 @@ class ControlledRun(Generic[S]):
     async def wait_until_done(self, loop: asyncio.Task[T]) -> T:
         """Wait for the loop. Raise BackgroundTaskFailed if a background task has failed.
 
-        This fails the workflow task, which is retried until it is fixed: without its deadline the run would exceed its
-        limits, and nobody would notice.
+        This fails the workflow task, which is retried until the error is fixed. Otherwise a run could lose, for
+        example, the watch over its deadline, and nobody would notice.
         """
         await workflow.wait_condition(lambda: loop.done() or self._fault is not None)
         if self._fault is not None:
@@ -210,8 +210,8 @@ class ControlledRun(Generic[S]):
     ) -> None:
         """Wait until a condition is true, for any length of time.
 
-        Raise TimeoutError after `timeout_s`. Raise ContinueAsNew if the history has grown enough because of messages
-        during the wait, and it may: the next segment can begin this wait again without doing anything twice.
+        Raise TimeoutError after `timeout_s`. With `may_continue_as_new`, raise ContinueAsNew once signals or updates
+        have made the history long enough. The next segment then has to begin this wait without doing anything twice.
         """
         count_before = self._intervention_count
         await workflow.wait_condition(
@@ -228,7 +228,7 @@ class ControlledRun(Generic[S]):
     async def settle_tasks(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
         """Wait until all tasks are done. If they are cut short, cancel them and wait for `CANCEL_GRACE_S`.
 
-        Unless something is interrupted there is no timer, so waiting adds nothing to the history.
+        Only an interruption starts a timer. Otherwise the wait adds nothing to the history.
         """
         await workflow.wait_condition(lambda: all(task.done() for task in tasks) or is_cut_short())
         running = [task for task in tasks if not task.done()]
@@ -261,7 +261,7 @@ class ControlledRun(Generic[S]):
 
     @property
     def is_continue_as_new_due(self) -> bool:
-        """True if the run is to continue as new. Never while an abort is in doubt."""
+        """True if the run has to continue as new. It never is while an abort is in doubt."""
         return not self.doubts and self.is_history_long
 
     @property
@@ -275,11 +275,11 @@ class ControlledRun(Generic[S]):
         return self.state.clock.paused_seconds(self.now)
 
     def was_paused_since(self, since_s: float) -> bool:
-        """Return True if that number has changed since then. Earlier permissions then have to be judged again."""
+        """Return True if `paused_seconds()` has changed from `since_s`. Then permissions have to be judged again."""
         return self.paused_seconds() != since_s
 
     def is_interrupted(self) -> bool:
-        """Return True if running work has to be cut short, by an abort or another ending."""
+        """Return True if running work has to be cut short, because of an abort or another ending."""
         return self.state.aborted is not None or self.state.stop is not None
 
     def raise_if_interrupted(self) -> None:

@@ -1,7 +1,7 @@
-"""The visible state of a run: search attributes, current details, spans. And the places where it waits for people.
+"""The visible state of a run (search attributes, current details, spans), and its waits for people.
 
-A question is asked, waited for outside the run's clock, and closed on every path. The caller makes the question and
-acts on the decision. Spans are opened once, and a replay does not end them.
+The run's clock stands still while a question is open, and each question is closed on every path. The caller makes the
+question and acts on the decision. A replay opens the same spans again, but does not end them.
 """
 
 import asyncio
@@ -26,9 +26,7 @@ from orga.workflows.types.names import PHASE, TERMINATION, WAITING, WAITING_SINC
 from orga.workflows.types.questions import Question, QuestionKind, Resolution
 
 EVERY_ITERATIONS = 10
-"""Iterations between two writes. Each upsert is an event, and histories should stay as small as those of a bare
-loop.
-"""
+"""Iterations between two writes of the progress. Each write is an event, and histories should stay small."""
 
 AnyRun = ControlledRun[Any]
 
@@ -44,7 +42,7 @@ def show_progress(run: AnyRun) -> None:
 
 
 def show_phase(run: AnyRun) -> None:
-    """Write the phase at once, for phases that last (paused)."""
+    """Write the phase at once. This is for phases that may last, such as a pause."""
     upsert_attributes(run, PHASE.value_set(run.state.phase))
 
 
@@ -53,7 +51,7 @@ def show_progress_now(run: AnyRun) -> None:
 
 
 def show_waiting(run: AnyRun) -> None:
-    """Write the oldest open question and its time, or nothing, together with the progress."""
+    """Write the kind and the time of the oldest open question, or remove them, together with the progress."""
     oldest = next((question for question in run.state.questions if question.is_open), None)
     if oldest is None:
         waiting = (WAITING.value_unset(), WAITING_SINCE.value_unset())
@@ -87,7 +85,7 @@ def never() -> bool:
 async def wait_if_paused(
     run: AnyRun, *, may_continue_as_new: bool = False, is_over: Callable[[], bool] = never
 ) -> None:
-    """Wait while paused. An abort or `is_over` ends the wait. An abort in doubt is waited for."""
+    """Wait while paused. An abort or `is_over` ends the wait. If an abort is in doubt, wait for its confirmation."""
     if run.doubts:
         await workflow.wait_condition(lambda: not run.doubts)
     if not run.state.paused:
@@ -113,7 +111,7 @@ def _set_standing(run: AnyRun, is_standing: bool) -> None:
 
 
 async def pause_checkpoint(run: AnyRun, *, may_continue_as_new: bool = False) -> None:
-    """Wait while paused. Raise Interrupted if the run is to end."""
+    """Wait while paused. Raise Interrupted if the run has to end."""
     await wait_if_paused(run, may_continue_as_new=may_continue_as_new)
     run.raise_if_interrupted()
 
@@ -130,7 +128,7 @@ def show_closed(question: Question) -> None:
 
 @contextmanager
 def phase_span(phase: str, iteration: int) -> Generator[None]:
-    """Time a phase if the run has a span. Only orga's own tracer provider opens one, and it is safe in replays."""
+    """Record a phase as a span, if the run has one. Only orga's own tracer provider makes one, for safe replays."""
     if not get_current_span().is_recording():
         yield
         return
@@ -162,7 +160,7 @@ def open_span(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[
 S = TypeVar("S", bound=Control)
 
 MIN_TIMER_S = 0.001
-"""Seconds of the shortest timer. A timer of 0 s is none."""
+"""Seconds of the shortest timer. With 0 s there would be no timer."""
 
 
 async def ask_people(
@@ -174,14 +172,14 @@ async def ask_people(
 ) -> Question:
     """Ask people, and return the question with their decision. Raise Interrupted if the run ends before.
 
-    A question that is open already stays open. One that `is_moot` is returned undecided. Raise ContinueAsNew, with the
-    question still open, if the history has grown enough and the next segment may ask it again.
+    A question that is already open is not asked twice. If `is_moot` becomes true, the question is returned undecided.
+    With `may_continue_as_new`, ContinueAsNew may be raised with the question still open, for the next segment.
     """
     run.change_state(questions.with_question, question, run.now)
     _show_questions(run)
     try:
         await _wait_for_decision(run, question.question_id, is_moot, may_continue_as_new=may_continue_as_new)
-    except asyncio.CancelledError:  # the waiting code was given up, and an open question would hold the clock
+    except asyncio.CancelledError:  # nobody waits any longer, and an open question would hold the clock
         close_question(run, question)
         raise
     decided = questions.find_question(run.state, question.question_id) or question
@@ -198,9 +196,9 @@ async def ask_for_answer(
     is_moot: Callable[[], bool] = never,
     may_continue_as_new: bool = False,
 ) -> Resolution:
-    """Ask people a question with a free answer, and return their decision. `skip` if it is no longer needed.
+    """Ask people a question with a free answer, and return their decision, which is `skip` if the question is moot.
 
-    The run ends by Interrupted if a person aborts it. The rest is as in `ask_people`.
+    If a person aborts the run, raise Interrupted. The rest is as in `ask_people`.
     """
     decided = (await ask_people(run, question, is_moot=is_moot, may_continue_as_new=may_continue_as_new)).resolution
     if decided is None and is_moot():
@@ -214,7 +212,7 @@ async def ask_for_answer(
 async def _wait_for_decision(
     run: ControlledRun[S], question_id: str, is_moot: Callable[[], bool], *, may_continue_as_new: bool
 ) -> None:
-    """Wait for the decision. Only the timer decides on expiry. It starts when the run's clock stopped."""
+    """Wait for the decision. The question expires only when its timer fires."""
 
     def is_decided() -> bool:
         return not questions.is_open(run.state, question_id) or is_moot() or run.is_interrupted()
@@ -237,9 +235,9 @@ async def _wait_for_decision(
 
 
 def withdraw_question(run: ControlledRun[S], kind: QuestionKind, asked_on: str = "") -> None:
-    """Close questions of the previous segment that this one does not ask: open, they would hold the clock.
+    """Close questions of this kind that only the previous segment asked, because they would hold the clock.
 
-    Call this when no other question of that kind is open.
+    Call this when this segment has no open question of that kind, except the one with the id `asked_on`.
     """
     for question in run.state.questions:
         if question.kind == kind and question.question_id != asked_on:

@@ -48,14 +48,14 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
     limits = run.state.extended
     try:
         for count in range(MAX_TRIES):
-            is_made = not count and bool(planner_for(run.goal).answer(run.goal, ending))
-            if run.is_interrupted() or not (is_made or can_be_summarised(run.goal, run.now)):
+            is_planned = count == 0 and bool(planner_for(run.goal).answer(run.goal, ending))
+            if run.is_interrupted() or not (is_planned or can_be_summarised(run.goal, run.now)):
                 break
             take_interventions(run, "summarising")
-            await _take_in_answer(run, ending, is_made=is_made)
+            await _add_answer(run, ending, is_planned=is_planned)
             if run.state.extended != limits:
                 run.change_goal(with_end_postponed, run.now)
-            # guidance withdraws an ending that is no limit
+            # new guidance withdraws an ending, unless that is a limit
             has_news = ending[0] in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
             if _has_guidance(run) or has_news:
                 run.change_goal(pursue.with_guidance_seen)
@@ -67,11 +67,11 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
     return _goal_stop(run, ending)
 
 
-async def _take_in_answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
-    """Add an answer. If the planner has made it, it goes through gate and critics only once."""
+async def _add_answer(run: GoalRun, ending: Stop, *, is_planned: bool) -> None:
+    """Add a final answer after the gate and the stages. With `is_planned`, the planner gives it, and not the model."""
 
     def with_planned(state: GoalState, request: GoalRequest) -> GoalRequest:
-        return request.with_answer(planner_for(state).answer(state, ending)) if is_made else request
+        return request.with_answer(planner_for(state).answer(state, ending)) if is_planned else request
 
     if _has_guidance(run):
         return
@@ -93,7 +93,8 @@ def _goal_stop(run: GoalRun, ending: Stop) -> Stop:
     if state.aborted is not None:
         return "aborted", state.aborted
     if state.stop is not None and state.stop[0] not in {"completed", ending[0]}:
-        return ending if state.stop[0] == "error" and ending[0] != "completed" else state.stop
+        is_failed_summary = state.stop[0] == "error" and ending[0] != "completed"
+        return ending if is_failed_summary else state.stop
     if ending[0] == "completed" and not state.output:
         return "error", "no final answer was accepted"
     return ending
@@ -111,15 +112,15 @@ async def use_best_effort_answer(run: GoalRun, ending: Stop) -> None:
 MAX_ATTEMPTS = 5
 ATTEMPT_S = 40.0
 HEARTBEAT_TIMEOUT_S = 10.0
-"""Seconds until an attempt of a dead worker is repeated."""
+"""Seconds without a heartbeat, after which another worker repeats an attempt."""
 
 DELIVERY_TIMEOUT_S = 180.0
-"""Seconds for all attempts, which the result waits for."""
+"""Seconds for all attempts of a delivery. The result waits for them."""
 
 ABORTED_DELIVERY_TIMEOUT_S = 20.0
 
 MAX_RETRY_INTERVAL_S = 30.0
-"""Seconds between two attempts, if the failure gave no delay: its worker died, or it ran out of time."""
+"""Seconds between two attempts if the failure sets no delay, because the worker died or the attempt took too long."""
 
 CUT_SHORT_TEXT = "the goal was aborted while it was delivered"
 
@@ -147,12 +148,9 @@ def _with_deliveries(run: GoalRun, ended: GoalResult, delivered: tuple[Delivered
 
 
 def _delivery_outcome(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:
-    has_result = task.done() and not task.cancelled()
-    return (
-        task.result()
-        if has_result
-        else Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT_TEXT)
-    )
+    if task.done() and not task.cancelled():
+        return task.result()
+    return Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT_TEXT)
 
 
 async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:

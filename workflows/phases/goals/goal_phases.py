@@ -26,7 +26,7 @@ from orga.workflows.types.tool_calls.gate import PLAN, ProposedStep, Verdict
 
 
 def _decide_by_rules(run: GoalRun, decide: Callable[[GoalState], GoalState | None]) -> bool:
-    """Apply `decide` if it has a result, and return True. Then no model is asked."""
+    """Apply the result of `decide`, and return True if there is one, so that no model is asked."""
     decided = decide(run.goal)
     if decided is not None:
         run.change_goal(lambda _: decided)
@@ -43,7 +43,7 @@ async def _run_plan_phase(run: GoalRun) -> None:
 
 
 async def _run_execute_phase(run: GoalRun) -> None:
-    """Carry out all steps that are ready: calls of one reply, which pass gate and stages like those of any agent."""
+    """Carry out all steps that are ready, as the calls of one reply, which pass gate and stages as usual."""
     proposed = paused_reply(run)
     if proposed is None:
         guided = take_interventions(run, "executing")
@@ -65,7 +65,7 @@ async def _run_execute_phase(run: GoalRun) -> None:
 
 
 async def _prepare_steps(run: GoalRun) -> ProposedReply | None:
-    """Return the calls of the steps: the plan's unchanged, and those that the model makes."""
+    """Return a reply with a call for each step of the round. The model makes only calls that the plan lacks."""
     due = run.goal.pursuit.due_steps
     unplanned = [step for step, call in zip(due, _planned_calls(run.goal), strict=True) if call is None]
     return await ask_goal_prompt(
@@ -77,7 +77,7 @@ async def _prepare_steps(run: GoalRun) -> ProposedReply | None:
 
 
 def _planned_calls(state: GoalState) -> Sequence[ToolCall | None]:
-    """Return the plan's call for each step of the round, or None if the model makes its arguments."""
+    """Return the plan's call for each step of the round. None: the model has to write its arguments."""
     return planner_for(state).calls(state)
 
 
@@ -129,7 +129,7 @@ async def _run_decide_phase(run: GoalRun) -> None:
 
 
 async def _run_ask_phase(run: GoalRun) -> None:
-    """Ask a person a question of the model. The clock is stopped meanwhile. Guidance counts as an answer."""
+    """Ask a person the model's question. Guidance that arrives counts as an answer, too."""
     answer = ""
     if not run.state.inbox:
         decided = await ask_for_answer(
@@ -143,7 +143,7 @@ async def _run_ask_phase(run: GoalRun) -> None:
 
 
 async def _run_review_phase(run: GoalRun) -> None:
-    """Ask policy about the plan if the config wants it, else hold it until a person has decided about it."""
+    """Ask policy about the plan if the config wants it, or else wait until a person has decided about the plan."""
     if review.is_for_policy(run.goal):
         await pause_checkpoint(run, may_continue_as_new=True)
         enter_phase(run, "gating")
@@ -157,7 +157,7 @@ async def _run_review_phase(run: GoalRun) -> None:
         return review.plan_question(run.goal) != asked
 
     decided = await ask_for_answer(run, _goal_question(run), may_continue_as_new=True, is_moot=is_moot)
-    if is_moot():  # even if it was answered just before, because the answer was to another plan
+    if is_moot():  # even if there is an answer, because it was about another plan
         return
     if decided.choice == "result":
         run.change_goal(review.with_review_answer, decided.result, run.setup)

@@ -1,4 +1,4 @@
-"""The run of a goal: an agent's run with a pursuit, and its prompts to the model."""
+"""`GoalRun`, an agent's run with a pursuit, and how a goal asks its prompts."""
 
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
@@ -76,11 +76,10 @@ class GoalRun(Run):
 
 
 def take_interventions(run: GoalRun, phase: str) -> bool:
-    """Move interventions into the conversation. Return True if one is for delegates too.
+    """Move interventions into the conversation. Return True if one of them is guidance.
 
-    The others are messages about steps that people gave.
-
-    `phase` is the one in which the model gets them.
+    Interventions that are not for delegates are no guidance, but messages about steps that people gave. `phase` is the
+    phase in which the model reads them.
     """
     if not (waiting := run.state.inbox):
         return False
@@ -100,9 +99,11 @@ async def ask_goal_prompt(
 ) -> ProposedReply | None:
     """Return the model's reply to this prompt, or None if there is none. A template that fails ends the goal.
 
-    If there is no reply and no stop reason, the call ran out of time while the clock stood still: the phase runs again.
-    `prompt` makes the text, and `with_given` adds to the request what the plan has already, so that no model
-    makes it. Both run after interventions are applied.
+    Without a reply and a stop reason, the call ran out of time while the clock stood still. Then the phase runs again.
+
+    Args:
+        prompt: Returns the text of the prompt. Called after interventions are applied.
+        with_given: Adds to the request what the plan has already, so that no model has to make it. Called likewise.
     """
 
     def request(iteration: int, context: ContextRef) -> GoalRequest:
@@ -115,11 +116,11 @@ async def ask_goal_prompt(
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
     except TemplateProblem as error:
-        # logged too, because the result does not show the error if a limit is the ending already
+        # logged too, because a result that ends at a limit does not show the error
         workflow.logger.warning("no prompt: %s", error)
         run.change_state(observe.with_stop_reason, "error", str(error))
         return None
-    if not latest or latest[0].text != text:  # otherwise it was asked before, and not answered in time
+    if not latest or latest[0].text != text:  # otherwise the same prompt was not answered in time
         run.change_goal(with_message_to_model, text)
     with phase_span(prompt_name, run.state.iteration + 1):
         proposed = await propose_reply(run, ModelPrompt(prompt_name, request, GoalReply))
