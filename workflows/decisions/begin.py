@@ -81,7 +81,7 @@ def first_state(
     run. It is not enough that there is a run `before`: cron runs and retried runs have one, too, and their starter
     chose their arguments. Without a run `before`, a carried state is ignored, or refused if it belongs to a fork.
 
-    A lineage must name `parent`, the run that started this one according to the server.
+    If there is a lineage, it must name `parent`, the run that started this one according to the server.
     """
     if carried is not None and (before or as_object(carried).get("forked_from")):
         return carried_state(AgentState, carried, before)
@@ -123,7 +123,7 @@ def with_unpinned_server_taint(state: AgentState) -> AgentState:
 
 
 TOOL_BYTES = 240
-"""Bytes that a run may record about a tool: its circuit, failures and taint. Its name is counted four times more."""
+"""Bytes that a run may record about a tool: its circuit, failures and taint. Its name is added four times."""
 
 NAMED_BYTES = 60
 """Bytes that a stage keeps about each of its items, in addition to the name."""

@@ -186,7 +186,7 @@ def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
     return clip("\n".join([*lines, *(f"Before that:\n{text}" for text in earlier)]), max_bytes, "the rest is lost")
 
 
-NO_LIMIT = 10**12
+_NO_TOKEN_LIMIT = 10**12
 
 
 class Compaction(NamedTuple):
@@ -212,7 +212,7 @@ def compaction(conversation: Conversation, strategy: ContextStrategy, token_budg
         return _masking_compaction(conversation, token_budget)
     if strategy == "anchored_summary":
         return _summary_compaction(conversation, token_budget)
-    return Compaction(drop=messages_to_drop(conversation, NO_LIMIT if strategy == "none" else token_budget))
+    return Compaction(drop=messages_to_drop(conversation, _NO_TOKEN_LIMIT if strategy == "none" else token_budget))
 
 
 def _masking_compaction(conversation: Conversation, token_budget: int) -> Compaction:

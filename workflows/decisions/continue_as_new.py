@@ -304,7 +304,7 @@ def shrunk_conversation(conversation: Conversation, room: int, *, may_drop_lates
     it. If that is too long, guidance after it goes, the oldest first.
 
     Args:
-        may_drop_latest: If it is still too long, drop all but the task. This needs a later reply that is carried, too.
+        may_drop_latest: If it is still too long, drop all but the task. Then the state must carry a later reply.
     """
     messages = _with_shortened_texts(_without_oldest(conversation.messages, room), room)
     if _messages_bytes(messages) > room:

@@ -93,7 +93,7 @@ def estimated_sent_tokens(conversation: Conversation) -> int:
 
 
 def message_budget(state: AgentState) -> int:
-    """Return the estimated tokens for messages: the budget without instructions and tools."""
+    """Return the estimated tokens that messages may take: the budget without instructions and tools."""
     whole = int(state.config.context_token_budget / state.calibration)
     return max(whole - state.conversation.frame, 0)
 

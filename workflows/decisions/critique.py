@@ -26,7 +26,10 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 
 
 def review_subject(critic: Critic, call: ToolCall) -> tuple[str, str]:
-    """Return the reviewed tool and text. For an answer, `call` ends the run: the tool is "", the text is its output."""
+    """Return the name of the reviewed tool, and the reviewed text.
+
+    A critic without tools reviews answers. The name is "" then, and `call` ends the run with the reviewed output.
+    """
     if not critic.tools:
         return "", str(call.arguments.get("output", ""))
     return call.name, to_json(call.arguments, inf_nan_mode="strings").decode()
@@ -62,7 +65,7 @@ class Assessment(NamedTuple):
 
 
 def parsed_assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
-    """Raise ValueError, with a text for the model, if the reply is no verdict."""
+    """Return the verdict in a reply. Raise ValueError, with a text for the model, if there is none."""
     if reply.finish not in {"stop", "tool_calls"}:
         raise ValueError(f"the reply ended early ({reply.finish})")
     value = parsed_answer_json(reply.text)

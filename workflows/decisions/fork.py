@@ -55,7 +55,8 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
     new_task = messages[task_index].with_text(task) if tasks else Message.of("user", task, pinned=True)
     later = messages[task_index + 1 :]
     began_at = state.forked_from.iteration if state.forked_from else 0
-    if state.iteration > began_at or any(message.role == "assistant" or message.summary for message in later):
+    has_reply = state.iteration > began_at or any(message.role == "assistant" or message.summary for message in later)
+    if has_reply:
         return with_all_as_base(with_message(conversation, new_task))
     kept = (message for message in later if not (message.pinned and message.text.startswith(CONTEXT_BLOCK)))
     fresh = conversation.with_fields(sent=0, digest=EMPTY_DIGEST)

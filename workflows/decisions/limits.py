@@ -19,13 +19,13 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import can_be_typed
 
 MAX_OVER_BUDGET_IN_A_ROW = 2
-"""Iterations in a row with more calls than `max_tool_calls` allows. They end the run. After the first one the model can
-still answer.
+"""The run ends after this many iterations in a row with more calls than `max_tool_calls` allows. After the first of
+them, the model can still answer.
 """
 
 MAX_DENIALS_IN_A_ROW = 3
-"""Iterations in a row that end the run: as `policy_denial` if they have the same denial, as `error` if they have the
-same invalid call or only invalid calls.
+"""The run ends after this many iterations in a row with the same denial (as `policy_denial`), or with the same invalid
+call or only invalid calls (as `error`).
 """
 
 _SPENT: dict[str, Callable[[AgentState, datetime], float]] = {
@@ -39,7 +39,7 @@ _SPENT: dict[str, Callable[[AgentState, datetime], float]] = {
 
 
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | None:
-    """Return why the run must end now, or None if it may continue. Checked before each reasoning step.
+    """Return why the run must end now, or None if it may continue. This is checked before each reasoning step.
 
     If there are several reasons, the first of this list wins: an abort, a repeated denial, a repeated invalid call,
     iterations, tokens, cost, model calls, tool calls, time. A limit is reached as soon as that much is spent.

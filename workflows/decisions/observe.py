@@ -197,7 +197,7 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
 
 
 def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
-    """Add the usable part of an unusable reply, and feedback. The third such reply in a row ends the run.
+    """Add the part of an unusable reply that can be sent back, and feedback. The third one in a row ends the run.
 
     A cut answer has already passed the gate. It does not end the run if there is new guidance. It becomes output at
     once, unless a review stage must see the whole answer first.

@@ -34,7 +34,7 @@ MAX_RECENT_MESSAGES = 5
 """Newest messages whose words are searched for."""
 
 MAX_RECENT_CALLS = 20
-"""Newest messages whose calls are used. They are more, because work on a file outlasts a subject of the words."""
+"""Newest messages whose calls are used. They are more, because work on a file lasts longer than a subject."""
 
 MAX_CALL_PATHS = 5
 MAX_ARGUMENT_ITEMS = 20
@@ -68,8 +68,8 @@ SEARCH_STOP_WORDS = COMMON_WORDS | TALK_WORDS
 def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
     """Return the words to search for, each once, newest message first.
 
-    They come from recent messages of people and tools: at most ten from each, and no further message is read after
-    fifteen. Words of three bytes or less, stop words, and the loop's own texts are left out.
+    They come from recent messages of people and tools, at most ten from each message. If there are fifteen, no further
+    message is read. Words of three bytes or less, stop words, and the loop's own texts are left out.
     """
     terms: dict[str, str] = {}
     counted = 0

@@ -29,7 +29,7 @@ class ReducedConversation(NamedTuple):
     drop: Ranges = ()
     """Messages that the model has seen and that are left out."""
     mask: Ranges = ()
-    """Results, added by an earlier segment or masked before, whose text is left out."""
+    """Results that count as seen, and whose text is left out."""
 
 
 def without_new_data(conversation: Conversation, mask: Ranges = ()) -> ReducedConversation:

@@ -195,7 +195,7 @@ def agent_result(state: AgentState, stop: tuple[StopReason, str], now: datetime)
 
 
 def result_data(state: AgentState) -> Any:
-    """Return the `data` of a result: the JSON answer. Declared decisions make it an object with them and the answer."""
+    """Return the `data` of a result: the answer as JSON, or an object with the declared decisions and that answer."""
     if not state.declared_decisions:
         return state.data
     decisions = {name: decided.model_dump(mode="json") for name, decided in state.decided.items()}

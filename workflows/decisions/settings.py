@@ -1,7 +1,4 @@
-"""The settings at run time: their state, and the checks of a change that need no configuration.
-
-`SettingsWorkflow` uses them. A worker checks the values.
-"""
+"""State of the settings at run time, and checks of a change. A worker checks the values against its configuration."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -44,7 +41,7 @@ def initial_settings(given: object) -> SettingsState:
 
 
 def parsed_change(raw: object) -> SettingsChange:
-    """Raise ValueError if the change is invalid or too large. The error names each bad key."""
+    """Return the change. Raise ValueError, which names each bad key, if it is invalid or too large."""
     change = parse_record(SettingsChange, raw, long=_LONG)
     if problem := size_problem(change.values):
         raise ValueError(f"values: {problem}")
@@ -69,7 +66,7 @@ def refuse_stale(state: SettingsState, change: SettingsChange) -> None:
 
 
 def with_change(state: SettingsState, change: SettingsChange, now: datetime) -> SettingsState:
-    """Return the state with one more version. The oldest versions are dropped if they exceed the limits."""
+    """Return the state with one more version. Above the limits, the oldest versions are dropped."""
     before = state.values
     changed = sorted(
         key for key in before.keys() | change.values.keys() if before.get(key, ...) != change.values.get(key, ...)

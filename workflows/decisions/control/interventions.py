@@ -1,4 +1,4 @@
-"""Interventions and limits of any run: guidance, pause and abort, its time, its history's length, rewinds.
+"""Interventions and limits of any run: guidance, pause, abort, rewind, its time, and the length of its history.
 
 A signal is recorded when it arrives. The workflow applies it later, in order.
 """
@@ -21,7 +21,7 @@ MAX_SIGNAL_BYTES = 50_000
 """Bytes. A longer text is cut: guidance should be a sentence, and documents belong in files."""
 
 MAX_INBOX_BYTES = 100_000
-"""Bytes of all waiting guidance, which has to fit into one payload. Text beyond it is cut to a line."""
+"""Bytes of all waiting guidance, which has to fit into one payload. Beyond it, texts are cut to `MIN_SIGNAL_BYTES`."""
 
 MAX_INBOX_ITEMS = 400
 """The most guidance that may wait. Further guidance is only counted, and the model learns how much was lost."""
@@ -44,10 +44,10 @@ _BARE_PAUSE, _BARE_RESUME = Intervention(kind="pause"), Intervention(kind="resum
 _ID = re.compile(r"[!-~]{1,64}")
 
 MAX_KEPT_IDS = 100
-"""Ids that are kept. A sender repeats an intervention soon or never."""
+"""Ids that are kept to recognise a repeated intervention. A sender repeats one soon or never."""
 
 MAX_KEPT_PAUSES = 3
-"""Pauses that have not held up the run yet."""
+"""Pauses that are kept until they hold up the run."""
 
 MAX_IDENTIFIED = 20
 """The most guidance with an id or a sender that may wait. It all has to fit into one payload."""
@@ -76,7 +76,7 @@ def split_sender(given: object) -> tuple[object, dict[str, str]]:
 
 
 def split_decision(given: object) -> tuple[object, dict[str, str]]:
-    """Return a decision as its update takes it, and its sender. Only a signal has an `id`."""
+    """Return a decision without the `id` that only a signal has, as its update takes it. Also return its sender."""
     fields = as_object(given)
     if not fields:
         return given, {}
@@ -110,7 +110,7 @@ def with_intervention_id(state: S, sent: Intervention) -> S:
 def with_applied(state: S, sent: Intervention, *, phase: str = "", iteration: int | None = None) -> S:
     """Add a note that an intervention takes effect, by default in the current phase and iteration.
 
-    One without an id adds nothing to the history.
+    An intervention without an id adds nothing to the history.
     """
     if not sent.id:
         return state
@@ -134,7 +134,7 @@ def _joined_text(arguments: tuple[object, ...]) -> str:
 
 
 def _signal_text_of(whole: str) -> str:
-    """Return the text cut, and without control characters. It is cut first: a task may read 20 MB of signals."""
+    """Return the text, cut and without control characters. It is cut first: one task may read 20 MB of signals."""
     text = _clipped_text(whole, MAX_SIGNAL_BYTES)
     for control in _CONTROLS:  # `translate` takes 50 times as long
         text = text.replace(control, " ")
@@ -152,7 +152,7 @@ def _clipped_text(text: str, max_bytes: int) -> str:
 
 
 def with_guidance(state: S, guidance: Intervention) -> S:
-    """Add guidance to the end of the inbox. The journal records what is cut. A full inbox only counts it."""
+    """Add guidance to the end of the inbox. The journal records a cut. If the inbox is full, only count it as lost."""
     if len(state.inbox) >= MAX_INBOX_ITEMS:
         lost = state.with_control(unheard=state.unheard + 1)
         why = f"{MAX_INBOX_ITEMS} interventions wait already; send it again with another id"
@@ -173,7 +173,7 @@ def with_guidance(state: S, guidance: Intervention) -> S:
 
 
 def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, ...], int]:
-    """Return the guidance that fits into one inbox, in order, and the number of lost ones. The journal has them all."""
+    """Return the guidance that fits into one inbox, in order, and the number of lost items. The journal has all."""
     inbox, size = list[Intervention](), 0
     for item in items[:MAX_INBOX_ITEMS]:
         text = _clipped_text(item.text, max(MAX_INBOX_BYTES - size, MIN_SIGNAL_BYTES))
@@ -183,7 +183,7 @@ def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, .
 
 
 def with_pause(state: S, now: datetime, pause: Intervention = _BARE_PAUSE) -> S:
-    """Stop the clock. A second pause stops nothing more. A pause is applied once it holds up the run or is over."""
+    """Stop the clock if it is running. The pause counts as applied once it holds up the run, or when it ends."""
     if state.is_standing:
         state = with_applied(state, pause)
     elif pause.id:
@@ -202,7 +202,7 @@ def with_resume(state: S, now: datetime, resume: Intervention = _BARE_RESUME) ->
     """Restart the clock. A resume without a pause changes nothing."""
     if not state.paused:
         return _with_no_effect(state, resume, "the run is not paused")
-    for sent in (*state.pauses, resume):  # a pause that has held up nothing yet has still stopped the clock
+    for sent in (*state.pauses, resume):  # a pause that has not held up the run has still stopped the clock
         state = with_applied(state, sent)
     return state.with_control(pauses=(), paused=False).with_clock_updated(now)
 
@@ -222,7 +222,7 @@ def with_sent_abort(state: S, abort: Intervention) -> S:
 
 
 def with_rest_refused(state: S) -> S:
-    """Record that the interventions with an id that have not taken effect by the end of the run have none."""
+    """Add a note for each intervention with an id that has not taken effect by the end of the run."""
     waiting = [sent for sent in (*state.pauses, *state.inbox) if sent.id]
     if not waiting:
         return state
@@ -284,7 +284,7 @@ def parse_rewind(raw: object) -> Rewind | None:
 def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
     """Return the state after a rewind: time since the boundary does not count, and no ending is decided.
 
-    An abort that was delivered again is removed, since it would end the run again.
+    The server delivers earlier signals again. An abort among them is removed, because it would end the run again.
 
     Args:
         state: State after all signals that the server delivered again.

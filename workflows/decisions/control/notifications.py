@@ -1,6 +1,6 @@
-"""Notifications of people outside, and the questions that they already know.
+"""Notifications to people outside, and the record of questions that they have received.
 
-It also makes the Temporal UI's view of a question, and the commands that decide it, ready to be copied.
+This module also makes the Temporal UI's view of a question, and the commands that decide it.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,13 +38,13 @@ MAX_APPROVERS = 20
 
 
 def unannounced_questions(state: Control) -> tuple[Question, ...]:
-    """Return the open questions that have to be sent to people outside, and were not."""
+    """Return the open questions that people outside should receive and have not received."""
     to_send = [question for question in state.open_questions if question.kind in state.terms.notify]
     return tuple(question for question in to_send if question.question_id not in state.announced)
 
 
 def with_announced_question(state: S, question_id: str) -> S:
-    """Return the state with this question marked as sent. Closed ones are removed."""
+    """Return the state with this question marked as sent. Marks of closed questions are removed."""
     announced = (*state.announced, question_id)
     return state.with_control(announced=tuple(sent_id for sent_id in announced if is_open(state, sent_id)))
 
@@ -55,10 +55,11 @@ def with_notification_failure(state: S, about: str, error: str) -> S:
 
 
 def question_notification(state: Control, question: Question, run_id: str, commands: Commands) -> Notification:
-    """Return the notification of a question, with its commands. After a rewind the question is another message."""
+    """Return the notification of a question, with its commands. A question after a rewind has another message id."""
     wait = shown_question(question)
     held: list[dict[str, Any]] = wait.data.get("calls", [])
-    shown = _calls_within_limit(held[:MAX_CALLS] or ([wait.data] if "tool" in wait.data else []))
+    own_call = [wait.data] if "tool" in wait.data else []
+    shown = _calls_within_limit(held[:MAX_CALLS] or own_call)
     expiries = [str(call["expires_at"]) for call in held if call.get("expires_at")]
     return _notification(
         state,
@@ -116,11 +117,12 @@ def _call_markdown(call: NotifiedCall) -> str:
     arguments = f"with {call.arguments_bytes} bytes of arguments" if call.arguments_digest else call.arguments
     shown = markdown_code(_line(f"{'the answer' if call.tool == ANSWER else call.tool} {arguments}"))
     reason = f", because {markdown_code(call.reason)}" if call.reason else ""
-    return shown + reason + (f", for {markdown_code(', '.join(call.approvers))} to decide" if call.approvers else "")
+    approvers = f", for {markdown_code(', '.join(call.approvers))} to decide" if call.approvers else ""
+    return f"{shown}{reason}{approvers}"
 
 
 def end_notification(state: Control, stop: Stop, run_id: str, execution: str) -> Notification:
-    """Return the notification of the end. `execution` is the Temporal run id, and a rewind makes another one.
+    """Return the notification of the end. `execution` is the Temporal run id, which a rewind changes.
 
     If guidance resumes the run after this, its later end has a message of its own.
     """
@@ -139,7 +141,7 @@ def _notification(state: Control, **fields: Any) -> Notification:
 
 
 def _calls_within_limit(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the calls. Those whose arguments do not fit any more have their size and digest instead."""
+    """Return the calls. Arguments for which no room is left are replaced by their size and digest."""
     shown, room = list[dict[str, Any]](), MAX_ARGUMENTS_BYTES
     for call in calls:
         size = len(full_field_text(str(call.get("arguments", ""))).encode())
@@ -193,7 +195,8 @@ def _decision_command(run_id: str, wait: ShownQuestion, choice: Choice) -> str:
 def decision_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """Return the commands that decide an open question, the most likely first.
 
-    Empty if a command would not be what it looks like. No command approves a call whose arguments are not shown whole.
+    Empty if the run's id could make a command different from what it looks like. If the arguments of a call are not
+    shown in full, the command for an approval only shows them.
     """
     if not can_be_typed(run_id):
         return []

@@ -1,4 +1,4 @@
-"""Questions to people: asked, answered or decided once, and closed. While one is open, the run's clock is paused."""
+"""Questions to people. Each is asked, decided once, and closed. While one is open, the run's clock is stopped."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ SHOWN_BYTES = 2_000
 """Bytes of an item's arguments that a person sees."""
 
 _SHOWN_ANSWER_BYTES = 50_000
-"""Bytes of an answer that a person reviews. All of it counts."""
+"""Bytes of an answer that a person sees. They are more than for a call: the person decides on the whole text."""
 
 
 def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _shown_item(item: Item) -> dict[str, Any]:
 
 
 def call_without_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call with size and digest in place of its arguments, because a part could be read as the whole."""
+    """Return a call with size and digest in place of its arguments: cut arguments could be read as the whole."""
     if "arguments_digest" in call:
         return dict(call)
     shown = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), -1)
@@ -148,7 +148,7 @@ def with_question(state: S, question: Question, now: datetime) -> S:
     """Return the state that waits for an answer to one more question.
 
     If the previous segment asked it already, it stays open: it keeps its time, and its items keep their decisions. If
-    no item is the same, it is closed and asked anew. The journal of this run gets the items again.
+    none of its items is the same, it is closed and asked again. The journal gets the items again in both cases.
     """
     carried = find_question(state, question.question_id)
     if carried is not None and not question.items:
@@ -192,7 +192,7 @@ def _with_decision_note(state: S, item: Item, decision: ItemDecision) -> S:
 
 
 def without_question(state: S, question_id: str, now: datetime) -> S:
-    """Return the state without the question, with its decision noted. An undecided item stays undecided."""
+    """Return the state without the question, and with a note on its decision. Undecided items stay undecided."""
     question = find_question(state, question_id)
     if question is None:
         return state
@@ -221,9 +221,9 @@ def with_item_decision(state: S, given: ApprovalDecision, approved: bool, now: d
 
 
 def with_expired_decisions(state: S, expiry: datetime, now: datetime) -> S:
-    """Return the state after the timer for `expiry`: late items are denied, late questions get their default or none.
+    """Return the state after the timer for `expiry`. Late items are denied. Late questions get their default, or none.
 
-    The timer decides, not `now`.
+    The time of the timer decides what is late, not `now`.
     """
     for question in state.questions:
         if question.is_open and question.expires_at is not None and expiry >= question.expires_at:
@@ -288,11 +288,11 @@ def find_item(state: Control, about: str) -> Item | None:
 
 
 _LONG_KEYS = frozenset({"result", "reason"})
-"""These have limits of their own."""
+"""Keys whose texts may be long. They have limits of their own."""
 
 
 def parsed_resolution(state: Control, raw: object) -> Resolution:
-    """Raise ValueError if it names no open question, comes too late, or is not one of the choices."""
+    """Return a person's decision. Raise ValueError if no such question is open, or if the person may not make it."""
     resolution = parse_record(Resolution, raw, long=_LONG_KEYS)
     question = find_question(state, resolution.escalation_id)
     if question is None:
@@ -314,7 +314,7 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
 
 
 def parsed_decision(state: Control, raw: object, now: datetime, *, approved: bool = True) -> ApprovalDecision:
-    """Raise ValueError if it fits no held call, comes too late, or if this person may not decide it so."""
+    """Return a person's decision. Raise ValueError if no such item is pending, or if the person may not make it."""
     decision = parse_record(ApprovalDecision, raw, long=_LONG_KEYS | {"arguments"})
     item = next((item for item in _items(state) if item.approval_id == decision.approval_id), None)
     if item is None:
@@ -333,20 +333,20 @@ def parsed_decision(state: Control, raw: object, now: datetime, *, approved: boo
 
 
 def _changed_arguments_problem(state: Control, item: Item, decision: ApprovalDecision, approved: bool) -> str:
-    """Return why a person cannot change a call's arguments so, or "". The gate checks them by the tool's schema."""
+    """Return why a person cannot change these arguments, or "". The gate checks them against the tool's schema."""
     if not approved:
         return "only an approval can change them"
     if item.critic or item.call.get("name") == ANSWER:
-        return "only those of a call that policy holds can be changed"
+        return "only the arguments of a call that policy holds can be changed"
     made = [other.answer for other in _items(state) if other.answer is not None]
     changed = [decision.arguments, *(earlier.arguments for earlier in made if earlier.arguments is not None)]
     if sum(len(_json(arguments)) for arguments in changed) > MAX_CHANGED_CHARS:
-        return f"those that people change at a time take at most {MAX_CHANGED_CHARS:,} characters of JSON"
+        return f"all arguments that people change at a time may take {MAX_CHANGED_CHARS:,} characters of JSON"
     return ""
 
 
 def _json(arguments: object) -> str:
-    """Return JSON in ASCII, the longest form in which a history may write it."""
+    """Return JSON in ASCII. It is at least as long as any form in which a history has it."""
     return json.dumps(arguments)
 
 
@@ -392,7 +392,7 @@ def build_question(
 
 
 def parsed_answer(state: Control, raw: object) -> Resolution:
-    """Raise ValueError if it is neither a text for the only open question nor an object with the question's id."""
+    """Raise ValueError if `raw` is neither a text for the only open question nor an object with the question's id."""
     open_ids = [question.question_id for question in state.open_questions if question.kind == "answer"]
     given = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {"text": raw}
     text, by, wanted = given.get("text"), given.get("by", ""), given.get("question_id")

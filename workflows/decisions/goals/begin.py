@@ -49,9 +49,9 @@ def goal_state_before_past(fork_input: GoalForkInput, origin: str, now: datetime
 def goal_fork_state(state: GoalState, source: ForkedFrom, fork_input: GoalForkInput, ended_at: datetime) -> GoalState:
     """Return the past for a fork of a goal. Arguments and errors are as for `fork_state`.
 
-    Plan, scores and memory are the other goal's. A new task is guidance for the next prompt. Streaks start from zero.
-    An ending is kept only if it was a success and there is no new task. If the fork has another `plan_review`, the rest
-    of the plan is reviewed, because nobody has approved it.
+    The fork has the plan, scores and memory of the other goal. A new task is guidance for the next prompt. Streaks
+    start from zero. An ending is kept only if it was a success and there is no new task. If the fork has another
+    `plan_review`, the rest of the plan is reviewed, because nobody has approved it in that way.
     """
     goal = _goal_fork_input(state, fork_input)
     past = shared_past(state, source, goal.for_agent(), fork_input.fork.requeue, ended_at).with_aim(
@@ -72,7 +72,7 @@ def goal_fork_state(state: GoalState, source: ForkedFrom, fork_input: GoalForkIn
 
 
 def _goal_fork_input(state: GoalState, fork_input: GoalForkInput) -> GoalInput:
-    """Return the input of the fork: that of its past with the raised limits, overridden by the given keys."""
+    """Return the input of the fork: that of its past, with raised limits. The keys of `fork_input` override it."""
     given, config = state.input, state.goal_config.model_dump(mode="json", exclude_unset=True)
     config |= {_LOOP_LIMIT_NAMES.get(name, name): getattr(state.config, name) for name in state.extended}
     raw: dict[str, Any] = {

@@ -24,7 +24,7 @@ from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.text import clip, clip_json, known_names_hint, markdown_code, one_line
 
 FINDING_BYTES = 2_000
-"""Bytes of each result in an ending without a model."""
+"""Bytes of each result in an answer that no model writes."""
 
 WHY_CHARS = 120
 
@@ -38,7 +38,7 @@ _NO_END = 10**9
 def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop | None:
     """Return why the goal ends now, or None. One model call is reserved for the answer.
 
-    The limit of rounds only stops a goal before its next round, which is when `counts_rounds` is true.
+    `counts_rounds` is only true before a new round: the limit of rounds ends a goal at no other point.
     """
     config = state.config if counts_rounds else state.config.with_raised({"max_iterations": _NO_END})
     if (stop := stop_reason(state, config, now)) is not None:
@@ -56,7 +56,8 @@ def can_be_summarised(state: GoalState, now: datetime) -> bool:
 
 def with_end_postponed(state: GoalState, now: datetime) -> GoalState:
     """Return the state that continues if people have raised the limit that would end it."""
-    ending, is_answered = state.pursuit.ending, state.stop is None or state.stop[0] == "completed"
+    ending = state.pursuit.ending
+    is_answered = state.stop is None or state.stop[0] == "completed"
     after = state.with_control(stop=None).with_task(output="")
     is_raised = goal_stop(after, now, counts_rounds=True) is None
     if ending is None or ending[0] not in LIMIT_REASONS or not is_answered or not is_raised:
@@ -65,7 +66,7 @@ def with_end_postponed(state: GoalState, now: datetime) -> GoalState:
 
 
 def best_effort_answer(state: GoalState, ending: Stop) -> str:
-    """Return the findings of a goal whose answer no model writes. Without findings it is the reason why."""
+    """Return the findings of a goal whose answer no model writes. If there are none, return why it ended."""
     if draft := best_draft_answer(state, ending):
         return draft
     findings = [_finding_text(state, step) for step in state.pursuit.steps if step.state == "done"]
@@ -149,7 +150,7 @@ def shown_step(step: PlanStep) -> ShownStep:
 def goal_result(state: GoalState, stop: Stop, now: datetime) -> GoalResult:
     steps = state.pursuit.steps
     is_in_vain = stop[0] != "completed" and all(step.state != "done" for step in steps)
-    if is_in_vain and not state.output:  # anything longer was not allowed, or nobody could judge it
+    if is_in_vain and not state.output:  # a longer text was denied, or could not be judged
         state = state.with_task(output=empty_result_text(stop))
     sources = tuple(dict.fromkeys(step.source for step in steps if step.state == "done" and step.source))
     return with_all_keys(
@@ -204,7 +205,7 @@ _CHANNELS_UNKNOWN = "the goal ended before its worker had reported its channels;
 
 
 def undelivered_without_setup(state: GoalState) -> tuple[Delivered, ...]:
-    """Return failed deliveries for the named channels if the goal has no setup. Default channels are unknown then."""
+    """Return failed deliveries to the named channels if the goal has no setup. Then default channels are unknown."""
     names = state.deliver if state.setup is None else None
     return tuple(Delivered(name=name, kind="unknown", status="failed", error=_CHANNELS_UNKNOWN) for name in names or ())
 

@@ -28,8 +28,8 @@ MAX_LINE_CHARS = MAX_JSON_GROWTH * MAX_ARGUMENTS_BYTES
 def with_override(state: GoalState, raw: object) -> GoalState:
     """Return the state with this as its next step, and guidance about it. Raise ValueError if it is not possible.
 
-    Before a plan exists, the step is added to the plan that is made next. A plan that waits for people is put to them
-    again, because it has changed.
+    Before a plan exists, the step is added to the plan that is made next. If people are reviewing the plan, they are
+    asked again, because it has changed.
 
     Args:
         raw: `{"skill": ..., "input": ...}`. The input is the arguments of a call as an object, or a text. An agent gets
@@ -71,7 +71,7 @@ def _goal_and_arguments(skill: str, given: dict[str, Any] | str, setup: Setup) -
 
 
 def _step_to_replace(pursuit: Pursuit) -> PlanStep | None:
-    """Return the next step that is due, which a person's step replaces. None if the plan has none."""
+    """Return the next step that is due, or None. A person's step replaces it."""
     if pursuit.stage == "plan":
         return None
     busy = set(pursuit.due) if pursuit.stage in {"execute", "evaluate"} else set[str]()

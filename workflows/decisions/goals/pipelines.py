@@ -99,7 +99,7 @@ def _pipeline_steps(pipeline: Pipeline, inputs: tuple[str, ...], rounds: int) ->
 
 def _chain_steps(pipeline: Pipeline, _: tuple[str, ...], __: int) -> tuple[PlanStep, ...]:
     ids = [f"step-{number}" for number in range(1, len(pipeline.steps) + 1)]
-    return tuple(_plan_step(pipeline, step_id, tuple(ids[max(i - 1, 0) : i])) for i, step_id in enumerate(ids))
+    return tuple(_plan_step(pipeline, step_id, (ids[i - 1],) if i else ()) for i, step_id in enumerate(ids))
 
 
 def _map_reduce_steps(pipeline: Pipeline, inputs: tuple[str, ...], _: int) -> tuple[PlanStep, ...]:
@@ -166,7 +166,7 @@ class DraftVerdict(NamedTuple):
 
 
 def parsed_draft_verdict(text: str, pipeline: Pipeline) -> DraftVerdict:
-    """Raise UnusableReply if there is no verdict, or if a score is missing or out of range."""
+    """Return the critic's verdict on a draft. Raise UnusableReply if it is missing, or a score is missing or wrong."""
     try:
         answer = find_json_object(text, ("scores", *pipeline.rubric))
     except ValueError as error:
@@ -182,7 +182,7 @@ def parsed_draft_verdict(text: str, pipeline: Pipeline) -> DraftVerdict:
 
 
 def _score_text(value: float) -> str:
-    """Return a score with only the digits that distinguish it from the threshold."""
+    """Return a score with at most three decimal places."""
     return f"{round(value, 3):g}"
 
 
@@ -238,10 +238,10 @@ def convergence(pipeline: Pipeline, scores: Sequence[float]) -> Convergence:
 
 
 MAX_MATERIAL_BYTES = 50_000
-"""Bytes of JSON of one task. It is an argument of a call, and a reply's calls have room for at least 64,000."""
+"""Bytes of JSON of one task, which is an argument of a call. All arguments of a reply may have at least 64,000."""
 
 MIN_MATERIAL_BYTES = 2_000
-"""Bytes of a task's material, however long the rest of the task is."""
+"""Bytes that a task's material may always take, even if the rest of the task is long."""
 
 _DEFAULTS = {
     "step": "Do your part of the goal below, with what the step before you brought.",
@@ -334,8 +334,6 @@ SHOWN_ERROR_CHARS = 200
 
 
 class NextMove(NamedTuple):
-    """The next action of a pipeline."""
-
     action: Literal["continue", "done", "stuck"]
     why: str = ""
     steps: tuple[PlanStep, ...] | None = None
@@ -422,7 +420,7 @@ MAX_KEPT_BYTES = 100_000
 """Bytes of JSON of all outputs that later steps need."""
 
 MIN_OUTPUT_SHARES = 5
-"""One output gets at most a fifth of these bytes, also in pipelines without inputs."""
+"""`MAX_KEPT_BYTES` is divided into at least this many shares, so one output gets at most a fifth."""
 
 GUIDANCE_BYTES = 4_000
 ERROR_CHARS = 300
@@ -440,9 +438,9 @@ def with_pipeline_plan(state: GoalState) -> GoalState:
 
 
 def with_pipeline_guidance(state: GoalState, interventions: Sequence[Intervention]) -> GoalState:
-    """Keep guidance from people for all later steps, except guidance for the goal's own model.
+    """Keep guidance from people for all later steps, unless it is only for the goal's own model.
 
-    If it is too long, the latest is kept. The journal records what is cut or left out.
+    If all guidance is too long, the latest is kept. The journal records what is cut or left out.
     """
     course = state.pursuit.course or Course()
     new = [intervention.text for intervention in interventions if intervention.is_for_delegates]
@@ -505,12 +503,12 @@ def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSta
     if pipeline.evaluate and any(step.state == "done" for step in state.pursuit.due_steps):
         return state.with_pursuit(stage="evaluate")
     state = state.with_pursuit(stage="decide")
-    # a complete round is concluded before any limit, an interrupted one after them
+    # a complete round gets its next action before limits are checked, an interrupted round after that
     return with_next_move(state) if is_whole else state
 
 
 def _can_be_retried(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:
-    """Return True if the step may be repeated: it was not denied, and it cannot have acted."""
+    """Return True if the step may be repeated: it failed without any effect, and has attempts left."""
     is_ours = step.by != OPERATOR
     return is_ours and outcome.status == "failed" and not outcome.may_have_acted and step.attempts < pipeline.attempts
 
@@ -567,17 +565,13 @@ def _best_and_latest_drafts(course: Course) -> set[str]:
 def pipeline_answer(state: GoalState, ending: Stop) -> str:
     """Return the answer of the pipeline, or "" if a model has to write one.
 
-    It is the output of the last step, or the best draft, which says so if the goal ends early. If there is guidance
-    that no step has seen, or if people have added steps, the goal's model writes the answer.
+    It is the output of the last step, or the best draft. If the goal ends early, a line before the draft reports that.
+    If there is guidance that no step has seen, or if people have added steps, the goal's model writes the answer.
     """
     pipeline = find_pipeline(state)
     course = state.pursuit.course
-    if (
-        pipeline is None
-        or course is None
-        or state.pursuit.is_guided
-        or len(_own_pipeline_steps(state)) < len(state.pursuit.steps)
-    ):
+    has_added_steps = len(_own_pipeline_steps(state)) < len(state.pursuit.steps)
+    if pipeline is None or course is None or state.pursuit.is_guided or has_added_steps:
         return ""
     return _RULES_BY_KIND[pipeline.kind].answer(state, ending)
 
@@ -589,7 +583,7 @@ def _last_step_answer(state: GoalState, ending: Stop) -> str:
 
 
 def best_draft_answer(state: GoalState, ending: Stop) -> str:
-    """Return a director's best draft, which says so if the goal ends early. "" if no draft has a score."""
+    """Return a director's best draft, or "" if no draft has a score. If the goal ends early, the text reports that."""
     course = state.pursuit.course
     if course is None or not course.scores:
         return ""
@@ -602,7 +596,7 @@ def best_draft_answer(state: GoalState, ending: Stop) -> str:
 
 
 class _OutputRules(NamedTuple):
-    """The rules by which a pipeline of this kind uses the outputs of its steps."""
+    """The use of the steps' outputs in one kind of pipeline."""
 
     needed: Callable[[Course], set[str]]
     """The steps whose outputs are kept."""

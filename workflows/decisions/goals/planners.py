@@ -19,11 +19,11 @@ class Planner(NamedTuple):
     """Returns the state with guidance from people, in addition to the conversation."""
     round: Callable[[GoalState], GoalState]
     calls: Callable[[GoalState], Sequence[ToolCall | None]]
-    """Returns the calls of these steps. None for each that the model has to make."""
+    """Returns the calls of the due steps. None for each that the model has to make."""
     reconsider: Callable[[GoalState], GoalState | None]
-    """Returns the state that decides again before these steps because of guidance, or None to carry them out."""
+    """Returns the state that, because of guidance, decides again. None if the due steps are carried out first."""
     keep_outputs: Callable[[GoalState, Sequence[Outcome]], GoalState]
-    """Returns the state with the outputs of these steps, in their order, after `with_round_outcomes`."""
+    """Returns the state with the outputs of the due steps. Called with their outcomes after `with_round_outcomes`."""
     next: Callable[[GoalState], GoalState | None]
     """Returns the state with the next action, or None if the model has to decide."""
     answer: Callable[[GoalState, Stop], str]

@@ -1,4 +1,4 @@
-"""Plans: a model's proposal becomes steps or a list of its problems, and the steps that are ready."""
+"""Plans: the steps in a model's proposal or its problems, the steps that are ready, and their calls."""
 
 from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -64,7 +64,7 @@ def parsed_plan(
     Args:
         listed: The steps as the model wrote them.
         most: The number of steps that may be open.
-        before: Finished steps. New ones may depend on them, and have other ids.
+        before: Finished steps. New steps may depend on them, but not have their ids.
         valued: The skills that return values, which arguments of other steps may refer to.
     """
     if not isinstance(listed, list) or not listed:
@@ -126,7 +126,7 @@ def _parsed_step(
 
 
 def _parsed_ids(value: object) -> list[str] | None:
-    """Return the ids that a model wrote: a list of texts or numbers, or a single one. None for any other value."""
+    """Return the ids that a model wrote: a text or a number, or a list of them. None for any other value."""
     if value in (None, ""):
         return []
     listed = cast("list[object]", value) if isinstance(value, list) else [value]
@@ -134,7 +134,7 @@ def _parsed_ids(value: object) -> list[str] | None:
 
 
 def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
-    """Return the step with ids in place of `a, b`, and in place of numbers of steps without ids."""
+    """Return the step with an id for each dependency. A model may have written `a, b`, or `2` for the step `s2`."""
     needs = list[str]()
     for need in step.depends_on:
         parts = [part.strip() for part in need.split(",")]
@@ -150,7 +150,7 @@ def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
 
 
 def _with_references(steps: Sequence[PlanStep], valued: frozenset[str]) -> tuple[list[PlanStep], list[str]]:
-    """Return the steps, which also depend on those whose values they refer to, and the problems of references."""
+    """Return the steps and the problems of references. A step also depends on each step whose value it refers to."""
     have_values = {step.id for step in steps if step.skill in valued}
     linked, problems = list[PlanStep](), list[str]()
     for step in steps:
@@ -195,10 +195,9 @@ def step_call(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall
     """Return the call of the step. None if its arguments depend on other steps."""
     if step.skill in skills_that_are_tools:
         return None if step.arguments is None else ToolCall(call_id=step.id, name=step.skill, arguments=step.arguments)
-    task = (step.arguments or {}).get("task", step.goal)
     if step.arguments is None and step.depends_on:
         return None
-    return delegate_step_call(step, str(task))
+    return delegate_step_call(step, str((step.arguments or {}).get("task", step.goal)))
 
 
 def due_step_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
@@ -260,9 +259,9 @@ def _with_filled_references(part: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _value_at(value: Any, path: object) -> Any:
-    """Return the part of a value. Raise _NoSuchValue if there is none: null is no value either.
+    """Return the part of a value. Raise _NoSuchValue if there is none, or if it is null.
 
-    A part that itself contains a reference counts as none. Otherwise a tool could fetch the value of another step.
+    A part that contains a reference itself does not count. Otherwise a tool could fetch the value of another step.
     """
     keys: list[Any] = [] if path is None else [path]
     if isinstance(path, list):
@@ -284,7 +283,7 @@ def value_outline(schema: dict[str, Any] | None, most: int) -> str:
 
 
 _OUTLINE_LEVELS, _OUTLINE_FIELDS = 3, 12
-"""Levels, and fields or alternatives of each part. A hostile schema refers to itself a thousand times."""
+"""Most levels, and most fields or alternatives of a part. A hostile schema may refer to itself a thousand times."""
 
 
 def _outline(schema: object, named: Mapping[str, Any], levels: int) -> str:

@@ -1,6 +1,6 @@
 """Progress of a goal: quality from scores, their trend, streaks, and decisions without a model.
 
-It also has the changes of a goal's state that several decisions share: a new plan, an unusable reply, an ending.
+This module also has changes of a goal's state that several decisions share: a new plan, an unusable reply, an ending.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ MIN_GOOD_SCORE, MIN_PARTIAL_SCORE = 3.5, 2.0
 TREND_ROUNDS = 3
 
 MIN_TREND_SLOPE = 0.3
-"""A larger slope is no longer stable."""
+"""Change of the mean score per round. A trend with a larger change is not stable."""
 
 UNFINISHED_STOPS = frozenset({"completed", "stuck"})
-"""Endings other than limits. Guidance during the final answer withdraws them."""
+"""Endings other than limits. Guidance during the final answer withdraws such an ending."""
 
 MAX_REPEATED_ROUNDS = 3
 """Rounds with equal calls after which a goal is stuck. Nearly equal calls count only if every one of them failed."""
@@ -55,8 +55,6 @@ def quality_from_mean(mean: float) -> Quality:
 
 
 class Trend(NamedTuple):
-    """The trend of the latest rounds."""
-
     average: float
     slope: float
     """The change per round. 0 for a single round."""
@@ -86,9 +84,9 @@ def round_signature(calls: Sequence[ToolCall]) -> str:
 
 
 def is_repeating_rounds(pursuit: Pursuit) -> bool:
-    """Return True if the latest rounds made the same calls, or nearly the same ones which all failed.
+    """Return True if the latest rounds made the same calls, or if they made nearly the same calls and all failed.
 
-    Pages of a file, numbered files and dates make calls with nearly equal texts, and each of them may be useful.
+    Nearly equal calls that succeed do not count. Each may be useful: they may read pages of a file, or several dates.
     """
     recent = pursuit.recent[-MAX_REPEATED_ROUNDS:]
     if len(recent) < MAX_REPEATED_ROUNDS:

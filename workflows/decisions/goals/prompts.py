@@ -1,4 +1,4 @@
-"""The prompts of a goal. They hold only what is new, since the conversation has the rest.
+"""The prompts of a goal. They hold only what is new, because the conversation has the rest.
 
 Each prompt is a template, the run's own or the default. Texts of goals, people and skills are inserted unchanged and
 never expanded.
@@ -113,7 +113,7 @@ _BUILT_ON_CHARS = 6_000
 
 
 def plan_prompt(state: GoalState, setup: Setup) -> str:
-    """Return the prompt for a plan. This and the others raise TemplateProblem if a template cannot be filled in."""
+    """Return the prompt for a plan. All prompts here raise TemplateProblem if their template cannot be filled in."""
     return _goal_prompt(
         state,
         "goal_plan",
@@ -135,14 +135,13 @@ def _skill_text(setup: Setup, name: str, what: str) -> str:
 
 
 def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: bool) -> str:
-    """Return the prompt for the calls of these steps of a round, whose arguments are not in the plan."""
+    """Return the prompt for the calls of these steps of a round. `is_planned`: the plan has them, no model is asked."""
+    if is_planned:
+        listed = "\n".join(map(_open_step_text, steps))
+        return _goal_prompt(state, "goal_input", steps=listed, answer_form="", memory="")
     pursuit, form = state.pursuit, "Make one call for each step, in this order, and no others."
     if planned_ids := [step.id for step in pursuit.due_steps if step not in steps]:
         form += f" The plan has the calls of {', '.join(planned_ids)}, which run in parallel."
-    if is_planned:
-        return _goal_prompt(
-            state, "goal_input", steps="\n".join(map(_open_step_text, steps)), answer_form="", memory=""
-        )
     built_on = _dependency_outcomes(pursuit, steps)
     listed = "\n".join(line for step in steps for line in (_open_step_text(step), *built_on[step.id]))
     return _goal_prompt(state, "goal_input", steps=listed, answer_form=form, memory=pursuit.memory)
@@ -170,7 +169,7 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
         max_rounds=state.config.max_iterations,
         errors=pursuit.errors,
         scores=_scores_text(pursuit),
-        # earlier prompts described them, so their state is enough
+        # earlier prompts described these steps, so their state is enough
         before=", ".join(f"{step.id} {step.state}" for step in ended if step.id not in due),
         this_round="\n".join(_step_outcome_text(step) for step in ended if step.id in due),
         open_steps=_open_steps_text(pursuit),
@@ -219,7 +218,7 @@ def _open_step_text(step: PlanStep) -> str:
 
 
 def _dependency_outcomes(pursuit: Pursuit, steps: Sequence[PlanStep]) -> dict[str, list[str]]:
-    """Return the outcomes of dependencies by step, each once. Their results may be far back, or cut."""
+    """Return one line about each dependency, by the step that needs it. Its result may be far back, or cut."""
     needed = {need for step in steps for need in step.depends_on}
     most = min(2 * _LINE_CHARS, _BUILT_ON_CHARS // max(len(needed), 1))
     lines = {step.id: f"  after {one_line(_step_outcome_text(step)[2:], most)}" for step in pursuit.steps}
@@ -245,7 +244,7 @@ def _ended_steps_text(pursuit: Pursuit) -> str:
 
 
 def _step_outcome_text(step: PlanStep) -> str:
-    """Return the outcome of a step. The text of a failure is left out: it is in its result, as data."""
+    """Return the outcome of a step without the text of a failure. The step's result has that text, as data."""
     worth = "" if step.scores is None else f", {quality_from_mean(step.scores.mean)} {step.scores.mean:.1f}"
     summary = f": {one_line(step.summary, _LINE_CHARS)}" if step.summary and not step.error else ""
     return f"- {step.id} ({step.source or step.skill}): {step.state}{worth}{summary}"

@@ -1,4 +1,4 @@
-"""Steps of a goal's pursuit: each reply and each round's outcomes become its next state."""
+"""The pursuit of a goal: its state after each reply of the model, and after the outcomes of each round."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -59,11 +59,11 @@ GUIDANCE_INSTEAD_TEXT = "(none; the operator's guidance follows instead)"
 
 COMPRESS_EVERY = 3
 COMPRESS_BYTES = 500
-"""Bytes. A longer memory is shortened at every third round."""
+"""Bytes. After every third round, a longer memory is shortened."""
 
 
 def with_counted_reply(state: GoalState, reply: Reply, conversation: Conversation) -> GoalState:
-    """Count a turn and its usage, with the conversation that the model has seen. Calls from the plan have no usage."""
+    """Count an iteration and its usage. The model has seen all of `conversation`. A planned reply has no usage."""
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
     if reply.model == PLANNED_MODEL:
         return state
@@ -81,10 +81,10 @@ def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
     state = with_reply_message(state, reply)
     try:
         answer = reply_object(reply, "goal_plan")
-        error = "" if steps_in_reply(answer) else bounded_line(answer.get("error"), 300)
-        if error and not state.pursuit.open_steps_of_people:
-            return with_ending(state, ("stuck", f"no plan reaches the goal: {error}"))
-        after = without_plan(state) if error else _with_reply_plan(state, steps_in_reply(answer), reply, setup)
+        refusal = "" if steps_in_reply(answer) else bounded_line(answer.get("error"), 300)
+        if refusal and not state.pursuit.open_steps_of_people:
+            return with_ending(state, ("stuck", f"no plan reaches the goal: {refusal}"))
+        after = without_plan(state) if refusal else _with_reply_plan(state, steps_in_reply(answer), reply, setup)
     except UnusableReply as error:
         return with_unusable_reply(state, str(error))
     memory = parsed_memory(answer, state.pursuit.memory)
@@ -100,7 +100,7 @@ def _with_reply_plan(state: GoalState, listed: object, reply: GoalReply, setup: 
 
 
 def with_round(state: GoalState) -> GoalState:
-    """Return the state with the steps of the next round: all that are ready, to run in parallel."""
+    """Return the state with the next round: all steps that are ready. They run in parallel."""
     pursuit = state.pursuit
     if not pursuit.open_steps:
         return state.with_pursuit(stage="decide", due=())
@@ -166,7 +166,7 @@ def steps_to_evaluate(pursuit: Pursuit) -> tuple[PlanStep, ...]:
 
 
 def with_evaluation(state: GoalState, reply: Reply) -> GoalState:
-    """Add the scores of this round's steps, or tell the model what is wrong with its evaluation."""
+    """Add the scores of this round's steps, or feedback for the model if its evaluation is unusable."""
     state = with_reply_message(state, reply)
     pursuit, steps = state.pursuit, steps_to_evaluate(state.pursuit)
     try:
@@ -201,7 +201,7 @@ def with_evaluation(state: GoalState, reply: Reply) -> GoalState:
 
 
 def with_compressed_memory(state: GoalState, reply: Reply) -> GoalState:
-    """Replace the memory by a shorter one. One that is not shorter, or lacks names of the old one, changes nothing."""
+    """Replace the memory by the reply's, unless that one is not shorter, or lacks names that the old one has."""
     state, before = with_reply_message(state, reply), state.pursuit.memory
     try:
         memory = bounded_line(reply_object(reply, "goal_compress").get("memory"), MAX_MEMORY_CHARS)
@@ -252,7 +252,8 @@ def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState
 def _with_action(state: GoalState, decision: GoalDecision, reply: GoalReply, setup: Setup) -> GoalState:
     config, can_go_on = state.goal_config, bool(ready_steps(state.pursuit.steps, 1))
     is_sure = decision.confidence >= config.done_confidence
-    is_in_vain = {step.state for step in state.pursuit.steps} - {"open"} == {"failed"} and not state.pursuit.is_answered
+    ended_as = {step.state for step in state.pursuit.steps if step.state != "open"}
+    is_in_vain = ended_as == {"failed"} and not state.pursuit.is_answered
     if decision.action == "done" and is_sure and is_in_vain:
         raise UnusableReply("done: every step failed, so the goal is not reached; adjust the plan, or be stuck")
     if decision.action == "adjust":
@@ -291,7 +292,7 @@ def with_person_answer(state: GoalState, text: str) -> GoalState:
 def with_guidance_seen(state: GoalState) -> GoalState:
     """Return the state with new guidance. No rule decides before the model has seen it.
 
-    An ending that is no limit is withdrawn, even while its answer is written. Earlier failures no longer count.
+    An ending that is no limit is withdrawn, even while its answer is written. After `stuck`, all streaks end.
     """
     pursuit, state = state.pursuit, state.with_pursuit(is_guided=True)
     if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending[0] not in UNFINISHED_STOPS:

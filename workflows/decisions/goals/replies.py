@@ -61,7 +61,7 @@ def bounded_line(value: object, most: int) -> str:
 
 
 def parsed_memory(answer: Mapping[str, Any], before: str) -> str:
-    """Return the new memory. A reply without one changes nothing."""
+    """Return the new memory, or the one before if the reply has none."""
     return bounded_line(answer.get("memory"), MAX_MEMORY_CHARS) or before
 
 
@@ -79,7 +79,7 @@ def lost_names(before: str, after: str) -> list[str]:
 
 
 def parsed_number(value: object, whole: float) -> float | None:
-    """Return a model's number, also from `"4"`, or `"85%"` and `"4/5"` of the whole. None for any other value."""
+    """Return a model's number, which may be a text: `"4"`, or a part of `whole`: `"85%"`, `"4/5"`. Else return None."""
     if isinstance(value, str):
         found = _NUMBER.fullmatch(value)
         if found is None:
@@ -96,7 +96,7 @@ def parsed_number(value: object, whole: float) -> float | None:
 
 
 def parsed_confidence(value: object) -> float:
-    """Return a confidence from 0 to 1. 85 means 85 percent, and a missing one means 0."""
+    """Return a confidence from 0 to 1. 85 means 85 percent, and a missing value means 0."""
     found = parsed_number(value, 1) or 0.0
     return min(max(found / 100 if 2 <= found <= 100 else found, 0.0), 1.0)
 
@@ -113,7 +113,7 @@ def parsed_scores(answer: Mapping[str, Any]) -> Scores:
 
 
 def parsed_evaluations(answer: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, StepEvaluation]:
-    """Return the evaluation of each due step. Raise UnusableReply if one of them, or a score, is missing."""
+    """Return the evaluation of each due step. Raise UnusableReply if an evaluation or a score is missing."""
     listed = answer.get("steps")
     items = cast("list[Any]", listed) if isinstance(listed, list) else [answer]
     objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
@@ -136,14 +136,12 @@ def _parsed_evaluation(step_id: str, item: Mapping[str, Any]) -> StepEvaluation:
 
 
 def parsed_goal_decision(answer: Mapping[str, Any]) -> GoalDecision:
-    """Raise UnusableReply if the action is unknown, or its question or plan is missing."""
+    """Return the model's decision. Raise UnusableReply if its action is unknown, or its question or plan is missing."""
     action = bounded_line(answer.get("action"), 40).lower()
     if action not in get_args(Action):
         raise UnusableReply(f"action: one of {', '.join(get_args(Action))}, not {action!r}")
-    reason, question = (
-        bounded_line(answer.get("reason"), MAX_SUMMARY_CHARS),
-        bounded_line(answer.get("question"), MAX_QUESTION_CHARS),
-    )
+    reason = bounded_line(answer.get("reason"), MAX_SUMMARY_CHARS)
+    question = bounded_line(answer.get("question"), MAX_QUESTION_CHARS)
     if action == "ask_user" and not question:
         raise UnusableReply("ask_user: a question is missing")
     steps = steps_in_reply(answer)

@@ -33,7 +33,7 @@ FILLER_WORDS = frozenset(
         *("please", "thanks", "thank", "you", "and", "then", "now", "all", "is", "to", "me", "with", "right", "very"),
     }
 )
-"""Words that may follow. Any other word may request a change, and nothing is done that nobody has approved."""
+"""Words that may follow such a beginning. Any other word may request a change, so the answer is no approval."""
 
 CHANGE_HINT = 'or describe what to change, or give {"steps": [...]} instead'
 
@@ -47,7 +47,7 @@ NOT_APPROVED = "the plan was not approved"
 
 
 def with_plan_to_review(state: GoalState) -> GoalState:
-    """Return the state whose plan is carried out, or goes to policy or a person first if the config wants it."""
+    """Return the state in which the plan is carried out or, if the config requires it, reviewed first."""
     match state.goal_config.plan_review:
         case "never":
             return state.with_pursuit(stage="execute", unusable=0)
@@ -58,7 +58,7 @@ def with_plan_to_review(state: GoalState) -> GoalState:
 
 
 def with_end_withdrawn(state: GoalState) -> GoalState:
-    """Return the state that continues. The rest of its plan is reviewed again: the end may have come before that."""
+    """Return the state that continues. The rest of its plan is reviewed, because the end may have prevented that."""
     after = state.with_pursuit(ending=None, stage="decide" if state.pursuit.steps else "plan")
     is_reviewed = state.goal_config.plan_review != "never" and bool(state.pursuit.open_steps)
     return with_plan_to_review(after) if is_reviewed else after
@@ -81,7 +81,8 @@ def with_plan_verdict(state: GoalState, verdict: Verdict) -> GoalState:
         return _with_approved_plan(state)
     if verdict.decision == "approval":
         who = ", ".join(verdict.approval.approvers if verdict.approval else ())
-        why = "; ".join(filter(None, (one_line(verdict.reason, MAX_WHY_CHARS), who and f"{who} may approve it")))
+        reasons = [one_line(verdict.reason, MAX_WHY_CHARS), f"{who} may approve it" if who else ""]
+        why = "; ".join(filter(None, reasons))
         return _with_plan_question(
             state.with_pursuit(terms=verdict.approval), _review_question_text(state, f" ({why})" if why else "")
         )
@@ -97,10 +98,11 @@ def plan_question(state: GoalState) -> tuple[int, str]:
 def with_review_answer(state: GoalState, answer: str, setup: Setup) -> GoalState:
     """Apply a person's answer about the plan. If it holds an invalid plan, the question is asked again.
 
-    If the plan was not shown whole, the approval has to state the number of steps.
+    If the plan was not shown in full, an approval has to state the number of steps.
     """
-    is_whole = answer.strip().rstrip(".!").casefold() == _full_approval_text(state)
-    if is_whole if _hidden_step_count(state) else is_yes(answer):
+    is_full_yes = answer.strip().rstrip(".!").casefold() == _full_approval_text(state)
+    is_approved = is_full_yes if _hidden_step_count(state) else is_yes(answer)
+    if is_approved:
         return _with_approved_plan(state)
     if is_yes(answer):
         return _with_plan_question(state, _review_question_text(state, " (it is too long to be shown here in full)"))
@@ -114,7 +116,7 @@ def with_unapproved_plan(state: GoalState, decided: Resolution) -> GoalState:
 
 
 def is_yes(answer: str) -> bool:
-    """Return True if an answer approves a plan and says nothing else: `OK, do it!`."""
+    """Return True if an answer approves a plan and has no other content: `OK, do it!`."""
     words = "".join(each if each.isalnum() else " " for each in answer.casefold().replace("'", "")).split()
     begins = any(words[: len(yes)] == yes for yes in map(str.split, YES_WORDS))
     return begins and "?" not in answer and FILLER_WORDS.issuperset(words)
@@ -187,9 +189,10 @@ def _with_plan_withdrawn(state: GoalState) -> GoalState:
 
 
 class _ReviewRules(NamedTuple):
-    """The rules by which a plan continues that is not approved as it is."""
+    """The consequences for a plan that is not approved as it is."""
 
     how: str
+    """The possible answers other than "yes", for the question."""
     denied: Callable[[GoalState, str], GoalState]
     answered: Callable[[GoalState, str, Setup], GoalState]
 

@@ -1,7 +1,7 @@
 """Templates of prompts: placeholders and conditions, filled in by minijinja. Inserted text is data, never expanded.
 
-An expression names a value and cannot compute one. A template may come from an untrusted folder, and it is tried when
-its config is read. minijinja limits instructions, not bytes: a few `~`, `|format` and `|indent` can make gigabytes.
+An expression may only name a value, because a template may come from an untrusted folder, and is tried when its config
+is read. minijinja limits instructions, not bytes: a few `~`, `|format` and `|indent` could make gigabytes.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from orga.workflows.types.goals.requests import MAX_TEMPLATE_BYTES, PromptName
 
 TEMPLATE_FUEL = 2_000
-"""Instructions of one rendering. Each tag takes a few."""
+"""Instructions of minijinja in one rendering. Each tag takes a few."""
 
 MAX_PROMPT_BYTES = 250_000
 
@@ -73,7 +73,7 @@ def _parsed_tag(line: int, kind: str, inside: str) -> TemplateTag:
 
 
 def render_template(text: str, values: Mapping[str, str | int]) -> str:
-    """Raise TemplateProblem if the template does not parse, names an unknown placeholder, or becomes too long."""
+    """Return the filled-in text. Raise TemplateProblem if the template is invalid, or if the text becomes too long."""
     tags = parsed_tags(text)
     if unknown := next(((tag.line, name) for tag in tags for name in tag.names if name not in values), None):
         raise TemplateProblem(f"line {unknown[0]}: there is no placeholder {unknown[1]!r}; use {', '.join(values)}")
@@ -172,7 +172,7 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
 
 
 def template_problem(name: PromptName, text: str) -> str:
-    """Return the problem of a template with the remedy, or "". It is tried with samples and with empty values."""
+    """Return the problem of a template with its remedy, or "". The template is tried with samples and empty values."""
     known = PLACEHOLDERS[name]
     try:
         shown = {each for tag in parsed_tags(text) if tag.is_shown for each in tag.names}

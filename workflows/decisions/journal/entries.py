@@ -1,6 +1,6 @@
 """Entries of a journal: its start, the data of each event, and the hash chain.
 
-It also follows the verdicts on a reply, to know which of its calls may be carried out.
+This module also follows the verdicts on a reply, to know which of its calls may be carried out.
 """
 
 from collections.abc import Collection, Iterable
@@ -47,7 +47,7 @@ def entry_hash(previous: str, entry: JournalEntry) -> str:
 
 
 def canonical_line(entry: JournalEntry) -> bytes:
-    """Return an entry's line in an export: the hashed text, with the hash as its last field."""
+    """Return an entry's line in an export: the hashed text, with the hash added as its last field."""
     return _canonical_body(entry)[:-1] + b',"hash":"' + entry.hash.encode() + b'"}'
 
 
@@ -77,7 +77,7 @@ _UPDATES_WITH_SENDER = frozenset({"extend_budget", "requeue", "complete_tool_cal
 DECISION_SIGNALS = frozenset(
     {"answer", "approve", "deny", "resolve_escalation", "extend_budget", "requeue", "complete_tool_call"}
 )
-"""Signals that decide what the update of the same name decides. Their argument may have an id of the sender's."""
+"""Signals that do the same as the update with their name. Their argument may also have the sender's own id."""
 
 SIGNALS = STEERING_SIGNALS | DECISION_SIGNALS
 
@@ -113,7 +113,8 @@ def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) 
 def _signal_data(happening: Happening, value: object, known: Collection[str]) -> dict[str, Any]:
     name = happening.name
     if name == "rewound":
-        return {"kind": "rewind", **({"refused": happening.text} if happening.text else _rewind_data(as_object(value)))}
+        data = {"refused": happening.text} if happening.text else _rewind_data(as_object(value))
+        return {"kind": "rewind", **data}
     if name not in known:
         return {"kind": name, "known": False}
     sender = dict[str, str]()
@@ -138,7 +139,7 @@ def _update_data(name: str, value: object) -> dict[str, Any]:
     given = as_object(value)
     if name not in _UPDATES_WITH_SENDER or "by" not in given:
         return {} if value is None else {"text": value}
-    left_out = {"by", "result", "result_json"} if name == "complete_tool_call" else {"by"}  # the call has its result
+    left_out = {"by", "result", "result_json"} if name == "complete_tool_call" else {"by"}  # its outcome has the result
     rest = {key: each for key, each in given.items() if key not in left_out}
     text = rest.get("letter_id") if name == "requeue" else rest
     return {**({"text": text} if text else {}), **sender_of({"by": given["by"]})}
@@ -160,7 +161,7 @@ def termination_data(happening: Happening) -> dict[str, Any]:
 
 
 class JournalStart:
-    """Makes the `Started` entry once. For a fork it is made after its past is read, which may hold the task."""
+    """Makes the `Started` entry once. That of a fork is made after its past is read, because the past has the task."""
 
     def __init__(self) -> None:
         self.agent = ""
@@ -169,7 +170,7 @@ class JournalStart:
 
     @property
     def is_due(self) -> bool:
-        """True if a fork has not read its past yet. Earlier events come after its start."""
+        """True if a fork has not read its past. If another event comes first, the start is made without the past."""
         return self._awaiting is not None
 
     def start_events(self, given: dict[str, Any]) -> EventList:
@@ -182,8 +183,8 @@ class JournalStart:
         """Return the start of a fork from its past, unless it was returned already."""
         if self._awaiting is None:
             return []
-        source, asked = past.forked_from.model_dump() if past.forked_from else {}, self._awaiting.get("task")
-        # a goal's own text does not change
+        source = past.forked_from.model_dump() if past.forked_from else {}
+        asked = self._awaiting.get("task")  # of an agent it is the new task, of a goal it is only guidance
         guidance = {"guidance": asked} if asked and asked != past.input.task else {}
         return self._run_started_events(
             past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance
@@ -227,7 +228,7 @@ PASSED_STATUSES = LET_THROUGH_STATUSES - REJECTED_STATUSES
 APPROVED_STATUSES: frozenset[ProposalStatus] = frozenset({"approved"})
 UNDECIDED_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "held", "approved"})
 WAITING_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "allowed"})
-"""The calls that one gate request may be about: all calls at first, later those that waited with held ones."""
+"""A request to the gate about several calls is about these: first all calls, later those that waited for held ones."""
 
 
 class JournalVerdicts:
@@ -281,7 +282,7 @@ class JournalVerdicts:
         self._statuses.record_pause()
 
     def record_start(self, index: int) -> None:
-        """Record that a call is carried out. So it was allowed, and so were approved ones without a known verdict."""
+        """Record that a call is carried out. So it was allowed, and so were approved calls without a known verdict."""
         for each in (index, *self._statuses.places_with_status(APPROVED_STATUSES)):
             self._statuses.record_start(each)
 
@@ -294,7 +295,8 @@ def recall_data(happening: Happening) -> dict[str, Any]:
     if happening.kind != "finished":
         return {"terms": [], "items": [], "error": happening.text, "block": "none"}
     found = RecalledContext.model_validate(happening.value)
-    block = "kept" if found.same else "injected" if found.text else "none"
+    shown = "injected" if found.text else "none"
+    block = "kept" if found.same else shown
     data: dict[str, Any] = {"terms": list(found.terms), "items": _recalled_items_data(found.items), "block": block}
     optional = {"taint": list(found.taint), "error": found.error}
     return data | {key: value for key, value in optional.items() if value}

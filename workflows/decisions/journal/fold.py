@@ -1,4 +1,4 @@
-"""The journal of a run, folded from its history: never a second log."""
+"""The journal of a run. It is folded from the history, so it cannot differ from it."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -43,7 +43,7 @@ from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
 MAX_VALUE_BYTES = 1_000
-"""Bytes of JSON of a call's value in an entry. A longer one is only in the result."""
+"""Bytes of JSON of a call's value in an entry. A longer value is only in the result."""
 
 PAUSE_SIGNALS = frozenset({"pause", "resume"})
 
@@ -59,7 +59,7 @@ class JournalFold:
         self._hash = GENESIS_HASH
         self._setup: Setup | None = None
         self._is_paused = False
-        self._run = JournalIteration()
+        self._current = JournalIteration()
         self._summary: dict[str, Any] = {}
         self._beginning = JournalStart()
         self._build = ""
@@ -72,7 +72,7 @@ class JournalFold:
         return [self._entry(happening.at, event, data) for event, data in self._with_start_event(happening)]
 
     def nested_entry(self, entry: JournalEntry, run: str) -> JournalEntry:
-        """Return a delegated run's entry as one of this journal. An entry from a deeper run keeps its run."""
+        """Return a delegated run's entry as one of this journal. An entry of a deeper run keeps its own `run`."""
         return self._with_chain_hash(entry.with_sequence(self._sequence, {"run": run, **entry.data}))
 
     def _with_start_event(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -107,10 +107,10 @@ class JournalFold:
             ended = self._collect_outcomes() if state.pending is None else []
             self._iteration = state.iteration
             self._setup, self._is_paused = state.setup, state.paused
-            self._run = JournalIteration()
+            self._current = JournalIteration()
             if state.pending is not None:
-                self._run = JournalIteration(state.iteration, state.setup, is_paused=self._is_paused)
-                self._run.take_reply(state.pending)
+                self._current = JournalIteration(state.iteration, state.setup, is_paused=self._is_paused)
+                self._current.take_reply(state.pending)
                 self._replied_at = happening.at
             if state.setup is not None:
                 self._agent = state.setup.agent
@@ -134,15 +134,15 @@ class JournalFold:
         return found
 
     def _on_scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
-        """Yield lazily, so that entries that end an iteration come before those of the next."""
+        """Yield lazily: each entry gets the iteration that is current when it is yielded."""
         if happening.name not in names.PROMPT_ACTIVITIES:
-            if self._run.is_dispatch_start(happening.key):
+            if self._current.is_dispatch_start(happening.key):
                 yield from self._dispatch_calls(is_begun=True)
             return
         yield from self._collect_outcomes()
         request = ReasonRequest.model_validate(happening.value)
         self._iteration, self._prompt = request.iteration, request.context.head
-        self._run = JournalIteration(request.iteration, self._setup, is_paused=self._is_paused)
+        self._current = JournalIteration(request.iteration, self._setup, is_paused=self._is_paused)
         compacted = compaction_data(request.context)
         if compacted:
             yield "ContextCompacted", {**compacted, **self._summary}
@@ -177,25 +177,25 @@ class JournalFold:
         return failover_events(reply)
 
     def _on_side_model_call(self, happening: Happening) -> EventList:
-        """Record failovers. The run itself records the reply's result, in a note."""
+        """Return the failovers. A note of the run records what the reply led to."""
         return failover_events(Reply.model_validate(happening.value)) if happening.kind == "finished" else []
 
     def _on_reasoned(self, happening: Happening) -> EventList:
         if happening.kind != "finished":
             return []
-        is_goals = happening.name in names.GOAL_PROMPTS
-        reply = (GoalReply if is_goals else Reply).model_validate(happening.value)
-        self._run.take_reply(reply)
+        is_goal_prompt = happening.name in names.GOAL_PROMPTS
+        reply = (GoalReply if is_goal_prompt else Reply).model_validate(happening.value)
+        self._current.take_reply(reply)
         self._replied_at = happening.at
         actions: list[dict[str, Any]] = [
             {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments} for call in reply.calls
         ]
         if not actions:
             actions = [{"respond": reply.text}]
-        turn = {"turn": happening.name} if is_goals else {}
-        if is_goals and reply.model != names.PLANNED_MODEL:
-            turn["prompt"] = self._prompt
-        data = {**turn, "actions": actions, "finish": reply.finish, **usage_data(reply)}
+        prompt = {"turn": happening.name} if is_goal_prompt else {}
+        if is_goal_prompt and reply.model != names.PLANNED_MODEL:
+            prompt["prompt"] = self._prompt
+        data = {**prompt, "actions": actions, "finish": reply.finish, **usage_data(reply)}
         if reply.left_out:
             data["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
         if isinstance(reply, GoalReply) and reply.repaired:
@@ -203,32 +203,32 @@ class JournalFold:
         return [*failover_events(reply), ("ReasoningComplete", data)]
 
     def _on_gated(self, happening: Happening) -> EventList:
-        """Apply the gate's verdicts, and add an entry that calls are carried out once no verdict is missing."""
+        """Apply the gate's verdicts. If no verdict is missing, add the entry that calls are carried out."""
         if happening.kind != "finished":
             return self._on_gate_failed(happening, {"error": happening.text})
         by_place = Verdicts.model_validate(happening.value).by_place(happening.key)
         if by_place is None:
             return self._on_gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
-        verdicts = self._run.verdicts_in_call_order(by_place)
+        verdicts = self._current.verdicts_in_call_order(by_place)
         shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
         denied = sum(v.decision != "allow" for v in verdicts.values())
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
         judged["verdicts"] = shown
         if (about := next(iter(verdicts), "")) in SEPARATE_PROPOSALS:
             return [("PolicyEvaluated", {**judged, "about": about})]
-        calls = self._run.take_verdicts(verdicts)
+        calls = self._current.take_verdicts(verdicts)
         again = {} if calls is None else {"calls": calls}
         return [("PolicyEvaluated", {**judged, **again}), *self._dispatch_if_final()]
 
     def _on_gate_failed(self, happening: Happening, data: dict[str, Any]) -> EventList:
         about = gate_subject(happening.key)
-        places = self._run.take_gate_failure(about) if about else []
+        places = self._current.take_gate_failure(about) if about else []
         known = {"places": places} if places else {}
-        failed = {**data, "action_count": len(places) or self._run.proposal_count, **known}
+        failed = {**data, "action_count": len(places) or self._current.proposal_count, **known}
         return [("PolicyEvaluated", failed), *self._dispatch_if_final()]
 
     def _on_recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
-        """Add an entry for a recall before a reasoning step. The next iteration begins with it."""
+        """Add an entry for a recall before a reasoning step, which begins the next iteration."""
         yield from self._collect_outcomes()
         self._iteration = recall_iteration(happening.key) or self._iteration
         yield "KnowledgeRecalled", recall_data(happening)
@@ -236,8 +236,8 @@ class JournalFold:
     def _on_acted(self, happening: Happening) -> EventList:
         outcome = "ok" if happening.kind == "finished" else happening.kind
         reported = knowledge_events(happening) if happening.name in KNOWLEDGE_TOOLS else []
-        begun = self._dispatch_calls(is_begun=True) if self._run.is_dispatch_start(happening.key) else []
-        self._run.record_end(happening.key, outcome, happening.text, self._shown_value(happening))
+        begun = self._dispatch_calls(is_begun=True) if self._current.is_dispatch_start(happening.key) else []
+        self._current.record_end(happening.key, outcome, happening.text, self._shown_value(happening))
         return [*begun, *self._on_retried(happening, outcome), *reported, *self._collect_if_complete()]
 
     def _shown_value(self, happening: Happening) -> Any:
@@ -253,7 +253,7 @@ class JournalFold:
             return []
         if tool_recovery(spec, self._setup.config).strategy != "retry":
             return []
-        call = {"tool": spec.name, **self._run.call_data(happening.key)}
+        call = {"tool": spec.name, **self._current.call_data(happening.key)}
         error = happening.text or happening.failed_before
         data = {"strategy": "retry", "error": error, "outcome": outcome, "attempts": happening.attempts}
         return [("RecoveryTriggered", {**call, **data})]
@@ -266,54 +266,57 @@ class JournalFold:
         if note.event == HYDRATION_EVENT:
             return [(note.event, with_reference_counts(note.data))]
         if note.event not in CALL_ENDS or "place" not in note.data:
-            self._run.take_note(note)
-            return [(note.event, self._run.note_with_arguments(note.data)), *self._dispatch_if_final()]
+            self._current.take_note(note)
+            return [(note.event, self._current.note_with_arguments(note.data)), *self._dispatch_if_final()]
         place = str(note.data.get("place"))
-        begun = self._dispatch_calls(is_begun=True) if self._run.is_dispatch_start(place) else []
-        outcome = note.data.get("outcome")  # a decision's outcome is its fields
-        self._run.record_end(place, outcome if isinstance(outcome, str) else "ok", str(note.data.get("error") or ""))
+        begun = self._dispatch_calls(is_begun=True) if self._current.is_dispatch_start(place) else []
+        given = note.data.get("outcome")
+        outcome = given if isinstance(given, str) else "ok"  # a decision's outcome is its fields
+        self._current.record_end(place, outcome, str(note.data.get("error") or ""))
         return [*begun, noted, *self._collect_if_complete()]
 
     def _on_signaled(self, happening: Happening) -> EventList:
         if happening.name in PAUSE_SIGNALS:
             self._is_paused = happening.name == "pause"
-            self._run.record_pause(self._is_paused)
+            self._current.record_pause(self._is_paused)
         return intervention_events(happening, self._signals)
 
     def _on_delegated(self, happening: Happening) -> EventList:
         place = delegate_activity_id(happening.key)
         if happening.kind == "child_started":
-            begun = self._dispatch_calls(is_begun=True) if self._run.is_dispatch_start(place) else []
+            begun = self._dispatch_calls(is_begun=True) if self._current.is_dispatch_start(place) else []
             given = as_object(happening.value)
             data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
-            return [*begun, ("DelegationStarted", {**self._run.call_data(place), **data})]
+            return [*begun, ("DelegationStarted", {**self._current.call_data(place), **data})]
         ended = as_object(happening.value)
         how = as_object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
         is_good = how.get("reason") == "completed"
-        self._run.record_end(place, "ok" if is_good else "failed", "" if is_good else str(how.get("detail", "")))
+        self._current.record_end(place, "ok" if is_good else "failed", "" if is_good else str(how.get("detail", "")))
         data = {"workflow_id": happening.key, **how, "usage": ended.get("usage")}
-        return [("DelegationEnded", {**self._run.call_data(place), **data}), *self._collect_if_complete()]
+        return [("DelegationEnded", {**self._current.call_data(place), **data}), *self._collect_if_complete()]
 
     def _on_terminated(self, happening: Happening) -> EventList:
         unused: EventList = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
         return [*self._collect_outcomes(), *unused, ("Terminated", termination_data(happening))]
 
-    # otherwise with the next iteration, because a failed call may still be recovered
+    # If a call has failed, this waits for the next iteration, because the call may still be recovered.
     def _collect_if_complete(self) -> EventList:
-        return self._collect_outcomes() if self._run.is_complete else []
+        return self._collect_outcomes() if self._current.is_complete else []
 
     def _collect_outcomes(self) -> EventList:
         """Add an entry for the outcomes of the iteration, unless there is one already."""
-        unbegun = self._dispatch_calls(is_begun=False) if self._run.undispatched_verdicts else []
-        return [*unbegun, ("ObservationsCollected", self._run.collected_outcomes())] if self._run.is_open else unbegun
+        unbegun = self._dispatch_calls(is_begun=False) if self._current.undispatched_verdicts else []
+        if not self._current.is_open:
+            return unbegun
+        return [*unbegun, ("ObservationsCollected", self._current.collected_outcomes())]
 
     def _dispatch_if_final(self) -> EventList:  # after the last verdict of the gate, a person or a critic
-        undispatched = self._run.undispatched_verdicts
+        undispatched = self._current.undispatched_verdicts
         return self._dispatch_calls(is_begun=True) if undispatched is not None and undispatched.is_final else []
 
     def _dispatch_calls(self, *, is_begun: bool) -> EventList:
-        """Add an entry for the calls that are carried out. Without any, also add their empty outcomes."""
-        dispatched = ("ToolsDispatched", self._run.dispatch_data(is_begun=is_begun))
+        """Add an entry for the calls that are carried out. If there are none, also add the entry for their outcomes."""
+        dispatched = ("ToolsDispatched", self._current.dispatch_data(is_begun=is_begun))
         return [dispatched, *self._collect_if_complete()]
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
@@ -322,7 +325,7 @@ class JournalFold:
             data = {**data, "duration_s": round((at - self._replied_at).total_seconds(), 3)}
         entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
         if event == "ObservationsCollected":
-            entry = entry.with_took_s(self._times.call_seconds(iteration, self._run.reply))
+            entry = entry.with_took_s(self._times.call_seconds(iteration, self._current.reply))
         return self._with_chain_hash(entry)
 
     def _with_chain_hash(self, entry: JournalEntry) -> JournalEntry:

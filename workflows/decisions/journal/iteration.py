@@ -22,7 +22,7 @@ from orga.workflows.types.tool_calls.gate import (
 )
 
 _ACTIVITY_ID = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
-"""The place of a call, or of a part of one. After a `q` it is a call that is sent again later."""
+"""The place of a call or of a part of it. Places with a `q` do not match: they are those of requeued calls."""
 
 
 class JournalIteration:
@@ -46,22 +46,18 @@ class JournalIteration:
 
     @property
     def undispatched_verdicts(self) -> JournalVerdicts | None:
-        """The verdicts, as long as no entry says that calls are carried out."""
+        """The verdicts, until an entry reports that calls are carried out. Then None."""
         return self._verdicts if self._expected is None else None
 
     def take_reply(self, reply: Reply) -> None:
         self.reply = reply
 
     def take_verdicts(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
-        """Apply verdicts by place. Return the ids of the reply's calls among them, or None for the first ones."""
-        own = {
-            index: verdict
-            for place, verdict in verdicts.items()
-            if (index := self._index_of_whole_call(place)) is not None
-        }
-        is_first = self._verdicts is None and bool(
-            own or (self._answer_activity_id and self._answer_activity_id in verdicts)
-        )
+        """Apply verdicts by place. Return the ids of the reply's calls among them, or None for its first verdicts."""
+        indexes = {place: self._index_of_whole_call(place) for place in verdicts}
+        own = {index: verdicts[place] for place, index in indexes.items() if index is not None}
+        is_about_answer = bool(self._answer_activity_id) and self._answer_activity_id in verdicts
+        is_first = self._verdicts is None and (bool(own) or is_about_answer)
         if is_first:
             self._verdicts = self._new_verdicts()
         if undispatched := self.undispatched_verdicts:
@@ -70,33 +66,28 @@ class JournalIteration:
         return None if is_first else [str(self._call_data_at(index).get("call_id")) for index in own]
 
     def take_gate_failure(self, about: str) -> list[str]:
-        """Record that the gate failed, and return the places that are denied, as far as they are known.
+        """Record that the gate failed. Return the denied places that are known.
 
-        If a reply has no verdicts by then, no entry mentions its calls.
+        If a reply has no verdicts yet, no entry will report on its calls.
         """
-        index, is_whole_reply = (
-            self._index_of_whole_call(about),
-            about in {self._answer_activity_id, SEVERAL.format(self._iteration)},
-        )
-        if self._verdicts is None and (is_whole_reply or index is not None):
+        index = self._index_of_whole_call(about)
+        is_about_reply = index is not None or about in {self._answer_activity_id, SEVERAL.format(self._iteration)}
+        if self._verdicts is None and is_about_reply:
             self._verdicts, self._expected, self._is_collected = self._new_verdicts(), set(), True
-        if self._verdicts is not None and (is_whole_reply or index is not None) and about != self._answer_activity_id:
+        if self._verdicts is not None and is_about_reply and about != self._answer_activity_id:
             return [f"{self._iteration}.{each}" for each in self._verdicts.take_gate_failure(index)]
         return [about] if is_one_place(about) else []
 
     def verdicts_in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-        """Return verdicts on the reply's calls in call order. Others keep their order."""
+        """Return the verdicts, those on the reply's calls in call order."""
         indexes = {place: self._index_of_whole_call(place) for place in verdicts}
         return dict(sorted(verdicts.items(), key=lambda pair: indexes[pair[0]] or 0))
 
     def take_note(self, note: Note) -> None:
-        data, verdicts, index = (
-            note.data,
-            self.undispatched_verdicts,
-            self._index_of_whole_call(str(note.data.get("place", ""))),
-        )
+        verdicts = self.undispatched_verdicts
         if verdicts is None:
             return
+        data, index = note.data, self._index_of_whole_call(str(note.data.get("place", "")))
         if note.event == "ApprovalRequested" and (data.get("kind") == "budget" or index is not None):
             verdicts.record_wait()
         elif index is None:
@@ -105,7 +96,7 @@ class JournalIteration:
             verdicts.take_verdict(index, verdict)
 
     def note_with_arguments(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Return a note's data, with the arguments of calls that a recovery made with those of the reply's call."""
+        """Return a note's data. A recovery's call without arguments gets those of the reply's call."""
         made = data.get("calls")
         if not isinstance(made, list):
             return data
@@ -117,10 +108,10 @@ class JournalIteration:
             self._verdicts.record_pause(is_paused)
 
     def is_dispatch_start(self, key: str) -> bool:
-        """Return True if an activity at this place is the first sign that the reply's calls are carried out.
+        """Record an activity. Return True if it is the first sign that the reply's calls are carried out.
 
-        The place may be that of a part of a call, or of a fallback, which is another call. A call that is sent again
-        does not belong to this reply.
+        The place may be that of a part of a call, or of a fallback, which is another call. A requeued call does not
+        belong to this reply.
         """
         index = self._call_index(key)
         if index is None:
@@ -131,22 +122,22 @@ class JournalIteration:
             self._verdicts = self._verdicts or self._new_verdicts()
             self._verdicts.record_start(index)
             return True
-        if index not in self._expected:  # nothing allowed it, but its outcome is recorded all the same
+        if index not in self._expected:  # no verdict allowed it, but it has an outcome
             self._expected.add(index)
             self._is_collected = False
         return False
 
     def dispatch_data(self, *, is_begun: bool) -> dict[str, Any]:
-        """Return the calls that are carried out. Empty if the history shows none."""
+        """Record that calls are carried out, and return them. Return none if the history shows no start of a call."""
         verdicts = self._verdicts
         self._expected = set(verdicts.allowed_indexes if verdicts else ())
         tools = [self._call_data_at(index) for index in verdicts.passed_indexes] if verdicts and is_begun else []
         return {"tool_count": len(tools), "tools": tools}
 
     def record_end(self, key: str, outcome: str, error: str, value: Any = None) -> None:
-        """Record the outcome of a call. Attempts of a recovery have keys of their own and are not calls.
+        """Record the outcome of a call. Calls that a recovery makes have other keys and are ignored.
 
-        A deferred call whose work was started goes on. The last attempt with input counts.
+        A deferred call goes on after its work has been started. If a call is repeated with input, the last time counts.
         """
         key = activity_id_before_input(key)
         if key.endswith(START_SUFFIX):
@@ -169,7 +160,7 @@ class JournalIteration:
 
     @property
     def is_open(self) -> bool:
-        """True if there is an entry that calls are carried out, and none yet about their outcomes."""
+        """True after the entry that calls are carried out, and before the entry with their outcomes."""
         return self._expected is not None and not self._is_collected
 
     def collected_outcomes(self) -> dict[str, Any]:
@@ -202,7 +193,7 @@ class JournalIteration:
         return {**known, **made}
 
     def _index_of_whole_call(self, place: str) -> int | None:
-        """Return the index of the reply's call at this place, or None for a part of a call."""
+        """Return the index of the reply's call at this place, or None if it is a part of a call."""
         return self._call_index(place) if _is_whole_call(place) else None
 
     def _call_data_at(self, index: int) -> dict[str, Any]:
@@ -231,7 +222,7 @@ _END_KINDS = {"finished", "failed", "cancelled", "child_finished", "child_failed
 class CallTimes:
     """Measures each call, including its recovery, from events in order.
 
-    The history does not show when a call inside a workflow task began.
+    A call inside a workflow task has no duration, because the history does not show when it began.
     """
 
     def __init__(self) -> None:

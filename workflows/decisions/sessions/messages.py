@@ -46,7 +46,8 @@ def is_busy(session: Session) -> bool:
 def turn_to_guide(state: SessionState) -> int:
     """Return the turn that reads guidance which arrives now: the current or the next one, or 0 if there is none.
 
-    A completed answer gives way to guidance, and so does a limit while people are asked for more. Other endings do not.
+    A turn with a completed answer still reads guidance, and so does a turn at a limit while people are asked for more.
+    A turn with another ending does not.
     """
     session = state.session
     may_go_on = not _is_ending_decided(state) or (state.stop is not None and state.stop[0] == "completed")
@@ -56,7 +57,7 @@ def turn_to_guide(state: SessionState) -> int:
 
 
 def check_message(state: SessionState, message: SessionMessage) -> None:
-    """Refuse a message that cannot be accepted. One that was accepted before passes."""
+    """Raise ValueError if a message cannot be accepted. A message that was accepted before passes."""
     session = state.session
     if (before := session.taken.get(message.message_id)) is not None:
         if before.digest != _message_digest(message):
@@ -82,13 +83,13 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
     size += _queued_bytes(message.text, _media(message))
     if len(session.queue) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUE_BYTES:
         raise QueueFull(
-            f"{len(session.queue)} messages wait already; {MAX_QUEUED_MESSAGES} may, of {MAX_QUEUE_BYTES} bytes of "
-            "JSON together: wait for a turn to end"
+            f"{len(session.queue)} messages wait already; at most {MAX_QUEUED_MESSAGES} may wait, with "
+            f"{MAX_QUEUE_BYTES} bytes of JSON together; send this one after a turn has ended"
         )
 
 
 def with_sent_message(state: SessionState, message: SessionMessage) -> SessionState:
-    """Accept a message. `taken` then holds its turn. One that was accepted before changes nothing."""
+    """Accept a message. `taken` then holds its turn. A message that was accepted before changes nothing."""
     session = state.session
     if message.message_id in session.taken:
         return state
@@ -96,9 +97,9 @@ def with_sent_message(state: SessionState, message: SessionMessage) -> SessionSt
         return _with_remembered_message(with_guidance(state, guidance("steer", message.text)), message, turn)
     cuts = message.when_busy == "interrupt"
     queued = QueuedMessage(turn=session.accepted + 1, text=message.text, cuts=cuts).with_media(_media(message))
-    # one that interrupts comes before those that only wait, and after others that interrupt
-    ahead = sum(each.cuts for each in session.queue) if cuts else len(session.queue)
-    queue = (*session.queue[:ahead], queued, *session.queue[ahead:])
+    # a message that interrupts comes before those that only wait, and after others that interrupt
+    position = sum(each.cuts for each in session.queue) if cuts else len(session.queue)
+    queue = (*session.queue[:position], queued, *session.queue[position:])
     state = _with_remembered_message(state.with_session(accepted=queued.turn, queue=queue), message, queued.turn)
     return with_interrupted_turn(state, INTERRUPTED_BY_MESSAGE) if cuts else state
 
@@ -143,7 +144,7 @@ def parsed_interrupt(raw: object) -> InterruptArgument:
 
 
 def check_interrupt(state: SessionState, turn: int | None = None) -> None:
-    """Raise ValueError if no turn is running, its ending is decided, or another one than the named one is running."""
+    """Raise ValueError if no turn is running, if it is not the named one, or if its ending is decided."""
     if not state.session.turn or state.is_over:
         raise ValueError("no turn is under way")
     if turn not in {None, state.session.turn}:

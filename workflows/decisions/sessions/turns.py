@@ -52,7 +52,7 @@ def elapsed_text(seconds: float) -> str:
 
 MAX_RESULTS = 20
 RESULTS_BYTES = 30_000
-"""Bytes of JSON of all results except the newest. In a carried state that is short of room: of all results."""
+"""Bytes of JSON of all results except the newest. If a carried state is short of room, the newest counts, too."""
 
 SHOWN_BYTES = 1_000_000
 """Bytes of all results in one answer. The server refuses an answer of 2 MB."""
@@ -64,7 +64,7 @@ DETAIL_BYTES = 300
 
 
 def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
-    """Begin with the first waiting message: full budgets, and of the previous turn only its messages."""
+    """Begin a turn with the first waiting message. Budgets are full. Only the messages of the previous turn stay."""
     session = state.session
     head, queue = session.queue[0], session.queue[1:]
     passed = "" if session.last_end is None else elapsed_text((now - session.last_end).total_seconds())
@@ -91,7 +91,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
 
 
 def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionState:
-    """End the turn: keep its result and count its usage. From here on the budgets are those of the next turn."""
+    """End the turn: keep its result and count its usage. After this, budgets are those of the next turn."""
     session, ended = state.session, turn_result(state, stop, now)
     others = _results_within(session.results[1 - MAX_RESULTS :], RESULTS_BYTES)
     state = state.with_session(
@@ -195,8 +195,8 @@ class TurnUnknown(ValueError):
 
 def check_awaited_turn(session: Session, turn: int) -> None:
     """Raise TurnUnknown if no message became this turn, or if it is too long ago."""
-    will_be = session.turn == turn or any(each.turn == turn for each in session.queue)
-    if will_be or find_turn_result(session, turn) is not None:
+    is_pending = session.turn == turn or any(each.turn == turn for each in session.queue)
+    if is_pending or find_turn_result(session, turn) is not None:
         return
     if turn > session.accepted:
         raise TurnUnknown(f"no message became turn {turn}; the last is {session.accepted}")
@@ -213,16 +213,21 @@ def with_bounded_results(state: SessionState) -> SessionState:
 
 
 def _results_within(results: tuple[TurnResult, ...], room: int) -> tuple[TurnResult, ...]:
-    texts = [len(to_json(each.output)) for each in results]
-    data = [0 if each.data is None else len(to_json(each.data, inf_nan_mode="strings")) for each in results]
-    left = max(room - _FRAME_BYTES * len(results), 0)
-    most = fair_shares([a + b for a, b in zip(texts, data, strict=True)], left)
+    sizes = list(map(_answer_bytes, results))
+    shares = fair_shares(sizes, max(room - _FRAME_BYTES * len(results), 0))
     return tuple(
-        each
-        if text + more <= share
-        else each.with_output(json_prefix(clip_json(each.output, share, "the conversation has all of it"), share), None)
-        for each, text, more, share in zip(results, texts, data, most, strict=True)
+        each if size <= share else _with_cut_answer(each, share)
+        for each, size, share in zip(results, sizes, shares, strict=True)
     )
+
+
+def _answer_bytes(result: TurnResult) -> int:
+    data_bytes = 0 if result.data is None else len(to_json(result.data, inf_nan_mode="strings"))
+    return len(to_json(result.output)) + data_bytes
+
+
+def _with_cut_answer(result: TurnResult, room: int) -> TurnResult:
+    return result.with_output(json_prefix(clip_json(result.output, room, "the conversation has all of it"), room), None)
 
 
 def initial_session_state(given: SessionInput, origin: str, now: datetime) -> SessionState:

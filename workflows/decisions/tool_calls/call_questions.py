@@ -65,8 +65,9 @@ def approval_item(
     about, whole = _call_digest(state.origin, request_id, call, verdict.version), call.model_dump()
     before = find_item(state, about)
     if before is not None:  # the previous segment asked, and may have cut the item
-        updated = before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
-        return before if before.call == whole else updated
+        if before.call == whole:
+            return before
+        return before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
     return Item(
         approval_id=sha256(f"{about}/{occasion}".encode()).hexdigest()[:ID_CHARS],
         about=about,

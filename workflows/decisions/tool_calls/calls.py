@@ -1,6 +1,6 @@
 """Calls: their identity, the idempotency keys of their effects, and the outcomes of calls without a result.
 
-It also tracks taint: the untrusted content in a conversation. Policies can be stricter once there is any.
+This module also tracks taint: untrusted content in a conversation. Policies can be stricter after there is any.
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ def with_counted_calls(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> T
 
 
 def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
-    """Return the outcome. If the verdict changed the arguments, its text begins with them and with who changed them."""
+    """Return the outcome. If the verdict changed the arguments, the text begins with the new ones and who made them."""
     if verdict.arguments is None:
         return outcome
     used = to_json(verdict.arguments, inf_nan_mode="strings").decode()

@@ -51,7 +51,7 @@ def decide_by_rules(
 
 
 def rule_outcome(decision: GroundedDecision, values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
-    """Return the name of the first rule whose conditions all hold, and its outcome."""
+    """Return the name and the outcome of the first rule whose conditions all hold, or of the default."""
     for index, rule in enumerate(decision.rules):
         if all(condition.is_met_by(values[name]) for name, condition in rule.when.items()):
             return decision.rule_name(index), rule.then
@@ -112,7 +112,7 @@ def _proposed_value(fields: Mapping[str, object], name: str) -> object:
 
 
 def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
-    """Return the name and the decision. Raise ValueError, with a text for the model, if the call must not make it."""
+    """Return the name and value of a call's decision. Raise ValueError, with a text for the model, if it is invalid."""
     name, declared = call.arguments.get("decision"), state.declared_decisions
     if not isinstance(name, str) or name not in declared:
         raise ValueError(f"there is no such decision; there are: {', '.join(declared)}")

@@ -20,8 +20,8 @@ from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 
 ENDING_S = 2.0
 ENDING_SHARE = 0.1
-"""A delegate's clock ends `ENDING_S` before its parent's, but at most this share of the time before, so that it can
-report its results.
+"""A delegate's clock ends before its parent's, so that it can report its results: by `ENDING_S` seconds, but at most by
+this share of the time.
 """
 
 READING_SHARE = 0.1
@@ -192,9 +192,8 @@ def delegate_shortfall_text(agent: str, result: AgentResult, max_bytes: int) -> 
     output = _result_text(result)
     if not output:
         return f"{clip(text, max_bytes)}; it had no output"
-    return (
-        f"{clip(text, max_bytes // 4)}\n{framed_text(f'what agent {agent!r} had by then', output, max_bytes * 3 // 4)}"
-    )
+    framed = framed_text(f"what agent {agent!r} had by then", output, max_bytes * 3 // 4)
+    return f"{clip(text, max_bytes // 4)}\n{framed}"
 
 
 def framed_text(title: str, text: str, max_bytes: int) -> str:

@@ -82,7 +82,7 @@ def with_begun_calls(state: AgentState, calls: Sequence[ToolCall]) -> AgentState
 
 
 def can_begin_another_call(state: AgentState) -> bool:
-    """Return True if one more call may begin. Calls that run, and calls that delegates may make, take room first."""
+    """Return True if one more call may begin. Running calls, and calls that delegates may make, count as made."""
     delegated = sum(child.ceiling.max_tool_calls or 0 for child in state.children if child.ceiling)
     return _calls_left(state) > state.under_way + delegated
 

@@ -1,6 +1,7 @@
 """Repetition without progress: repeated denials end a run, and calls that fail again are stopped.
 
-If the same denial or the same failed call is repeated, the model will not find another way.
+If the same denial or the same failed call is repeated, the model will not find another way. Here, a step is a tool with
+the same arguments, however often it is called.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -220,11 +220,10 @@ def _remaining_effects_text(course: SagaCourse) -> str:
 def _saga_report_lines(course: SagaCourse, specs: SpecLookup, max_bytes: int) -> list[str]:
     outcomes, undone = course.outcomes, course.undone
     share = max(max_bytes // max(len(outcomes) + len(undone), 1), MIN_SHOWN_BYTES)
-    lines = [f"step {n}, {step.kind}, " for n, step in enumerate(course.steps, 1)]
+    lines = list[str]()
     for index, step in enumerate(course.steps):
-        lines[index] += (
-            _shown_outcome(outcomes[index], specs, share) if index < len(outcomes) else f"{step.tool}: not begun"
-        )
+        shown = _shown_outcome(outcomes[index], specs, share) if index < len(outcomes) else f"{step.tool}: not begun"
+        lines.append(f"step {index + 1}, {step.kind}, {shown}")
     return lines + [
         f"compensation of step {n + 1}, {_shown_outcome(outcome, specs, share)}" for n, outcome in undone.items()
     ]
