@@ -91,12 +91,14 @@ class _PromptSearch:
     def result(self, chain: RunChain) -> Prompt:
         run = f"run {chain.workflow_id!r}"
         if self._is_planned:
-            raise NoPrompt(f"no model was asked in turn {self._iteration} of {run}: its plan already had the reply")
+            raise NoPrompt(
+                f"no model was asked in iteration {self._iteration} of {run}: its plan already had the reply"
+            )
         if self._prompt is None:
-            turns = self._iterations
-            existing = f"there are {turns[0]} to {turns[-1]}" if turns else "no model was asked yet"
-            missing = "; the server no longer has its oldest turns" if chain.is_cut else ""
-            raise NoPrompt(f"{run} has no turn {self._iteration}; {existing}{missing}")
+            numbers = self._iterations
+            existing = f"there are {numbers[0]} to {numbers[-1]}" if numbers else "no model was asked yet"
+            missing = "; the server no longer has its oldest iterations" if chain.is_cut else ""
+            raise NoPrompt(f"{run} has no iteration {self._iteration}; {existing}{missing}")
         return self._prompt
 
     def _build_prompt(self, happening: Happening) -> Prompt | None:
@@ -112,7 +114,7 @@ class _PromptSearch:
 class StepResult:
     step: str
     place: str
-    """Place of the step's latest call, `<turn>.<index>`, as in `StepExecuted` of the journal."""
+    """Place of the step's latest call, `<iteration>.<index>`, as in `StepExecuted` of the journal."""
     status: str
     output: str
     """The full output, or the reason of a failure."""

@@ -53,6 +53,7 @@ class Guidance(on.InterventionReceived):
 @dataclass
 class Phase:
     turn: int
+    """The iteration in which the phase began."""
     phase: str
     """plan, execute, evaluate, decide, ask, compress or summarise."""
     ended_at: datetime
@@ -79,7 +80,7 @@ class Phase:
     overridden: list[on.StepOverridden] = field(default_factory=list[on.StepOverridden])
     """Steps that people have replaced or added during this phase."""
     guidance: list[Guidance] = field(default_factory=list[Guidance])
-    """Guidance by people since the previous turn."""
+    """Guidance by people since the previous prompt."""
     repaired: bool = False
 
     @property
@@ -130,7 +131,7 @@ class GoalPhases:
         self._is_reply_used = False
         """True once an entry shows that the reply of the latest phase was used."""
         self._guidance: list[tuple[int, Guidance]] = []
-        """Guidance that no phase has yet, each with the turn in which it arrived."""
+        """Guidance that no phase has yet, each with the iteration in which it arrived."""
         self._unanswered: list[Guidance] = []
         """Guidance that may still be refused."""
         self._kept = ""
@@ -183,18 +184,18 @@ class GoalPhases:
         self._latest_end = self._latest_end or entry.timestamp
         phase.duration_s = (entry.timestamp - self._latest_end).total_seconds()
         if name != ASK:
-            phase.guidance = [guidance for turn, guidance in self._guidance if turn < entry.iteration]
-            self._guidance = [(turn, guidance) for turn, guidance in self._guidance if turn >= entry.iteration]
+            phase.guidance = [guidance for iteration, guidance in self._guidance if iteration < entry.iteration]
+            self._guidance = [each for each in self._guidance if each[0] >= entry.iteration]
         self.phases.append(phase)
         self._is_reply_used = False
 
-    def _close_phase(self, next_turn: str) -> None:
+    def _close_phase(self, next_prompt: str) -> None:
         """Add an error to the latest phase if its reply was not used."""
         phase = self.phases[-1] if self.phases else None
         if phase is None or phase.phase not in _RESULT_EVENTS or self._is_reply_used:
             return
         plan_error = _reply_object(phase).get("error") if phase.phase == "plan" else None
-        again = ", and was asked for again" if _PROMPT_PHASES.get(next_turn) == phase.phase else ""
+        again = ", and was asked for again" if _PROMPT_PHASES.get(next_prompt) == phase.phase else ""
         phase.errors.append(f"no plan: {plan_error}" if plan_error else f"the reply was not used{again}")
 
     def _add_reply(self, event: on.ReasoningComplete) -> None:
@@ -225,8 +226,8 @@ def _current_memory(phase: Phase, event: JournalEvent, before: str) -> str:
 
 def _reply_object(phase: Phase) -> dict[str, Any]:
     """Return the reply as a JSON object. A reply that is not an object gives an empty one."""
-    turn = next((turn for turn, name in _PROMPT_PHASES.items() if name == phase.phase), "")
+    prompt = next((prompt for prompt, name in _PROMPT_PHASES.items() if name == phase.phase), "")
     try:
-        return goal_reply_object(turn, phase.reply_text)
+        return goal_reply_object(prompt, phase.reply_text)
     except ValueError:
         return {}

@@ -32,7 +32,7 @@ from orga.workflows.types.text import full_field_text
 COLUMNS = 80
 """Characters of a line of the table, whatever the terminal's width."""
 
-_HEADS = ("TURN", "PHASE", "TIME", "SCORE", "WHAT")
+_HEADS = ("ITERATION", "PHASE", "TIME", "SCORE", "WHAT")
 
 _ScoredText = tuple[str, str]
 """A score, which may be empty, and the text of the table's last column."""
@@ -46,16 +46,16 @@ def phase_table(shown: GoalPhases) -> list[str]:
 
 
 def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
-    turn, phase, time, score, what = row
-    turn_width, phase_width, time_width, score_width = widths
-    head = f"{turn:>{turn_width}}  {phase:<{phase_width}}  {time:>{time_width}}  {score:>{score_width}}  "
+    iteration, phase, time, score, what = row
+    iteration_width, phase_width, time_width, score_width = widths
+    head = f"{iteration:>{iteration_width}}  {phase:<{phase_width}}  {time:>{time_width}}  {score:>{score_width}}  "
     return f"{head}{terminal_line(what, COLUMNS - len(head))}".rstrip()
 
 
 def _phase_rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
     texts = _phase_texts(phase, goals) or [("", "-")]
-    turn = str(phase.turn) if phase.phase != "ask" else ""
-    heads = [(turn, phase.phase, phase_duration_text(phase.duration_s)), *[("", "", "")] * (len(texts) - 1)]
+    iteration = str(phase.turn) if phase.phase != "ask" else ""
+    heads = [(iteration, phase.phase, phase_duration_text(phase.duration_s)), *[("", "", "")] * (len(texts) - 1)]
     return [(*head, *line) for head, line in zip(heads, texts, strict=True)]
 
 
@@ -214,7 +214,7 @@ def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
         write_json({**facts, "messages": [message.model_dump(mode="json") for message in shown]})
         return
     write_note(
-        f"turn {prompt.iteration} ({prompt.turn}): {len(shown)} messages to {full_field_text(request.model)}, "
+        f"iteration {prompt.iteration} ({prompt.turn}): {len(shown)} messages to {full_field_text(request.model)}, "
         f"at most {request.max_output_tokens} tokens; digest {prompt.digest} holds",
         f"tools ({request.tool_choice}): {terminal_line(', '.join(tools) or 'none', 400)}",
     )

@@ -121,7 +121,7 @@ _WHY: dict[str, str] = {
     "tools.options": "describes tools, and policies rely on the description",
     "mcp": "starts programs, or sends what agents write to servers",
     "models.base_urls": "sends API keys, and all that agents read, to a server",
-    "models.endpoints": "sends what agents read, and secrets of the environment, to servers",
+    "models.endpoints": "sends what agents read, and variables of the environment, to servers",
     "models.prices": "sets the prices of models, and so changes limits in dollars",
     "models.tiers": "chooses the models of the tiers",
     "temporal.address": "carries out runs of another Temporal server",

@@ -64,7 +64,7 @@ async def test_orga_steps_shows_the_plan_and_the_steps_of_a_pipeline(client: Cli
         )
         await handle.result()
         shown = await goal_phases(read_journal(client, handle.id))
-        with pytest.raises(NoPrompt, match="no model was asked in turn 1"):
+        with pytest.raises(NoPrompt, match="no model was asked in iteration 1"):
             await read_prompt(client, handle.id, 1)
     assert [phase.phase for phase in shown.phases] == ["plan", "execute", "execute", "summarise"]
     rows = phase_table(shown)

@@ -182,8 +182,8 @@ async def test_the_shown_prompt_equals_what_the_model_received(client: Client) -
             without.append(str(error))
     assert [replace(each, model="") for each in found] == [replace(each, model="") for each in model.given]
     assert len(without) == 1  # the first round, whose plan already had all arguments
-    assert "no model was asked in turn 2" in without[0]
-    with pytest.raises(NoPrompt, match=rf"has no turn 99; there are 1 to {max(turns)}"):
+    assert "no model was asked in iteration 2" in without[0]
+    with pytest.raises(NoPrompt, match=rf"has no iteration 99; there are 1 to {max(turns)}"):
         await read_prompt(client, handle.id, 99)
 
 
@@ -225,7 +225,7 @@ def test_steps_on_the_command_line(orga: Orga) -> None:
     assert (brought.code, brought.out.strip() != "", f"{step} ok, call " in brought.err) == (0, True, True), done_json
     assert json.loads(orga("steps", "g", "--output", step, "--json").out)["output"].strip() == brought.out.strip()
     assert shown.code == 0
-    assert shown.out.startswith("g  completed\n  What is the retry limit?\nTURN  PHASE")
+    assert shown.out.startswith("g  completed\n  What is the retry limit?\nITERATION  PHASE")
     assert max(map(len, shown.out.splitlines())) <= COLUMNS
     report = json.loads(orga("steps", "g", "--json").out)
     assert {"plan", "execute", "evaluate", "summarise"} <= {phase["phase"] for phase in report["phases"]}
@@ -238,7 +238,7 @@ def test_steps_on_the_command_line(orga: Orga) -> None:
     orga("run", "What is the retry limit?", "--id", "a")
     for arguments, expected in (
         (("a",), "is an agent's run, which has no plan. `orga journal` shows what it did"),
-        (("g", "--prompt", "99"), "run 'g' has no turn 99; there are 1 to "),
+        (("g", "--prompt", "99"), "run 'g' has no iteration 99; there are 1 to "),
         (("g", "--prompt", "0"), "Invalid value for '--prompt'"),
         (("nobody",), "there is no run 'nobody'; `orga list` shows the ids"),
     ):

@@ -41,14 +41,14 @@ class StepEvaluation(NamedTuple):
     summary: str = ""
 
 
-def reply_object(reply: Reply, turn: str = "") -> dict[str, Any]:
+def reply_object(reply: Reply, prompt: str = "") -> dict[str, Any]:
     """Return the JSON object in the reply to a prompt. Raise UnusableReply if there is none."""
     try:
-        return goal_reply_object(turn, reply.text)
+        return goal_reply_object(prompt, reply.text)
     except ValueError as error:
         if isinstance(reply, GoalReply) and reply.called:
             called = f"you called {', '.join(reply.called)}, and this turn takes no calls: none was made"
-            raise UnusableReply(f"{called}; answer with the JSON object that [{turn}] asks for") from None
+            raise UnusableReply(f"{called}; answer with the JSON object that [{prompt}] asks for") from None
         raise UnusableReply(f"give one JSON object: {error}") from None
 
 
