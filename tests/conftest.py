@@ -1,5 +1,6 @@
 """One real Temporal server for each process of the suite."""
 
+import gc
 import os
 import sys
 from collections.abc import AsyncGenerator, Generator
@@ -75,6 +76,13 @@ async def _server(temporal: str, database: str, starts: int = 3) -> WorkflowEnvi
         if starts == 1 or "within 5s" not in str(error):
             raise
         return await _server(temporal, database, starts - 1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector skip the tests themselves, which are 19,000: a full collection takes 0.3 s less."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
