@@ -36,7 +36,7 @@ _CHECKS_BY_CLIENT: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]"
 
 
 def register_check(client: Client, check: "Callable[[RequestedNames], None]") -> None:
-    """Register the check of the worker that runs in this process with this client."""
+    """Register the check of inputs by the worker that runs in this process with this client."""
     _CHECKS_BY_CLIENT[client] = check
 
 
@@ -51,9 +51,10 @@ def check_by_local_worker(
 
 
 SUMMARY_CHARS = 150
+"""Characters of a run's summary, which lists and Temporal's UI show."""
 
 COMPLETION_TIMEOUT = timedelta(seconds=60)
-"""A worker checks the result of a call before the run answers."""
+"""Longer than for other updates, because a worker checks the result before the run answers."""
 
 STARTED_BY_MEMO = "orga_started_by"
 """The memo key of the person who started a run, if the client has authenticated that person."""
@@ -82,8 +83,8 @@ class AgentHandle:
         Args:
             guidance: The text for the model.
             by: The name of the person, for the journal.
-            intervention_id: Your id for it, at most 64 printable ASCII characters. The journal then has an
-                `InterventionApplied` with it once the model gets the text, or an `InterventionRefused`. A second
+            intervention_id: Your id for the intervention, at most 64 printable ASCII characters. With it, the journal
+                has an `InterventionApplied` when the model gets the text, or an `InterventionRefused`. A second
                 intervention with the same id has no effect.
 
         Raises:
@@ -97,9 +98,9 @@ class AgentHandle:
         await self._intervene("add_context", context, by, intervention_id)
 
     async def pause(self, *, by: str = "", intervention_id: str = "") -> None:
-        """Stop before the next phase. Clocks and budgets stop meanwhile. `by` and `intervention_id` as for `steer`.
+        """Pause before the next phase. Clocks and budgets stop meanwhile. `by` and `intervention_id` as for `steer`.
 
-        It is applied once it holds up the run, or with the resume if that comes first.
+        The journal has its `InterventionApplied` when the run pauses, or with the resume if that comes first.
         """
         await self._intervene("pause", "", by, intervention_id)
 
@@ -139,7 +140,7 @@ class AgentHandle:
         Args:
             escalation_id: The `wait_id` that `status` shows.
             choice: The decision. A budget question accepts only `skip` (end at the limit) and `abort`.
-            result: The result that the run continues with, for `result`.
+            result: The result with which the run continues, if the choice is `result`.
             by: The person who decided.
             reason: The reason, for the journal.
 
@@ -158,10 +159,10 @@ class AgentHandle:
 
         Args:
             approval_id: The id in `pending_approvals` of `status`.
-            by: The person who decides. It must be an approver, if policy names any.
+            by: The person who decides. If policy names approvers, this must be one of them.
             reason: The reason, for the journal.
-            arguments: All arguments of the call, if you change them, at most 20,000 characters of JSON. They are
-                checked by the tool's schema and judged by policy. If they do not fit, the call is held again.
+            arguments: All arguments of the call, if you change any of them, at most 20,000 characters of JSON. The
+                tool's schema and the policies apply to them. If they do not fit, the call is held again.
 
         Raises:
             Refused: Nothing is held under this id, it is decided or has expired, or this person may not decide it.
@@ -195,13 +196,13 @@ class AgentHandle:
     async def complete_tool_call(
         self, idempotency_key: str, *, result: Any = None, error: str = "", nothing_done: bool = False, by: str
     ) -> None:
-        """Give a call of a deferred tool its result, or its error. The same again changes nothing.
+        """Give a call of a deferred tool its result, or its error. Repeating this changes nothing.
 
         Args:
-            idempotency_key: The key of the call, as its `start` got it. `status` shows it as `wait_id`.
-            result: Any JSON, or a pydantic model, at most 100,000 bytes. It is untrusted, as that of any tool.
-            error: The failure instead, for the model.
-            nothing_done: The call failed and had no effect. Without it, the effect of a failed irreversible call is
+            idempotency_key: The key of the call, which the tool's `start` received. `status` shows it as `wait_id`.
+            result: Any JSON, or a pydantic model, at most 100,000 bytes. Like the result of any tool, it is untrusted.
+            error: The error for the model, if the call failed.
+            nothing_done: True if the failed call had no effect. Otherwise the effect of a failed irreversible call is
                 unknown.
             by: The person or the program that completes it, for the journal.
 
@@ -286,15 +287,15 @@ class AgentHandle:
         call has changed, with the text that the model has written so far. All readers of a run in one process share one
         watcher, and watching adds nothing to the run's history.
 
-        It continues across continue-as-new, and while a server is away for less than a minute. If the run is rewound
-        meanwhile, the next entry's sequence is not higher than the last one's: it replaces that entry and all later
-        ones. Entries of delegated runs come when the delegation ends, as in the journal. What a delegate is doing comes
-        as `LiveActivity`. Its own handle follows it entry by entry.
+        The events continue across continue-as-new, and if the server is away for less than a minute. If the run is
+        rewound meanwhile, the next entry has a sequence that was used before. It replaces that entry and all later
+        ones. Entries of delegated runs come when the delegation ends, as in the journal. Until then, only the
+        `LiveActivity` of a delegate comes. The delegate's own handle yields its entries live.
 
         Args:
-            after: The `cursor` or `sequence` of the last entry that you have. None begins with the first entry. If the
-                run has been rewound to an earlier point, all entries come again. Only the cursor detects a rewind after
-                which the run has reached that sequence again.
+            after: The `cursor` or `sequence` of the last entry that you have. None begins with the first entry. If a
+                rewind has removed that entry, all entries come again. If the rewound run has reached the same sequence
+                again, only a cursor shows that the entry was removed.
 
         Raises:
             RunNotFound: No run has this id.
@@ -315,7 +316,7 @@ class AgentHandle:
         await self._exchange.update(update, decision)
 
     async def _was_reset(self, error: WorkflowFailureError) -> bool:
-        """Return whether the run was reset: a reset terminates it, and starts another under its id at once."""
+        """Return whether the run was reset. A reset terminates a run and starts another with the same id at once."""
         is_terminated = isinstance(error.cause, TerminatedError)
         return is_terminated and (await self.describe()).status != WorkflowExecutionStatus.TERMINATED
 
@@ -341,7 +342,7 @@ async def start_agent(
         again: Start even if a run with this id has ended. The old history can then be found only by its run id.
         search_attributes: Set from the start. The run adds its own.
         attachments: Pictures and PDFs that belong to the task: paths, bytes, `orga.Media`, or references. They are put
-            into the folder `blobs` of this machine's state, or your own store. The worker has to share it.
+            into the folder `blobs` of this machine's state, or into your own store. The worker must use the same one.
 
     Raises:
         InvalidInput: The input or an attachment is invalid. The text names it, and nothing was started.
@@ -379,7 +380,7 @@ async def start_run(
     attributes: TypedSearchAttributes,
     started_by: str = "",
 ) -> None:
-    """Start a run of any kind under a checked id, as `start_agent` does. The memo names who started it, if given."""
+    """Start a run of any kind with a checked input and a checked id. `started_by` is put into the memo."""
     if task_queue is not None:
         _refuse_hidden_characters(task_queue, "task_queue")
     check_by_local_worker(client, checked, task_queue)

@@ -1,4 +1,4 @@
-"""Pictures and documents that a starter gives with a task: kept in the store, and sent as references."""
+"""Puts the pictures and documents of a task or message into the store of blobs, and returns references to send."""
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="AgentInput | GoalInput")
 
 Attachable = str | Path | bytes | Media | Attachment | Mapping[str, Any]
-"""A path, the bytes, `orga.Media`, or a reference to what the store has already."""
+"""A path, bytes, `orga.Media`, or a reference to a blob that is already in the store."""
 
 _STORES_BY_CONNECTION: "WeakKeyDictionary[ServiceClient, BlobStore]" = WeakKeyDictionary()
 
@@ -33,7 +33,7 @@ _STORES_BY_CONNECTION: "WeakKeyDictionary[ServiceClient, BlobStore]" = WeakKeyDi
 def register_store(connection: "ServiceClient", store: BlobStore | None) -> None:
     """Register the application's own store, if it has one, for attachments that this connection's clients send.
 
-    Raise ConfigError if the connection has another one: no client could know which of them a run will read.
+    Raise ConfigError if the connection has a different store, because no client could know which one a run will read.
     """
     if store is not None and _STORES_BY_CONNECTION.setdefault(connection, store) is not store:
         raise ConfigError("blobs: another plugin of this connection has a different store; give both the same one")
@@ -79,19 +79,22 @@ async def with_attachments(checked: T, given: Sequence[Attachable], client: "Cli
 
 
 def inline_media(encoded: str, name: str = "") -> Media:
-    """Return the content that a message has as base64, or as a `data:` URL with base64. No address is ever fetched."""
+    """Return the content of base64, or of a `data:` URL with base64. Other addresses are refused and never fetched."""
     start, comma, data = encoded.partition(",")
     if comma and start.startswith("data:") and start.endswith(";base64"):
         encoded = data
     try:
         return Media(b64decode(encoded, validate=True), name)
-    except ValueError:  # base64 has no colon, so an address ends here
+    except ValueError:  # an address gets here, too, because base64 has no colon
         problem = "is not base64, and no address is fetched. Send the bytes"
         raise InvalidInput(f"attachments: {shown_name(name)}: {problem}") from None
 
 
 async def message_with_media(text: str, media: Iterable[Media], client: "Client") -> tuple[str, tuple[Attachment, ...]]:
-    """Keep what comes with a front end's message. Return its text, or else a line for each, and references."""
+    """Put the media of a front end's message into the store. Return the text and the references.
+
+    A blank text is replaced by one line for each reference.
+    """
     kept = await kept_attachments(media, store_of(client), most=MAX_MESSAGE_ATTACHMENTS)
     return (text if text.strip() else "\n".join(each.part().line() for each in kept)), kept
 
@@ -103,7 +106,7 @@ async def kept_attachments(
     already: tuple[Attachment, ...] = (),
     most: int = MAX_ATTACHMENTS,
 ) -> tuple[Attachment, ...]:
-    """Put files and bytes into the store, and return the references in order, after those that there were already.
+    """Put files and bytes into the store. Return all references in order, first those of `already`.
 
     Raises:
         InvalidInput: A file cannot be read or kept, is no picture or PDF, or exceeds a limit. The text names it.

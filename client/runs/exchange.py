@@ -1,4 +1,4 @@
-"""Signals, queries and updates to a run. Failures become `OrgaError`s, and a slow query is asked a second time."""
+"""Sends signals, queries and updates to a run. Failures become `OrgaError`s, and a slow query is sent a second time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,16 +36,15 @@ from orga.workflows.types.record import InvalidInput
 T = TypeVar("T")
 
 HEDGE_AFTER = timedelta(seconds=3)
-"""A worker with the run in its cache answers within milliseconds, one that must replay it within seconds."""
+"""Wait before a query is sent again. A worker answers in milliseconds, or in seconds if it must replay the run."""
 
 
 async def first_answer(
     ask: Callable[[timedelta], Awaitable[T]], within: timedelta, after: timedelta = HEDGE_AFTER
 ) -> T:
-    """Return the first answer to a question that is asked a second time after a while.
+    """Ask, ask again if there is no answer yet after `after`, and return the answer that comes first.
 
-    `ask` gives up after the time that it is given, and both requests together after `within`. If both fail, the first
-    one's exception is raised.
+    Each call of `ask` gets the time that is left of `within`. If both fail, the exception of the first call is raised.
     """
     asked = [asyncio.ensure_future(ask(within))]
     try:
@@ -66,11 +65,14 @@ async def first_answer(
 ANSWER_TIMEOUT = timedelta(seconds=10)
 
 _RECORDING_LOOKS, _BETWEEN_LOOKS_S = 100, 0.05
-"""A workflow task takes milliseconds, unless an embedded policy engine is slow."""
+"""How often to look for a pending workflow task, and seconds between two looks.
+
+A task takes milliseconds, unless an embedded policy engine is slow.
+"""
 
 UNPROCESSED = "UnprocessedUpdate"
-"""The server's error for an update that its workflow task left out (temporalio 1.35). A worker that has just taken a
-run over does that if somebody queries the status meanwhile. No workflow has seen the update, so it is sent again."""
+"""The server's error for an update that a workflow task left out (temporalio 1.35). This happens if somebody queries a
+run while a worker is taking it over. No workflow has seen the update, so it is sent again."""
 
 _UNANSWERED_STATUSES = {
     RPCStatusCode.DEADLINE_EXCEEDED,
@@ -96,7 +98,7 @@ class Exchange:
             raise user_error(error, self._id) from error
 
     async def signal(self, name: str, *arguments: str | dict[str, Any]) -> None:
-        """Send a signal. A run without a worker receives it when one starts. One that is too long is not sent."""
+        """Send a signal. A run without a worker receives it when one starts. Raise TooLong if nothing was sent."""
         for argument in arguments:
             check_length(argument if isinstance(argument, str) else to_json(argument).decode())
         try:
@@ -122,16 +124,16 @@ class Exchange:
     async def update(
         self, name: str, argument: Any, within: timedelta = ANSWER_TIMEOUT, *, update_id: str | None = None
     ) -> Any:
-        """Send an update, but only if a worker is running. Otherwise it would take effect whenever one starts.
+        """Send an update if a worker is running. Without a worker, the update would take effect when one starts.
 
-        An update that was accepted under the sender's id is not sent again, and its answer is returned.
+        If the run has accepted an update with this `update_id` before, the answer of that update is returned.
 
         Raises:
-            Refused: The run's validator refused it.
+            Refused: The run's validator refused the update.
             RunEnded: The run has ended.
-            NoAnswer: No worker polls. Its subclass `NotTakenYet`: one did a moment ago, or the server was lost
-                meanwhile.
-            ServerLost: The server was lost before, and nothing was sent.
+            NoAnswer: No worker polls, and nothing was sent.
+            NotTakenYet: A `NoAnswer` after the update was sent, or the server was lost. It may still take effect.
+            ServerLost: The server was lost before the update was sent.
             TooLong: No run accepts such a long update. Nothing was sent.
         """
         if (size := len(to_json(argument))) > MAX_UPDATE_BYTES:
@@ -154,7 +156,7 @@ class Exchange:
     async def ask_update(self, name: str, argument: Any, within: timedelta, *, update_id: str | None = None) -> Any:
         """Send an update without looking for a worker, and return its answer.
 
-        Errors are the SDK's own, except that a cancellation remains a cancellation.
+        It raises the SDK's errors. Only a cancellation, which the SDK replaces by an error, is raised as one.
         """
         try:
             return await self.workflow.execute_update(name, argument, id=update_id, rpc_timeout=within)  # pyright: ignore[reportUnknownMemberType]
@@ -172,7 +174,7 @@ class Exchange:
         return True
 
     async def require_worker(self) -> None:
-        """Raise RunEnded or NoAnswer if no worker could accept what is sent. TaskFails: none can continue the run."""
+        """Raise RunEnded, NoAnswer if no worker polls, or TaskFails if workers fail to continue the run."""
         described = await self.describe()
         if described.status != WorkflowExecutionStatus.RUNNING:
             raise RunEnded(self._id)
@@ -182,7 +184,7 @@ class Exchange:
             raise failing
 
     async def _not_taken_error(self) -> NotTakenYet:
-        """Return the error for an update that nobody has answered."""
+        """Return the error for an update that was sent and not answered."""
         try:
             described = await self.describe()
         except ServerLost as lost:
@@ -206,8 +208,8 @@ class Exchange:
     async def _wait_for_record(self) -> None:
         """Wait briefly while a workflow task is pending.
 
-        After a lost cache, a query may show something that no task has recorded yet, such as a question. An update that
-        such a task accepted would precede it in every replay, and the replay would fail.
+        After a lost cache, a query may show a question that no workflow task has recorded yet. If that task accepted an
+        update about it, the update would precede the question in every replay, and the replay would fail.
         """
         for _ in range(_RECORDING_LOOKS):
             if not (await self.describe()).raw_description.HasField("pending_workflow_task"):
@@ -228,7 +230,7 @@ def is_ended_error(error: RPCError) -> bool:
 
 
 def refusal_error(error: UpdateFailed) -> Refused:
-    """Return the error for an update that a run refused, by the run's name for the refusal."""
+    """Return the error for an update that a run refused. Its class depends on the run's name for the refusal."""
     cause = error.cause
     if not isinstance(cause, ApplicationError):
         return Refused(str(cause))
@@ -239,7 +241,7 @@ def refusal_error(error: UpdateFailed) -> Refused:
 
 
 def sender_fields(by: str, intervention_id: str = "") -> dict[str, str]:
-    """Return what identifies an intervention and its sender, as a signal has it. Empty without both."""
+    """Return the fields of a signal that identify the intervention and its sender. Empty if neither is given."""
     given = {name: value for name, value in (("id", intervention_id), ("by", by)) if value}
     found = sender_of(given)
     if intervention_id and "id" not in found:
@@ -248,7 +250,7 @@ def sender_fields(by: str, intervention_id: str = "") -> dict[str, str]:
 
 
 def check_length(text: str) -> None:
-    """Raise TooLong for a text of which a run would use only a part."""
+    """Raise TooLong for a text that a run would cut."""
     size = len(text.encode("utf-8", "replace"))
     if size > MAX_SIGNAL_BYTES:
         raise TooLong(size, MAX_SIGNAL_BYTES)

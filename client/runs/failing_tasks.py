@@ -1,4 +1,4 @@
-"""Finds runs that are stuck although workers are running, because their workflow task fails at every attempt."""
+"""Finds runs that are stuck because their workflow task fails at every attempt, although workers are running."""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from orga.workflows.types.text import can_be_typed, one_line
 
 CAUSE_CHARS = 300
 LATEST_EVENTS = 200
-"""Events read from the end. Only signals can have arrived since the failure."""
+"""The number of events that are read from the end. Only signals can have arrived since the failure."""
 
 MAX_CONCURRENT_CHECKS = 10
 
@@ -71,7 +71,7 @@ async def failing_tasks(client: Client, workflow_ids: Iterable[str]) -> dict[str
         async with slots:
             try:
                 return await failing_task(client, await client.get_workflow_handle(workflow_id).describe())
-            except RPCError:  # the run no longer exists, or the server is gone. The caller reports that
+            except RPCError:  # the run no longer exists, or the server is lost, which the caller reports
                 return None
 
     found = await asyncio.gather(*map(check, workflow_ids))

@@ -24,12 +24,12 @@ class GoalHandle(AgentHandle):
     ) -> None:
         """Replace the next step of the plan by this one.
 
-        It is sent as a signal, so nothing is returned if it cannot be used (unknown skill, no plan yet). The journal
-        then has an `InterventionRefused`.
+        This sends a signal, so it raises no error if the run cannot use the step (unknown skill, no plan yet). Then the
+        journal has an `InterventionRefused`.
 
         Args:
             skill: A tool, or an agent that the goal may delegate to.
-            given: The arguments of the call, or a text that says what to do.
+            given: The arguments of the call, or a text that describes what to do.
             by: As for `steer`.
             intervention_id: As for `steer`.
 
@@ -63,8 +63,8 @@ async def start_goal(
         task_queue: As for `start_agent`.
         again: As for `start_agent`.
         search_attributes: As for `start_agent`.
-        pipeline: A plan from the worker's configuration. The input's own takes precedence.
-        inputs: Inputs for a pipeline that maps. The input's own take precedence.
+        pipeline: The name of a plan in the worker's configuration. A pipeline in `goal` takes precedence.
+        inputs: Inputs for a pipeline that maps over them. Inputs in `goal` take precedence.
         attachments: As for `start_agent`.
 
     Raises:
@@ -92,6 +92,8 @@ async def start_goal(
 
 
 def _checked_goal(goal: GoalInput | Mapping[str, Any] | str, more: Mapping[str, Any]) -> GoalInput:
-    if isinstance(goal, GoalInput):
-        return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}} if more else goal)
-    return parse_goal({**more, **({"goal": goal} if isinstance(goal, str) else goal)})
+    if isinstance(goal, str):
+        return parse_goal({**more, "goal": goal})
+    if not isinstance(goal, GoalInput):
+        return parse_goal({**more, **goal})
+    return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}} if more else goal)

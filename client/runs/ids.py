@@ -1,7 +1,4 @@
-"""Ids of runs: what they may be, and the run that has one, or one that begins so, or the newest run.
-
-A server lists live runs first, then ended ones by the time of their end.
-"""
+"""Checks the ids of runs, and finds a run by its id, by the beginning of its id, or because it is the newest."""
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -28,7 +25,7 @@ MAX_ID_BYTES = 1_000
 
 
 DERIVED = 5
-"""The version of UUIDs in ids that follow from a request, so that a repeated one finds its run."""
+"""The UUID version of ids that are computed from a request. So a repeated request finds its run."""
 
 
 def made_version(run_id: str) -> int | None:
@@ -42,7 +39,7 @@ def made_version(run_id: str) -> int | None:
 
 
 def refuse_derived(chosen: str | None) -> None:
-    """Raise InvalidInput for a chosen id that belongs to a request. Its sender would get the run of somebody else."""
+    """Raise InvalidInput for an id that may be computed from a request, whose sender would get somebody else's run."""
     if chosen is not None and made_version(chosen) == DERIVED:
         raise InvalidInput(f"id: {chosen!r} has the form of ids that follow from requests. Choose another id")
 
@@ -76,7 +73,7 @@ class RunKind(NamedTuple):
 
 
 def kind_of(answer: Any) -> RunKind:
-    """Return the kind of the run that returned this result or status. Types of goals and sessions are rarely needed."""
+    """Return the kind of the run that returned this result or status. Rare types are imported only if needed."""
     match as_object(answer).get("kind"):
         case "goal":
             from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
@@ -108,8 +105,8 @@ async def newest_runs(
 ) -> list[WorkflowExecution]:
     """Return the runs that started last, live or ended, newest first.
 
-    Ended runs are read until none of the remaining ones can be newer. No run started after its own end.
-    `is_wanted` is a condition that the query cannot express.
+    The server lists ended runs by their end, latest first. They are read until one ended before the earliest start that
+    was found, because no later one can have started after it. `is_wanted` is a condition that the query cannot express.
     """
     newest = _NewestRuns(limit)
     async for run in client.list_workflows(f"{LIVE_QUERY} AND {query}", page_size=min(limit, _PAGE_SIZE)):
@@ -127,26 +124,26 @@ async def newest_runs(
 
 
 async def replaced_run_ids(client: Client, runs: Sequence[WorkflowExecution]) -> set[str]:
-    """Return the run ids of ended executions that a later execution of the workflow replaced, as after a rewind."""
+    """Return the run ids of ended executions that a later execution replaced, for example after a rewind."""
     ended = [run for run in runs if run.close_time is not None]
     found = set[str]()
     for start in range(0, len(ended), _PAGE_SIZE):
-        some = {run.id: run for run in ended[start : start + _PAGE_SIZE]}
-        query = f"ExecutionStatus != 'ContinuedAsNew' AND WorkflowId IN ({', '.join(map(visibility_literal, some))})"
+        by_id = {run.id: run for run in ended[start : start + _PAGE_SIZE]}
+        query = f"ExecutionStatus != 'ContinuedAsNew' AND WorkflowId IN ({', '.join(map(visibility_literal, by_id))})"
         async for other in client.list_workflows(query, page_size=_PAGE_SIZE):
-            if other.start_time > some[other.id].start_time:
-                found.add(some[other.id].run_id)
+            if other.start_time > by_id[other.id].start_time:
+                found.add(by_id[other.id].run_id)
     return found
 
 
 class _NewestRuns:
-    """Keeps the runs that started last among those added, with only the latest execution of each workflow."""
+    """Keeps the newest of all added runs, and only the latest execution of each workflow."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._runs: dict[str, WorkflowExecution] = {}
         self._starts: list[tuple[datetime, str]] = []
-        """A heap, earliest first. Entries of replaced executions stay until they come first."""
+        """A heap, earliest start first. Starts of replaced executions are removed when they are first."""
 
     @property
     def is_full(self) -> bool:
@@ -154,7 +151,7 @@ class _NewestRuns:
 
     @property
     def earliest(self) -> datetime:
-        """The earliest start of the runs kept."""
+        """The earliest start of a kept run."""
         return self._earliest_start[0]
 
     @property
@@ -188,13 +185,13 @@ ID_PREFIXES = ("agent-", "goal-", "session-")
 _UUID_CHARS = 36
 
 _WHOLE_CHARS = min(map(len, ID_PREFIXES)) + _UUID_CHARS
-"""Length of a generated id. A name of this length without our prefix was copied whole and is never a beginning."""
+"""The length of a generated id. A name without prefix of this length or more is a whole id, not a beginning."""
 
 MIN_CHARS = 4
-"""The shortest beginning, without its prefix. Anything shorter is probably a typing error."""
+"""Characters of the shortest beginning, without prefix. A shorter one is probably a typing error."""
 
 MAX_FOUND = 200
-"""Matches that are read, including delegates, whose ids begin with their parent's."""
+"""The most matches that are read. They include delegates, because a delegate's id begins with its parent's."""
 
 _SHOWN_MATCHES = 5
 
@@ -208,7 +205,7 @@ class NamedRun:
 
     id: str
     is_whole_id: bool
-    """True if the name was the whole id. Otherwise the command shows which run it chose."""
+    """True if the name was the whole id. If not, the command shows the id of the run."""
 
 
 async def run_by_name(client: Client, name: str) -> NamedRun:
@@ -241,7 +238,7 @@ async def newest_session(client: Client, query: str) -> NamedRun:
 
 
 async def wait_until_listed(client: Client, workflow_id: str) -> None:
-    """Wait until the server lists the run, for a second at most. Before that, `--last` would find an older run."""
+    """Wait until the server lists the run, at most one second. Until then, `--last` finds an older run."""
     with suppress(RunNotFound):
         for _ in range(LOOKS):
             if await _list_runs(client, f"WorkflowId = {visibility_literal(workflow_id)}", RunNotFound(workflow_id)):

@@ -1,7 +1,7 @@
-"""The inbox: everything that waits for a person, over all runs.
+"""The inbox: everything in all runs that waits for a person.
 
-Visibility lists the waiting runs, and each run is asked what it waits for. Answers that an ended goal could not deliver
-wait too, until somebody sends them again.
+The server's visibility lists the waiting runs, and a query asks each run for its questions. If an ended goal could not
+deliver its answer, that answer waits, too, until somebody sends it again.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -23,7 +23,7 @@ from orga.workflows.types.questions import Item, QuestionKind, ShownQuestion
 from orga.workflows.types.status import AgentStatus
 
 WAITING_RUNS_QUERY = f"WorkflowType IN {RUN_WORKFLOWS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
-"""Only live runs: a terminated run keeps the attribute, since nothing clears it."""
+"""Only live runs, because nothing clears the attribute of a terminated run."""
 
 
 DELIVERY = "delivery"
@@ -46,7 +46,7 @@ class InboxEntry:
     """The command that starts a worker for the run."""
     run_started: datetime
     wait: ShownQuestion | None = None
-    """The question. None for a delivery, and if no worker answers: then only the kind is known."""
+    """The question. None for a delivery, or if no worker answers. Then only the kind is known."""
     failing: FailingTask | None = None
     """The failure that blocks the run. Nobody can decide anything there until it is fixed."""
     undelivered: FailedDelivery | None = None
@@ -61,9 +61,9 @@ class InboxEntry:
 async def inbox(
     client: Client, *, kind: InboxKind | None = None, queue: str | None = None
 ) -> AsyncGenerator[InboxEntry]:
-    """Yield what waits for a person: questions, oldest runs first, then recent failed deliveries.
+    """Yield what waits for a person: questions, those of the oldest runs first, and then recent failed deliveries.
 
-    A run that does not answer is shown with its kind only, and in every queue, so that it is found.
+    If a run does not answer, its entry has only the kind, and is yielded for every `queue`, so that somebody sees it.
 
     Args:
         client: From `connect`.
@@ -103,8 +103,9 @@ async def _questions(
         entry = await _run_entry(run, run.typed_search_attributes.get(WAITING) or "")
         if status is None:
             yield replace(entry, failing=failing.get(run.id))
-        for wait in status.waiting if status else ():
-            yield replace(entry, kind=wait.kind, wait=wait, held=status.pending_approvals if status else ())
+            continue
+        for wait in status.waiting:
+            yield replace(entry, kind=wait.kind, wait=wait, held=status.pending_approvals)
 
 
 async def _run_entry(run: WorkflowExecution, kind: str) -> InboxEntry:

@@ -1,4 +1,4 @@
-"""Lists runs: one visibility query, then the task and the progress of each run."""
+"""Lists runs: finds them with the server's visibility, and adds the task and the progress of each run."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class RunToQuery:
 
 
 class StatusQueries:
-    """Queries statuses. It checks each task queue once for a worker."""
+    """Queries the statuses of runs. It looks only once for a worker on each task queue."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -61,17 +61,19 @@ class StatusQueries:
 
 
 LIVE_STATE = "running"
-"""The state of a run that has not ended begins with this."""
+"""The state of a live run begins with this."""
 
 AT_ONCE = 10
+"""Requests to the server at the same time."""
+
 MAX_QUERIED_RUNS = 20
-"""Live runs whose progress is queried. The search attributes of the others are up to ten iterations old."""
+"""Live runs whose progress is queried. For other live runs, search attributes show it, up to ten iterations late."""
 
 WAIT_S = 3.0
-"""Seconds. Without the workers' answers by then, the search attributes are shown."""
+"""Seconds to wait for the answers of workers. After that, the search attributes are shown."""
 
 WAITING_PHASES = frozenset({"paused", "idle"})
-"""Phases in which a run waits for somebody: to resume it, or to send a session a message."""
+"""Phases in which a run waits until somebody resumes it, or sends a message to the session."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class ListedRun:
     id: str
     agent: str | None
     state: str
-    """The phase of a live run, the ending of one that ended."""
+    """The phase of a live run, or how an ended run ended."""
     iteration: int | None
     started: datetime
     cost_usd: float | None
@@ -129,7 +131,7 @@ class ListedRun:
     task: str = ""
     """Its task on one line, or "" if it was not looked up."""
     model_calls: int | None = None
-    """The number of model calls. None for a live run that does not answer, and if it was not looked up."""
+    """The number of model calls. None if a live run does not answer, or if the number was not looked up."""
     may_be_more: bool = False
     """True if `iteration` and `cost_usd` come from a live run's search attributes, which lag by up to ten
     iterations."""
@@ -145,8 +147,8 @@ async def listed_runs(client: Client, wanted: RunFilter, limit: int) -> list[Lis
     """
     try:
         newest = await newest_runs(client, wanted.visibility(), limit, with_ended=not wanted.running)
-        left = await replaced_run_ids(client, newest) if wanted != RunFilter() else set[str]()
-        found = [await listed_run(run) for run in newest if run.run_id not in left]
+        replaced = await replaced_run_ids(client, newest) if wanted != RunFilter() else set[str]()
+        found = [await listed_run(run) for run in newest if run.run_id not in replaced]
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
             raise OrgaError(f"the server does not list runs: {error_reason(error)}; see `orga doctor`") from error
@@ -191,25 +193,25 @@ def state_of(run: WorkflowExecution) -> str:
 
 
 async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
-    """Return the rows with their task and model calls. Live runs get current numbers, or a mark that theirs are old."""
+    """Return the rows with task and model calls. A live run gets current numbers, or a mark that they may be old."""
     described = await _with_descriptions(client, rows)
     numbers = await _live_numbers(client, described)
     return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE_STATE)})) for row in described]
 
 
 async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
-    some = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(AT_ONCE)
 
-    async def with_details(row: ListedRun) -> ListedRun:
-        async with some:
+    async def with_description(row: ListedRun) -> ListedRun:
+        async with slots:
             try:
                 run = await client.get_workflow_handle(row.id).describe()
                 row = replace(row, task=await read_task(client, run))
                 return replace(row, model_calls=await _model_calls(client, run))
-            except (RPCError, OrgaError, ValueError):  # the run has gone meanwhile, or its values cannot be read
+            except (RPCError, OrgaError, ValueError):  # the run was deleted meanwhile, or its values cannot be read
                 return row
 
-    return list(await asyncio.gather(*map(with_details, rows)))
+    return list(await asyncio.gather(*map(with_description, rows)))
 
 
 async def _model_calls(client: Client, described: WorkflowExecutionDescription) -> int | None:
@@ -221,13 +223,13 @@ async def _model_calls(client: Client, described: WorkflowExecutionDescription) 
 
 
 TASK_CHARS = 200
-"""Characters of a task in a list, and those that a search of the console looks at."""
+"""Characters of a task in a list. A search in the console reads no more of it."""
 
 
 async def read_task(client: Client, described: WorkflowExecutionDescription) -> str:
     """Return the beginning of a run's task.
 
-    The run's summary has it. If the summary is cut, or missing, as after continue-as-new, the input is read.
+    It is in the run's summary. If the summary is cut, or is missing after continue-as-new, the input is read.
     """
     summary = await described.static_summary() or ""
     if summary and not summary.endswith("…"):
@@ -242,7 +244,7 @@ async def read_task(client: Client, described: WorkflowExecutionDescription) -> 
 
 
 async def read_input(client: Client, described: WorkflowExecutionDescription) -> dict[str, Any]:
-    """Return the input as the run got it at its start, before it continued as new."""
+    """Return the input with which the run was started, from its first segment."""
     first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
     started = await read_start(client, described.id, first)
     own = RunValues(client.data_converter, client.namespace, described.id).own_converter
@@ -251,7 +253,7 @@ async def read_input(client: Client, described: WorkflowExecutionDescription) ->
 
 
 _FIRST_EVENTS = 40
-"""Events of a session's history among which its first message is looked for."""
+"""The first message of a session is searched in this number of events."""
 
 
 async def read_first_message(client: Client, workflow_id: str) -> str:
@@ -275,7 +277,7 @@ async def read_first_message(client: Client, workflow_id: str) -> str:
 
 
 async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:
-    """Return what live runs report about themselves, by id. Slow or missing workers cost no more than `WAIT_S`."""
+    """Return the progress that live runs report, by id. It waits for slow workers no longer than `WAIT_S`."""
     live = [row for row in rows if row.state.startswith(LIVE_STATE) and row.task_fails is None][:MAX_QUERIED_RUNS]
     asked = [RunToQuery(row.id, row.task_queue) for row in live]
     try:

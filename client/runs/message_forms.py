@@ -1,4 +1,4 @@
-"""Conversations in the formats of OpenAI's and Anthropic's SDKs, to continue one outside of orga."""
+"""Converts conversations to the formats of OpenAI's and Anthropic's SDKs, to continue them outside of orga."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ _NO_TEXT = "(nothing)"
 def openai_messages(conversation: Iterable[ShownMessage]) -> list[dict[str, Any]]:
     """Return a conversation as `messages` of OpenAI's Chat Completions.
 
-    Texts of tools and strangers are included unchanged. Mark them as data before a model reads them.
+    Texts from tools and strangers are included unchanged. Mark them as data before a model reads them.
 
     Args:
         conversation: From `AgentHandle.conversation`.
@@ -38,7 +38,7 @@ def anthropic_messages(conversation: Iterable[ShownMessage]) -> dict[str, Any]:
     """Return a conversation as `system` and `messages` of Anthropic's Messages API.
 
     Use it as `client.messages.create(**anthropic_messages(...), ...)`. Consecutive messages of one role are joined, as
-    the API requires. Texts of tools and strangers are included unchanged, as in `openai_messages`.
+    the API requires. Texts from tools and strangers are included unchanged, as in `openai_messages`.
 
     Args:
         conversation: From `AgentHandle.conversation`.

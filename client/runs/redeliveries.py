@@ -1,8 +1,7 @@
-"""Records that answers of ended goals were sent again. The server keeps the record, because an ended goal cannot
-change.
+"""Records each repeated sending of an answer of an ended goal. The goal itself can no longer record anything.
 
-Each sending is an execution that no worker runs. It starts before the sending, so that only one is under way, and is
-terminated with the outcome. If nobody records an outcome, it times out: the answer may have arrived.
+The record is a workflow execution that no worker runs. It starts before the answer is sent, so nobody else sends the
+answer at the same time. It is terminated with the outcome as its reason. If it times out, the outcome is unknown.
 """
 
 from collections.abc import AsyncGenerator
@@ -36,7 +35,7 @@ UNPOLLED_QUEUE = "orga-redeliveries"
 """Their task queue, which nobody polls."""
 
 EXECUTION_TIMEOUT = timedelta(minutes=5)
-"""Limit for a sending whose process has died."""
+"""After this time, a sending whose process has died no longer blocks the next one."""
 
 SendingOutcome = Literal["delivered", "not taken", "unknown"]
 
@@ -61,7 +60,7 @@ async def last_sending(client: Client, goal: RunKey, name: str) -> Sending:
 
 @asynccontextmanager
 async def record_sending(client: Client, goal: RunKey, name: str, last: Sending) -> AsyncGenerator[None]:
-    """Record the sending in this block as the next one after `last`, and its outcome."""
+    """Record that the block sends the answer, as the next sending after `last`, and record the outcome."""
     try:
         sending: WorkflowHandle[Any, Any] = await client.start_workflow(
             REDELIVERY,
@@ -90,8 +89,8 @@ async def _record_outcome(sending: WorkflowHandle[Any, Any], outcome: SendingOut
     try:
         await sending.terminate(reason=outcome)
     except RPCError as error:
-        came = "whether it was taken is not known" if outcome == "unknown" else f"it was {outcome}"
-        raise OrgaError(f"{came}, which the server does not record: {error.message}") from error
+        fact = "whether it was taken is not known" if outcome == "unknown" else f"it was {outcome}"
+        raise OrgaError(f"{fact}, which the server does not record: {error.message}") from error
 
 
 async def _read_outcome(client: Client, sending_id: str) -> SendingOutcome | None:
@@ -113,12 +112,12 @@ async def _read_outcome(client: Client, sending_id: str) -> SendingOutcome | Non
 
 
 def _redelivery_id(goal: RunKey, name: str, number: int) -> str:
-    known = sha256("\0".join((goal.workflow_id, goal.run_id, name)).encode("utf-8", "replace")).hexdigest()
-    return f"redelivery-{known[:32]}-{number}"
+    digest = sha256("\0".join((goal.workflow_id, goal.run_id, name)).encode("utf-8", "replace")).hexdigest()
+    return f"redelivery-{digest[:32]}-{number}"
 
 
 LISTED_FOR = timedelta(days=7)
-"""Time since the end of the goal."""
+"""A failed delivery is listed for this time after the end of its goal."""
 
 
 class FailedDelivery(NamedTuple):
@@ -130,7 +129,7 @@ class FailedDelivery(NamedTuple):
 
 
 async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
-    """Yield recent failed deliveries, those of the last ended goals first."""
+    """Yield recent failed deliveries, first those of the goals that ended last."""
     since = (datetime.now(UTC) - LISTED_FOR).isoformat()
     query = (
         f"WorkflowType = '{GOAL_WORKFLOW}' AND ExecutionStatus = 'Completed' AND {DEAD_LETTERS.name} > 0 "

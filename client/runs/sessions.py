@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     from orga.client.runs.attachments import Attachable
 
 _POLL_S = 2.0
-"""Seconds between two queries, if too many readers wait for a turn by an update."""
+"""Seconds between two queries for the end of a turn, if no update can wait for it."""
 
 _UPDATE_LIMIT_PAUSE_S = 60.0
-"""Seconds to avoid updates to a run that has used up the server's limit. It will continue as new."""
+"""Seconds without updates to a run that has used up the server's limit, until it continues as new."""
 
 _LOST_SERVER_PAUSE_S = 1.0
 """Seconds before a lost server is asked again."""
 
 _TURN_REQUEST_TIMEOUT = timedelta(seconds=60)
-"""Limit for one request that waits for a turn. Then the request is repeated."""
+"""Limit for one request that waits for a turn. After it, the request is repeated."""
 
 _RETRY_S = 0.2
 """Seconds between two attempts to reach a worker, or a run that has just continued as new."""
 
 _PATIENCE_S = 5.0
-"""Seconds to wait for a worker."""
+"""Seconds to wait for a worker when a message is sent."""
 
 _CONTINUED_FAILURES = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
-"""The server's errors for an update of a run that has continued as new. The new run is asked again."""
+"""The server's errors for an update to a segment that has continued as new. The next segment is asked again."""
 
 
 class SendOptions(TypedDict, total=False):
@@ -75,8 +75,9 @@ class SessionHandle(AgentHandle):
     """A session, live or ended: `SessionHandle(client, id)`. It has all methods of an `AgentHandle`."""
 
     async def send(self, text: str, **options: Unpack[SendOptions]) -> TurnResult:
-        """Send a message and wait for the result of its turn, however long that takes. It raises what `post` and
-        `result_of` raise.
+        """Send a message and wait for the result of its turn, without a time limit.
+
+        It raises the errors of `post` and `result_of`.
 
         Args:
             text: The message, at most 50 kB as JSON.
@@ -99,8 +100,8 @@ class SessionHandle(AgentHandle):
             text: The message, at most 50 kB as JSON.
             when_busy: What happens if a turn is under way: the message waits for its own turn (`enqueue`), guides the
                 current turn (`steer`), cuts it short and begins the next (`interrupt`), or is refused (`refuse`).
-            message_id: The message's id. A message whose id was sent before is not taken again, and its turn is
-                returned.
+            message_id: The message's id. If a message with this id was sent before, this one is ignored, and the number
+                of the earlier one's turn is returned.
             by: The name of the person, for the journal.
             attachments: At most 10, as for `start_agent`. A message that steers has none.
 
@@ -111,8 +112,9 @@ class SessionHandle(AgentHandle):
             SessionClosed: The session is ending.
             RunEnded: The session has ended.
             Refused: The text is empty or too long, or this id was used for another text.
-            NoAnswer: No worker is running that can accept it. Its subclass `NotTakenYet`, which has the `message_id`: a
-                worker was there a moment ago, or the server was lost meanwhile, so the message may still take effect.
+            NoAnswer: No worker is running that can accept it.
+            NotTakenYet: A `NoAnswer` after the message was sent, so it may still take effect. The error has the
+                `message_id`.
         """
         message: dict[str, Any] = {
             "text": clean_text(text),
@@ -132,8 +134,7 @@ class SessionHandle(AgentHandle):
         return int(await self._send_message(message))
 
     async def result_of(self, turn: int) -> TurnResult:
-        """Wait until a turn has ended, and return its result. Lost connections and restarts of workers do not end the
-        wait.
+        """Wait until a turn has ended, and return its result, also across lost connections and restarts of workers.
 
         Raises:
             TurnUnknown: The turn does not exist, or it is too old.
@@ -158,7 +159,7 @@ class SessionHandle(AgentHandle):
                 if is_ended_error(error):
                     return await self._result_after_end(turn)
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
-                    await self._look_out(turn, _UPDATE_LIMIT_PAUSE_S)
+                    await self._poll_until_ended(turn, _UPDATE_LIMIT_PAUSE_S)
                     continue
                 if not isinstance(failure := user_error(error, self.id), ServerLost):
                     raise failure from error
@@ -167,18 +168,18 @@ class SessionHandle(AgentHandle):
                 if found := answer.get("result"):
                     return TurnResult.model_validate(found)
                 update_id = _update_id(turn)
-                await self._look_out(turn, answer.get("again_in_s", 0.0))
+                await self._poll_until_ended(turn, answer.get("again_in_s", 0.0))
 
     async def interrupt(self, why: str = "", *, turn: int | None = None, by: str = "") -> int:
         """Cut the current turn short and return its number. The session continues.
 
         Args:
             why: The reason, for the turn's result.
-            turn: The turn that is meant, so that no later turn is cut by mistake. None means the current one.
+            turn: The number of the turn, so that no later turn is cut by mistake. None means the current turn.
             by: The name of the person, for the journal.
 
         Raises:
-            Refused: No turn is under way, or another one than `turn`.
+            Refused: No turn is under way, or a different one from `turn`.
             RunEnded: The session has ended.
             NoAnswer: No worker is running that can accept it.
         """
@@ -199,13 +200,13 @@ class SessionHandle(AgentHandle):
         await self._exchange.signal("close", *([sender] if sender else []))
 
     async def turns(self) -> list[TurnResult]:
-        """Return the results that the session keeps: those of its last turns, oldest first."""
+        """Return the results of the last turns, which the session keeps, oldest first."""
         return [TurnResult.model_validate(each) for each in await self._exchange.query("turns")]
 
     async def _send_message(self, message: Mapping[str, str]) -> int:
-        """Send a message, and retry for a moment: a worker that has just started does not poll yet.
+        """Send a message, and retry for a moment, because a worker that has just started may not poll yet.
 
-        The message id makes retries safe, even if a lost connection has delivered the message.
+        The message id makes retries safe, even if the message had arrived before the connection was lost.
         """
         until = asyncio.get_running_loop().time() + _PATIENCE_S
         untaken: NotTakenYet | None = None
@@ -221,8 +222,8 @@ class SessionHandle(AgentHandle):
                     raise untaken or error from None
                 await asyncio.sleep(_RETRY_S)
 
-    async def _look_out(self, turn: int, within_s: float) -> None:
-        """Wait until a turn or its session has ended, but no longer than that. It adds nothing to the history."""
+    async def _poll_until_ended(self, turn: int, within_s: float) -> None:
+        """Wait at most `within_s` until a turn or its session has ended. Queries add nothing to the history."""
         until = asyncio.get_running_loop().time() + within_s
         await asyncio.sleep(_RETRY_S)
         while (left := until - asyncio.get_running_loop().time()) > 0:
@@ -270,17 +271,17 @@ async def start_session(
 
     Args:
         client: As for `start_agent`.
-        session_input: The input of `SessionWorkflow`, or a part of it. Its keys override the next nine arguments.
-        agent: The agent's name. This and the next seven are as in the input of an agent's run.
+        session_input: The input of `SessionWorkflow`, or a part of it. Its keys take precedence over the arguments.
+        agent: The agent's name. All arguments from here to `tenant` are as in the input of an agent's run.
         config: Limits and settings. The limits apply to each turn separately.
         model: `provider:model` or `tier:NAME`.
-        instructions: They replace the agent's own.
+        instructions: Instructions that replace the agent's own.
         tools: A subset of the agent's tools and of those of its delegates.
         trusted_context: Facts that no model and no tool can write.
         output_schema: JSON Schema that the answer of each turn must match, or a type, such as a pydantic model.
         tenant: The owner of the session.
         session_id: The session's id, by default `session-<uuid7>`.
-        idle_timeout_s: Seconds without a message between two turns, after which the session ends. None: never.
+        idle_timeout_s: Seconds without a message between two turns, after which the session ends. None means never.
         task_queue: As for `start_agent`.
         again: As for `start_agent`.
         search_attributes: As for `start_agent`.

@@ -1,7 +1,7 @@
-"""Settings of a task queue that people change at run time: read the current set, save another one, list the versions.
+"""Reads, saves and lists the settings at run time of a task queue.
 
-A workflow on the queue holds them (`orga.workflows.settings_workflow`). Its memo has the current set, so reading needs
-no worker.
+A workflow on the queue holds them (`orga.workflows.settings_workflow`). The current set is in its memo, so reading it
+needs no worker.
 """
 
 import asyncio
@@ -37,28 +37,28 @@ from orga.workflows.types.settings import (
 
 READ_TIMEOUT = timedelta(seconds=10)
 SAVE_TIMEOUT = timedelta(seconds=20)
-"""A task for a worker that has just been killed is given to another one after 10 seconds."""
+"""More than the 10 seconds after which another worker gets the task of a worker that was killed."""
 
 WORKER_S, BETWEEN_LOOKS_S = 2.0, 0.1
-"""Seconds for a worker that has just started, and between two looks."""
+"""Seconds to wait for a worker that has just started, and seconds between two looks."""
 
 SettingsCondition = Literal["ready", "absent", "broken", "unreachable"]
 
 
 @dataclass(frozen=True)
 class RecordedSettings:
-    """The settings that a server holds for a task queue. Whoever uses the values checks them first."""
+    """The settings that a server holds for a task queue. They are not checked yet."""
 
     state: SettingsCondition
-    """In every state but `ready`, the configuration of the workers counts alone."""
+    """In every state except `ready`, only the configuration of the workers counts."""
     current: CurrentSettings | None = None
     """None if nothing has been saved."""
     detail: str = ""
-    """The problem and its remedy, if there is one."""
+    """The problem and its remedy, or ""."""
 
     @property
     def version(self) -> int:
-        """The current version, 0 without one."""
+        """The current version, or 0 if nothing has been saved."""
         return self.current.version if self.current else 0
 
     @property
@@ -70,9 +70,7 @@ class RecordedSettings:
 async def read_settings(
     client: Client, task_queue: str | None = None, *, within: timedelta = READ_TIMEOUT
 ) -> RecordedSettings:
-    """Return the settings of a queue, by default of the client's own. It raises nothing and waits no longer than
-    `within`.
-    """
+    """Return the settings of a queue, by default the client's own. Raise no error, and wait no longer than `within`."""
     queue = task_queue or queue_and_memo(client)[0]
     try:
         async with asyncio.timeout(within.total_seconds()):  # the SDK repeats a call beyond its `rpc_timeout`
@@ -110,22 +108,23 @@ async def _settings_in(described: WorkflowExecutionDescription) -> RecordedSetti
 async def save_settings(
     client: Client, values: Mapping[str, Any], *, version: int, by: str, task_queue: str | None = None
 ) -> int:
-    """Save a whole set, and return its version. Runs that start later use it.
+    """Save a whole set of settings, and return its version. Runs that start later use the set.
 
-    A worker of the queue checks it as if it were in `orga.toml`. To go back to a version, save its values. To reset a
-    key, leave it out.
+    A worker of the queue checks the set as if it were in `orga.toml`. To go back to a version, save its values. To
+    reset a key, leave it out.
 
     Args:
         client: From `connect`, `orga.worker` or your own.
         values: JSON values by key, such as `{"agents.default.config.max_iterations": 40}`.
-        version: The version that the set was made from, 0 if there is none.
-        by: Who saves it.
+        version: The version that was changed to make this set, or 0 if there is none.
+        by: The name of the person who saves it.
         task_queue: The queue. None takes the client's own.
 
     Raises:
-        InvalidSettings: It names each bad key.
+        InvalidSettings: A value is invalid. The error names each bad key.
         StaleSettings: Somebody has saved another set since that version.
-        NoAnswer: No worker polls the queue. Its subclass `NotSavedYet`: one did, and has not answered.
+        NoAnswer: No worker polls the queue.
+        NotSavedYet: A worker polled the queue, but has not answered.
         OrgaError: The server cannot be reached.
     """
     if problem := bounds_problem(dict(values), frozenset(values)):
@@ -151,7 +150,7 @@ async def save_settings(
             return found.version
         raise NotSavedYet(queue) from None
     except Refused as error:
-        if error.kind == "ValueError":  # of the validator, which has found no valid argument
+        if error.kind == "ValueError":  # the workflow's validator refused the argument
             raise InvalidSettings([_problem_in(str(error))]) from None
         if error.kind != "InvalidSettings":
             raise
@@ -160,7 +159,7 @@ async def save_settings(
 
 
 async def _require_worker(client: Client, queue: str) -> None:
-    """Wait a moment for a worker, because the server does not see at once that one polls."""
+    """Wait a moment for a worker, because the server does not notice a new one at once."""
     until = time.monotonic() + WORKER_S
     while not await may_be_polled(client, queue):
         if time.monotonic() > until:
@@ -174,7 +173,7 @@ def _problem_in(text: str) -> SettingProblem:
 
 
 async def settings_versions(client: Client, task_queue: str | None = None) -> tuple[SettingsVersion, ...]:
-    """Return the last versions, oldest first. A worker of the queue has to answer.
+    """Return the last versions, oldest first. This needs a worker of the queue.
 
     Raises:
         NoAnswer: No worker answers.

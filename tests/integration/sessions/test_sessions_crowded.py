@@ -26,9 +26,9 @@ class Looking(SessionHandle):
 
     looks = 0
 
-    async def _look_out(self, turn: int, within_s: float) -> None:
+    async def _poll_until_ended(self, turn: int, within_s: float) -> None:
         self.looks += 1
-        await super()._look_out(turn, within_s)
+        await super()._poll_until_ended(turn, within_s)
 
 
 Waiting = tuple[Looking, list[asyncio.Task[TurnResult]], Hold]
@@ -74,7 +74,7 @@ async def test_each_client_learns_at_once_that_there_is_no_such_session(client: 
     session = SessionHandle(client, "session-gone")
     with pytest.raises(RunNotFound):
         async with asyncio.timeout(SOON_S):
-            await session._look_out(1, 30.0)
+            await session._poll_until_ended(1, 30.0)
 
 
 async def test_a_session_that_cannot_be_polled_is_polled_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
