@@ -91,7 +91,8 @@ class CallerSecret:
         """Return the caller's secret.
 
         Raises:
-            ToolError: Kind NoCredentials, if the caller has none for a header. The text has neither name nor secret.
+            ToolError: Kind NoCredentials, if the caller has no secret that a header can hold. The text has neither the
+                caller's name nor a secret.
         """
         name = self.caller_name(context)
         try:

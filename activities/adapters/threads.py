@@ -64,7 +64,7 @@ class StopSignal:
 async def run_stoppable(
     threads: Threads, work: Callable[Concatenate[StopSignal, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Return the result of `work`. Cancelling stops work that has not acted yet. Otherwise the end is awaited."""
+    """Return the result of `work`. Cancelling stops work that has not acted yet. The end of other work is awaited."""
     stop = StopSignal()
     thread = asyncio.ensure_future(threads.run(work, stop, *args, **kwargs))
     try:

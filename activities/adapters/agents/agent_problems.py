@@ -1,6 +1,6 @@
 """Checks that agents and runs name only tools, delegates and models that exist and can do the work.
 
-The configuration is checked with it before any run, and each run when its setup is made.
+It checks the configuration before any run, and each run when its setup is made.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

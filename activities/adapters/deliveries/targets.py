@@ -70,7 +70,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class FileDelivery:
-    """Writes the answer unchanged. As for every write, the file must be inside the root, and no rule."""
+    """Writes the answer unchanged. As for each write, the file must be inside the root and must not be a rule."""
 
     root: FileRoot
     path: str

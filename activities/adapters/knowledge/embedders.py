@@ -49,7 +49,7 @@ class HashingEmbedder:
 
 
 def hashed_vector(text: str) -> list[float]:
-    """Return the vector of a text. Frequent words such as "the" do not count. The order only decides the pairs."""
+    """Return the vector of a text. Stop words do not count. The order of words matters only for their pairs."""
     counts = Counter[str]()
     words = [word for word in text_words(text)[:_MAX_WORDS] if word not in STOP_WORDS]
     for word in words:

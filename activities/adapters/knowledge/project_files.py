@@ -35,8 +35,8 @@ def project_files(root: Path, is_wanted: Callable[[str], bool]) -> Iterator[str]
 def _git_files(root: Path) -> Iterable[str]:
     """Return the files that git lists, without ignored ones, or nothing if there is no git or no repository.
 
-    A repository's configuration can name programs, and git runs them even to list files, such as to complete a sparse
-    index. So git runs in an empty repository of ours, and uses only the project's index and ignore patterns.
+    A repository's configuration can name programs, and git runs them even to list files, for example to complete
+    a sparse index. So git runs in an empty repository of ours, and uses only the project's index and ignore patterns.
     """
     git = installed_program("git")
     top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)

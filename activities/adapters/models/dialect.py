@@ -70,7 +70,7 @@ _CEILING = re.compile(
     r"[`'\"]?(\d+)( \(exclusive)?",
     re.IGNORECASE,
 )
-"""Groups: the highest number that a refusal names, and a text that is not empty if that number itself is too high."""
+"""The first group is the highest allowed number. The second one is empty, unless that number itself is too high."""
 
 _OUTPUT_LIMIT = re.compile(r"max_?(?:completion|output|new)?_?tokens|output tokens|maximum tokens", re.IGNORECASE)
 
@@ -115,7 +115,7 @@ class Dialect:
     forced_tools: bool = True
     """True if a call can be forced. Otherwise `any` is sent as `auto`, and the loop notices a reply without a call."""
     thinking: bool = True
-    """True if earlier thinking is sent back. After a compaction, for example, Claude refuses it."""
+    """True if earlier thinking is sent back. Claude refuses it if a compaction has changed the messages before it."""
     kept_fields: bool = True
     """True if further fields and blocks of earlier replies are sent back as they came."""
     thinking_forms: tuple[ThinkingForm, ...] = ("effort",)
@@ -144,7 +144,7 @@ class Dialect:
     """Digests of tools that the model refuses in every shape."""
     max_tools: int | None = None
     by_other: bool = False
-    """True if a refusal has pointed to the endpoint's other protocol, which the model is now asked by."""
+    """True if the model is asked by the endpoint's other protocol, because a refusal has pointed to that one."""
     system_role: bool = True
     """True if a system message is accepted. Otherwise the instructions begin the user's first message."""
     alternating: bool = False
@@ -167,7 +167,7 @@ class Dialect:
         return sent_thinking(request.settings, self.thinking_forms, self.thinking_levels, limit)
 
     def output_tokens(self, request: ModelRequest) -> int:
-        """Return the output limit to send. Neither the model's own limit nor the room after the input is exceeded."""
+        """Return the output limit to send: within the model's own limit, and within the room that the input leaves."""
         limit = request.max_output_tokens
         if self.max_output_tokens is not None:
             limit = min(limit, self.max_output_tokens)
@@ -262,7 +262,7 @@ def _change_if(is_sent: _IsSent, pattern: str | re.Pattern[str], **changes: Any)
 
 
 def _has_tools(request: ModelRequest) -> bool:
-    """Return whether the request has calls, or other tools than the answer's, which instructions can replace."""
+    """Return whether the request has calls, or tools other than the answer's. Instructions can replace the answer's."""
     return any(tool.name != FINAL_ANSWER for tool in request.tools) or any(each.calls for each in request.messages)
 
 

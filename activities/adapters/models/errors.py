@@ -126,7 +126,8 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
             wait = _first_wait(_duration(text), _seconds_from_number(text, now), until)
             if wait is not None:
                 resets.append((wait, _number(headers.get(name.replace("reset", "remaining"))) == 0))
-    return max([wait for wait, is_spent in resets if is_spent] or [wait for wait, _ in resets], default=None)
+    spent = [wait for wait, is_spent in resets if is_spent]
+    return max(spent or [wait for wait, _ in resets], default=None)
 
 
 def _ietf_limits(text: str) -> Iterator[tuple[float, bool]]:
@@ -278,7 +279,7 @@ _STATUS_OF_CODE = {code: status for status, codes in _CODES_OF_STATUS.items() fo
 
 @dataclass(frozen=True)
 class ErrorBody:
-    """The parts of an error that decisions need. `headers` are a provider's, copied into the body by a router."""
+    """The parts of an error that decisions need. `headers` are those that a router copies from its provider."""
 
     message: str
     code: str = ""

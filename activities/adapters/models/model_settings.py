@@ -34,7 +34,7 @@ def default_model(env: Mapping[str, str]) -> str:
 
 
 def named_models(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that choose models, with their values. A key's value is replaced by its default model."""
+    """Return the variables that choose models, with their values. A key's value is replaced by the model it chooses."""
     found = {
         provider.base_url: address
         for provider in PROVIDERS.values()
@@ -47,7 +47,7 @@ def named_models(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def idle_addresses(env: Mapping[str, str]) -> list[str]:
-    """Return a text for each address in a variable that is not used, because a key or a model's name is missing."""
+    """Return a text for each variable whose address is not used, because a key or a model's name is missing."""
     without_key = [
         f"{provider.base_url} is set and {provider.key} is not, so {provider.name} is not used by default. Set "
         "the key (to any text if the server needs none), or name the model: provider:model"

@@ -99,7 +99,7 @@ class OllamaProvider(StreamingProvider):
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply to the whole request.
 
-        Raise ModelError also if Ollama would cut the request, or has cut it because it loaded the model only then.
+        Raise ModelError also if Ollama would cut the request, or if it has cut it while it loaded the model.
         """
         context = await self.context(request.model)
         reply = await super().complete(self._fitted(request, context), on_text)

@@ -12,7 +12,7 @@ from orga.workflows.types.models.providers import PROVIDERS, Provider
 from orga.workflows.types.models.usage import ModelPrice, Usage
 
 _ASSUMED_PRICE = ModelPrice(input=15, output=75)
-"""That of the most expensive model, so that a dollar limit works without a bill, a list price and token counts."""
+"""The highest price of any model. With it, a dollar limit works without bill, list price and token counts."""
 
 _MAX_BILLED_USD = 1e6
 """US dollars for one call. More is nonsense."""

@@ -66,7 +66,7 @@ def as_root(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def with_moved_references(schema: Any, pointer: str) -> Any:
-    """Return a schema whose own references still fit after a move of the schema to `pointer` of another one."""
+    """Return the schema with references that still work if it is put at `pointer` in another schema."""
     if isinstance(schema, list):
         return [with_moved_references(item, pointer) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -184,7 +184,7 @@ def _with_changed_schemas(schema: Any, change: Callable[[dict[str, Any]], dict[s
 
 
 def _parts(schemas: Iterable[object], root: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schemas, and all that apply to the same value because these contain them or refer to them."""
+    """Return these schemas, and the schemas for the same value that they contain or refer to."""
     waiting, found = list(schemas), dict[int, dict[str, Any]]()
     for each in waiting:
         part = as_object(each)

@@ -313,7 +313,7 @@ class StreamingProvider:
                     lesson = learned_dialect(dialect, sent, error) if refusals < MAX_LESSONS else None
                     refusals += 1
                     lesson = lesson or tools.lesson(error)
-                # each tool may be refused twice: before it is sent with a plain schema, and before it is left out
+                # a tool may cost two refusals: one of its own schema, and one of the plain schema
                 if lesson is None or refusals > MAX_LESSONS + 2 * len(asked.tools):
                     if error.kind in {"InvalidRequest", "ContextOverflow"}:  # the lessons of this call have not helped
                         self._keep_dialect(wire, request.model, known)
@@ -377,7 +377,7 @@ class StreamingProvider:
     def _other_wire(self, wire: Wire, error: Refusal, *, is_named: bool = False) -> Wire | None:
         """Return the other protocol if a refusal names it, or shows that the endpoint lacks this one.
 
-        With `is_named`, only a name counts, because the model may accept the request in another form.
+        With `is_named`, only a refusal that names it counts, because the model may accept another form of the request.
         """
         other = self._others.get(wire.path)
         may_mean_protocol = error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE

@@ -156,7 +156,7 @@ def _read_action(text: str, begin: int, start: int, known: set[str]) -> _Action 
     is_tagged = _TAG in text[begin:start]
     if not name or not (kind == _CALL or is_tagged or (name in known and "arguments" in action)):
         return None
-    whole = text[start:end]  # malformed as arguments: used if a key is repeated or the nesting is too deep
+    whole = text[start:end]  # sent as the arguments if they are too deep or repeat a key, so that the call is malformed
     arguments = action.get("arguments", action.get("parameters", {}))
     written = _as_written(arguments, whole) if has_unique_keys(whole) else whole
     return _Action(begin, end, OpenCall(name=name, arguments=[written]))

@@ -92,7 +92,7 @@ OMITTED_BEGINNING = "[The beginning of this conversation was left out.]"
 """The user's first text if a compacted conversation begins with the assistant. Many servers refuse such a beginning."""
 
 CONTINUE_TEXT = "[Go on.]"
-"""The user's last text if a conversation ends with the assistant. Most models refuse such an end as a prefill."""
+"""The user's last text if a conversation ends with the assistant. Most models take that for a prefill and refuse it."""
 
 _ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -138,7 +138,7 @@ def alternating_turns(
 
 
 def system_texts(request: ModelRequest) -> list[str]:
-    """Return all instructions, also those within the conversation. Some providers refuse blank ones."""
+    """Return all instructions, also those within the conversation, but no blank ones: some providers refuse these."""
     later = (message.text for message in request.messages if message.role == "system")
     return [text for text in (*request.system, *later) if text.strip()]
 

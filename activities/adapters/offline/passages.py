@@ -129,7 +129,7 @@ class ReaderQuestion:
 
 
 def _names(text: str, language: str) -> Iterator[str]:
-    """Yield names: capitalised words inside a sentence. In German, all nouns are, so a name is two such words."""
+    """Yield names: capitalised words inside a sentence. German capitalises all nouns, so a name is two such words."""
     is_german = language == "german"
     for capitals in _CAPITALS.finditer(text):
         name, before = capitals[0].split(), text[: capitals.start()].rstrip(" ")

@@ -122,9 +122,9 @@ def editorconfig_rules(text: str) -> Iterator[ConventionRule]:
 
 
 def prose_rules(text: str) -> Iterator[ConventionRule]:
-    """Yield a rule for each section of Markdown, begun by a line like `Contributing > Tests`. Other text is one rule.
+    """Yield a rule for each section of Markdown. It begins with the headings, such as `Contributing > Tests`.
 
-    Comments are left out, because a reader of the page does not see them.
+    Text without headings is one section. Comments are left out, because a reader of the page does not see them.
     """
     for part in chunks(_without_comments(text), overlap=0):
         yield ConventionRule(part.text)

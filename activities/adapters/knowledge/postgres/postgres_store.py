@@ -76,7 +76,7 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def transaction(self, *, is_writing: bool) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a transaction. A writer waits for other writers. A reader sees one state of it."""
+        """Yield a connection in a transaction. Only one writer runs at a time. A reader sees one state of the store."""
         async with self.without_transaction() as connection:
             try:
                 if is_writing:

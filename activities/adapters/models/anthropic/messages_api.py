@@ -40,7 +40,7 @@ from orga.workflows.types.parts import Block, OpaquePart, Part, TextPart, Thinki
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""Types of blocks with thinking. Their parts have the same names as formats."""
+"""Types of blocks with thinking. The part of such a block has its type as format."""
 
 BLOCK = "messages.block"
 """The format of a part with a block of any other type."""
@@ -289,7 +289,8 @@ class AnthropicMessages(Wire):
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         """Return the body with two prompt-cache breakpoints.
 
-        The first one is after the tools and instructions, which are equal in every call. The second one is at the end.
+        The first one is after the tools and instructions, which are equal in every call. The second one is at the
+        end of the conversation.
         """
         system = [_text_block(text) for text in system_texts(request)]
         tools = [_tool_definition(spec) for spec in request.tools]

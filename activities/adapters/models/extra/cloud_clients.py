@@ -71,7 +71,10 @@ def google_provider(
 
 
 def google_client(base_url: str) -> httpx2.AsyncClient:
-    """Return a client like that of `http.http_client`, but of httpx2. The library gives all timeouts one number."""
+    """Return a client like that of `http.http_client`, but of httpx2.
+
+    The library sets all timeouts of a request to one number, so a hook restores the timeout for connecting.
+    """
 
     async def connect_fast(sent: httpx2.Request) -> None:
         sent.extensions["timeout"]["connect"] = http.CONNECT_S

@@ -179,7 +179,7 @@ class _Reader:
 
 
 def _parameters(request: ModelRequest) -> tuple[ModelRequestParameters, dict[str, Any]]:
-    """Return tools and form of the reply, and settings. Without tools, the called ones are named and forbidden."""
+    """Return tools and form of the reply, and a tool choice. If there are no tools, the called ones are forbidden."""
     called = [] if request.tools else called_names(request)
     choice: dict[str, Any] = {"tool_choice": "none"} if called else {}
     tools = [ToolDefinition(name=name, parameters_json_schema={"type": "object"}) for name in called]

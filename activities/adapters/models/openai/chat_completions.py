@@ -330,7 +330,10 @@ def _merged_content(contents: Sequence[str | list[dict[str, Any]]]) -> str | lis
     texts = [content for content in contents if isinstance(content, str)]
     if len(texts) == len(contents):
         return BETWEEN_TEXTS.join(texts) or None
-    return [part for content in contents for part in ([_text(content)] if isinstance(content, str) else content)]
+    merged: list[dict[str, Any]] = []
+    for content in contents:
+        merged += [_text(content)] if isinstance(content, str) else content
+    return merged
 
 
 def _text(text: str) -> dict[str, Any]:

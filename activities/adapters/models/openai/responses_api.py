@@ -231,7 +231,7 @@ class ResponseReader(StreamReader):
             thoughts = () if begun.has_thinking else as_objects(item.get("summary") or item.get("content"))
             for index, part in enumerate(thoughts):
                 self._show_thinking(begun, part.get("text"), index)
-            if item.get("encrypted_content") or item.get("content"):  # the server cannot read it without either
+            if item.get("encrypted_content") or item.get("content"):  # otherwise nobody could read it again
                 begun.whole = item
         elif begun.kind != "function_call":  # a call that had no room is dropped
             begun.whole = item
