@@ -113,13 +113,8 @@ class CallerSecret:
             raise ValueError(str(error)) from None
 
     def _header_text(self, secret: object) -> str:
-        if (
-            isinstance(secret, str)
-            and secret
-            and secret.isascii()
-            and secret.isprintable()
-            and secret == secret.strip()
-        ):
-            return secret
+        text = secret if isinstance(secret, str) else ""
+        if text and text.isascii() and text.isprintable() and text == text.strip():
+            return text
         why = f"the entry of {self.variable} is no line of printable ASCII without spaces around it; tell the operator"
         raise ToolError(why, kind=NO_CREDENTIALS)

@@ -72,7 +72,6 @@ class ProcessStreams(asyncio.SubprocessProtocol):
             self._drained.set()
 
     def process_exited(self) -> None:
-        """Note that the process has ended."""
         self.exited.set()
 
     async def has_exited(self, within_s: float) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from orga.workflows.types.json_text import inner_values
 
-MAX_DEPTH = 100
+MAX_DEPTH = 100  # levels of tables, lists and dotted keys
 
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_DEPTH},}}+")

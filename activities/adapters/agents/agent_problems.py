@@ -1,7 +1,4 @@
-"""Checks that agents and runs name only tools, delegates and models that exist and can do the work.
-
-It checks the configuration before any run, and each run when its setup is made.
-"""
+"""Checks an agent's tools, delegates, reviews and models: in the configuration before any run, and for each setup."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 

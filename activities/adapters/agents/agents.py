@@ -232,9 +232,8 @@ class ConfiguredAgents:
         self._refuse_other_place(request)
         agent = self.known.get(request.agent)
         if agent is None:
-            raise InvalidInput(
-                f"agent: there is no agent {request.agent!r}; {known_names_hint(request.agent, self.known)}"
-            )
+            hint = known_names_hint(request.agent, self.known)
+            raise InvalidInput(f"agent: there is no agent {request.agent!r}; {hint}")
         pipeline, agents = None, self.known
         if request.pipeline is not None:
             pipeline = require_pipeline(request.pipeline, request.agent, self._pipelines)

@@ -24,7 +24,7 @@ from orga.workflows.types.json_text import as_objects
 from orga.workflows.types.models.providers import WORDLLAMA
 
 DIMENSIONS = 256
-_MAX_WORDS = 4_000
+_MAX_WORDS = 4_000  # words of a text that are read
 _FEW_TEXTS = 8
 """Texts that are embedded in the event loop. More of them need a thread."""
 

@@ -62,11 +62,11 @@ class KnowledgeSearch:
         else:
             numbers = await self._numbers_by_text(vector)
         found = await self._load_candidates("items.number", numbers)
-        newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
-        missing = newer - {each.item.id for each in found}
+        contradicting = {each.item.contradicted_by for each in found if each.item.contradicted_by}
+        missing = contradicting - {each.item.id for each in found}
         claims = tainted_claims((each.item for each in found), self._audiences)
         clean = await self._load_candidates(
-            # `claim != ''` is the condition of the partial index on claims.
+            # `claim != ''` lets a database use the partial index on claims.
             f"items.taint = '{UNTAINTED}' AND items.contradicted_by = '' AND items.claim != '' AND items.claim",
             sorted(claims),
         )
@@ -112,8 +112,9 @@ class KnowledgeSearch:
             return []
         weights = dict[int, float]()
         for numbers in await self._transaction.matching_numbers(queries.each, COMMON):
-            for number in numbers if len(numbers) < COMMON else ():
-                weights[number] = weights.get(number, 0.0) + 1 / (len(numbers) + 1)
+            if len(numbers) < COMMON:
+                for number in numbers:
+                    weights[number] = weights.get(number, 0.0) + 1 / (len(numbers) + 1)
         newest = await self._transaction.newest_matching(queries.with_all, self._enough)
         rarest = sorted(weights, key=lambda number: (-weights[number], -number))
         return [*newest, *(rarest or await self._transaction.newest_matching(queries.with_any, self._enough))]
@@ -156,7 +157,7 @@ T = TypeVar("T")
 Work = Callable[[KnowledgeTransaction[E]], Coroutine[Any, Any, T]]
 """Work in one transaction. It may wait only for the transaction, because the embedded store runs it without a loop."""
 
-_REINDEX_BATCH = 128
+_REINDEX_ITEMS = 128  # items of one batch
 _ENCODERS = Threads("knowledge-encoder", 2)
 
 
@@ -234,7 +235,7 @@ class DatabaseStore(ABC, Generic[E]):
         total = await self._read(lambda transaction: transaction.count_unindexed())
         done = 0
         progress(done, total)
-        while part := await self._read(lambda transaction: transaction.unindexed_items(_REINDEX_BATCH)):
+        while part := await self._read(lambda transaction: transaction.unindexed_items(_REINDEX_ITEMS)):
             encoded = await self._embed_and_encode(part)
             await self._write(lambda transaction, p=part, e=encoded: transaction.keep_vectors(p, e))
             done += len(part)

@@ -129,7 +129,7 @@ class Dialect:
     encrypted_reasoning: bool = True
     """True if the model can return encrypted reasoning for the next request."""
     response_format: bool = True
-    """True if a schema for the whole reply is accepted. Otherwise the answer is a forced tool call."""
+    """True if a schema for the whole reply is accepted. Otherwise, see `answer_tool`."""
     sure_schema: bool = False
     """True if the server enforces that schema on answers only. Other servers ignore it, or enforce it on calls too."""
     strict_schema: bool = False
@@ -160,7 +160,8 @@ class Dialect:
         return request.settings.without(self.refused)
 
     def tool_choice(self, request: ModelRequest) -> ToolChoice:
-        return request.tool_choice if self.forced_tools or request.tool_choice != "any" else "auto"
+        is_refused = request.tool_choice == "any" and not self.forced_tools
+        return "auto" if is_refused else request.tool_choice
 
     def sent_thinking(self, request: ModelRequest) -> SentThinking:
         limit = self.output_tokens(request)
@@ -447,7 +448,8 @@ class LessonFile:
         """Add a lesson. If the file cannot be written, the lesson is lost."""
         now = time.time()
         others = {name: each for name, each in self._read().items() if name != key and _until(each) > now}
-        newest = sorted(others, key=lambda name: _until(others[name]))[1 - MAX_KEPT_LESSONS :]  # and the new one
+        by_age = sorted(others, key=lambda name: _until(others[name]))
+        newest = by_age[-(MAX_KEPT_LESSONS - 1) :]  # the new lesson is one more
         lessons = {name: others[name] for name in newest} | {key: {"until": now + LESSON_S, "dialect": _plain(dialect)}}
         with suppress(OSError):
             write_atomically(self._file.path, json.dumps(lessons).encode(), with_folder=True)

@@ -44,6 +44,7 @@ _UNITS = (
     ("h", 3_600.0, r"h|hrs?|hours?|小时"),
     ("d", 86_400.0, r"d|days?|天"),
 )
+"""Name, seconds and spellings of each unit of time."""
 _UNIT = "|".join(f"(?P<{name}>{spellings})" for name, _, spellings in _UNITS)
 _PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*(?:{_UNIT})(?![a-z])(?:,?\s*(?:and\s+)?)", re.IGNORECASE)
 _PIECES = rf"(?:\d+(?:\.\d+)?\s*(?:{re.sub(r'[?]P<[a-z]+>', '?:', _UNIT)})(?![a-z]),?\s*(?:and\s+)?)+"

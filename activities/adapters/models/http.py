@@ -87,7 +87,7 @@ class SseDecoder:
         self._event_bytes = 0
         self._stream_bytes = 0
         self._silent_lines = 0
-        self._after_cr = False
+        self._after_cr = False  # true after a chunk that ends with "\r", because "\n" may begin the next chunk
 
     def feed(self, chunk: bytes) -> list[str]:
         """Return the data of the events that `chunk` completes. Raise SseTooLarge if a limit is exceeded."""

@@ -98,7 +98,9 @@ class StreamedFields:
         if not piece or self._room < 0:
             return
         self._room = -1 if is_deeper(piece, MAX_DEPTH) else self._room - len(str(piece))
-        for name, value in piece.items() if self._room >= 0 else ():
+        if self._room < 0:
+            return
+        for name, value in piece.items():
             may_repeat = self._may_repeat and not (name in _READABLE_FIELDS and isinstance(value, str))
             self._fields[name] = _extended_value(self._fields.get(name), value, may_repeat=may_repeat)
 
@@ -111,7 +113,7 @@ class StreamedFields:
         """Return whether `piece`, the next object of the same list, continues this object. A signature ends a text."""
         known = {name: _whole_value(self._fields.get(name)) for name in ("type", "index", "id", "signature")}
         if any(known[name] != piece.get(name, known[name]) for name in ("type", "index", "id")):
-            return False
+            return False  # another object
         is_numbered = known["index"] is not None or known["id"] is not None
         is_next_thought = any(map(piece.get, _READABLE_FIELDS)) or (piece.get("signature") and not is_numbered)
         has_content = not piece.keys().isdisjoint(_READABLE_FIELDS | {"signature"})
@@ -221,10 +223,10 @@ def message_parts(fields: dict[str, Any], *, has_calls: bool) -> Iterator[Block]
     if details and all(as_text(each.get("type")).startswith(_DETAIL) for each in details):
         del rest[_DETAILS]
         yield from map(block_part, details)
-    is_text_kept = has_calls and not details
-    for text in dict.fromkeys(texts.values()) if is_text_kept else ():
+    kept_texts = dict.fromkeys(texts.values()) if has_calls and not details else {}
+    for text in kept_texts:
         name, *others = (name for name in texts if texts[name] == text)
-        also: dict[str, Any] = {"data": {"also": others}} if others else {}
+        also: dict[str, Any] = {"data": {"also": others}} if others else {}  # fields with the same text
         yield ThinkingPart(kind="thinking", format=f"chat.{name}", text=text, **also)
     for chunk in as_objects(rest.pop("content", None)):
         yield from kept_parts("chat.block", chunk)

@@ -80,11 +80,13 @@ def in_words(request: ModelRequest, *, images: bool = True, documents: bool = Tr
     """Return the request with words in place of pictures, documents or both, for a model that cannot read them."""
     kinds = {kind for kind, is_replaced in (("image", images), ("document", documents)) if is_replaced}
 
+    def reworded_part(part: Part) -> Part:
+        return text_part(part.words()) if isinstance(part, MediaPart) and part.kind in kinds else part
+
     def reworded(message: Message) -> Message:
         if message.role == "assistant":
             return message.without_media()
-        parts = (text_part(p.words()) if isinstance(p, MediaPart) and p.kind in kinds else p for p in message.parts)
-        return message.with_parts(tuple(parts))
+        return message.with_parts(tuple(map(reworded_part, message.parts)))
 
     if all(part.kind not in kinds for message in request.messages for part in message.media):
         return request

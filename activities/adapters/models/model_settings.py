@@ -109,7 +109,6 @@ def provider_kind(name: str, settings: EndpointSettings = DEFAULT_ENDPOINT) -> s
 
 
 def _headers_from(name: str, settings: EndpointSettings, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers whose values are in variables."""
     headers: dict[str, str] = {}
     for header, variable in settings.headers_from.items():
         value = _env_value(env, variable)

@@ -212,7 +212,6 @@ def _unescaped_step(step: str) -> str:
 
 
 def _properties(schemas: Iterable[object], root: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return the properties by name, each with its schemas."""
     found: dict[str, list[Any]] = {}
     for part in _parts(schemas, root):
         for name, each in as_object(part.get("properties")).items():

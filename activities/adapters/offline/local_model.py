@@ -109,7 +109,7 @@ def _load_server(path: Path) -> _EngineServer:
 
 STRING_LIMIT = 200
 """Characters of one string."""
-LIST_LIMIT = 10
+LIST_LIMIT = 10  # items of one list
 
 _BOUNDED_KEYWORDS = frozenset({"enum", "const", "pattern", "format", "maxLength"})
 _DATA_PLACE = "#/anyOf/0/properties/data"
@@ -143,8 +143,8 @@ def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
     if b'"$ref"' in to_json(spec.parameters):
         return {"type": "object"}
     properties = cast("dict[str, dict[str, Any]]", spec.parameters.get("properties", {}))
-    names = [n for n in properties if n in spec.parameters.get("required", ()) or n == spec.main_argument]
-    return object_schema({name: _bounded_property(properties[name]) for name in names})
+    shown = (*spec.parameters.get("required", ()), spec.main_argument)
+    return object_schema({name: _bounded_property(each) for name, each in properties.items() if name in shown})
 
 
 def action_instructions(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None = None) -> str:

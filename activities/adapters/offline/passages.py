@@ -174,7 +174,8 @@ def file_passages(path: str, lines: Mapping[int, str], question: ReaderQuestion)
         line, is_next = lines.get(number, ""), number == previous + 1
         text, is_row, heading = line.strip(), line.lstrip().startswith("|"), _HEADING.match(line)
         if is_next and len(block) == 1 and _UNDERLINE.match(line):
-            titles = titles_with(1 + "=-~^".find(line[0]) % 5, block[0].strip())
+            level = 1 + "=-~^".find(line[0]) % 5  # 5 for other underlines
+            titles = titles_with(level, block[0].strip())
             block, text = [], ""
         is_apart = not is_next or heading or is_row or not text or _LIST_ITEM.match(line)
         if block and (is_apart or len(block) >= MAX_LINES):

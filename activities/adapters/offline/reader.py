@@ -32,6 +32,9 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
 MAX_CALLS, MAX_PARALLEL_CALLS = 6, 3  # tool calls for one question, and in one turn
 WINDOW_LINES = 150  # lines of one read, and hits of one search
+LINES_BEFORE = 40  # lines of a read before the passage
+NEAR_LINES = 9  # passages with fewer lines between their beginnings support each other
+MAX_COMPARED = 300  # best passages that decide what is read next
 MAX_CHARS = 2_000  # characters of a question, and of a quoted line
 CHARS_PER_TOKEN = 4
 # files that are never quoted: the configuration, this reader, generated files
@@ -152,7 +155,8 @@ def next_calls(
     denied = {tool for tool, why in evidence.refused.items() if why.startswith("[Policy denied]")}
     tools: dict[str, Any] = {spec.name: spec.parameters.get("properties") for spec in specs if spec.name not in denied}
     made = [(call.name, call.arguments) for call in evidence.calls.values()]
-    calls, windows, best = list[NextCall](), list[tuple[str, int]](), matches[:300]  # windows: file and first line
+    calls, best = list[NextCall](), matches[:MAX_COMPARED]
+    windows = list[tuple[str, int]]()  # file and first line of each read that would help
 
     def add(tool: str, purpose: str, **arguments: str | int) -> None:
         known = {name: value for name, value in arguments.items() if name in (tools.get(tool) or ())}
@@ -163,7 +167,11 @@ def next_calls(
     def worth(match: PassageMatch) -> float:
         """Return the weight of all words of the question near a passage, plus a tenth of the passage's score."""
         here = match.passage
-        near = (each for each in best if each.passage.path == here.path and abs(each.passage.first - here.first) < 9)
+        near = (
+            each
+            for each in best
+            if each.passage.path == here.path and abs(each.passage.first - here.first) < NEAR_LINES
+        )
         return sum({term: value for each in near for term, value in each.held.items()}.values()) + match.score / 10
 
     answers = [(each.passage.path, each.passage.first) for each in matches[: len(question.parts)] if each.answers]
@@ -175,8 +183,8 @@ def next_calls(
             add("search_text", purpose, query=query, regex=True, limit=WINDOW_LINES)
     for match in sorted(best, key=worth, reverse=True):
         path, line = match.passage.path, match.passage.first
-        first = 1 if line <= 80 else line - 40
-        is_chosen = any(path == other and abs(first - start) < 80 for other, start in windows)
+        first = 1 if line <= 2 * LINES_BEFORE else line - LINES_BEFORE
+        is_chosen = any(path == other and abs(first - start) < 2 * LINES_BEFORE for other, start in windows)
         if not is_chosen and (path, line) not in evidence.read:
             windows.append((path, first))
     if not calls and not windows:
@@ -220,7 +228,8 @@ def quoted_answer(question: ReaderQuestion, evidence: Evidence, matches: Sequenc
     sources = [*dict.fromkeys(match.passage.source for match in answering)][:3]  # one passage may answer two parts
     found = [match for match in answering if match.passage.source in sources]
     missing = [word for word in question.needed if found and not any(word in match.held for match in found)]
-    supplement = [match for match in matches if missing and match.held.keys() >= {*missing, *question.exact}][:1]
+    wanted = {*missing, *question.exact}
+    supplement = [match for match in matches if missing and match.held.keys() >= wanted][:1]  # has all missing words
     if found:
         blocks = [f"The closest passage is in `{found[0].passage.source}`."]
         for passage in {match.passage.source: match.passage for match in (*found, *supplement)}.values():
@@ -295,7 +304,8 @@ def _reply(request: ModelRequest) -> Reply:
     if earlier and not question.needed:  # such as "and why?"
         question = ReaderQuestion(f"{earlier}\n{latest}")
     parts = [ReaderQuestion(each, earlier) for each in question.parts] if len(question.parts) > 1 else [question]
-    known = [[p for file in evidence.lines.items() for p in file_passages(*file, part)] for part in parts]
+    files = list(evidence.lines.items())
+    known = [[each for path, lines in files for each in file_passages(path, lines, part)] for part in parts]
     if question.needed:
         ranked = [match for row in zip_longest(*map(ranked_matches, parts, known)) for match in row if match]
     else:  # a question about everything: each passage that was read answers it, unless it is very short

@@ -151,7 +151,7 @@ def package_rules(text: str) -> Iterator[ConventionRule]:
     """Yield the settings of versions, scripts, linters and formatters in `package.json`."""
     whole = _parsed_json(text)
     yield from _tool_rules("package, in package.json", {key: whole[key] for key in _PACKAGE_FACTS if key in whole}, "")
-    yield from _rules_of_tools(whole, _PACKAGE_TOOLS, "package.json", "")
+    yield from _rules_of_tools(whole, _NODE_TOOLS, "package.json", "")
 
 
 def pyproject_rules(text: str) -> Iterator[ConventionRule]:
@@ -161,7 +161,7 @@ def pyproject_rules(text: str) -> Iterator[ConventionRule]:
     if version := project.get("requires-python"):
         yield from titled_rules("Python, in pyproject.toml", [f"requires-python = {_value_text(version)}"], "python")
     tools = as_object(whole.get("tool"))
-    yield from _rules_of_tools(tools, _PYPROJECT_TOOLS, "pyproject.toml", "python")
+    yield from _rules_of_tools(tools, _PYTHON_TOOLS, "pyproject.toml", "python")
 
 
 def toml_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
@@ -230,28 +230,8 @@ MAX_KEYS = 200
 
 _MAX_DEPTH = 6
 
-_PYPROJECT_TOOLS = [
-    "ruff",
-    "black",
-    "isort",
-    "mypy",
-    "pyright",
-    "basedpyright",
-    "pylint",
-    "flake8",
-    "pytest",
-    "coverage",
-]
-_PACKAGE_TOOLS = [
-    "prettier",
-    "eslintConfig",
-    "stylelint",
-    "commitlint",
-    "lint-staged",
-    "browserslist",
-    "jest",
-    "scripts",
-]
+_PYTHON_TOOLS = ("ruff", "black", "isort", "mypy", "pyright", "basedpyright", "pylint", "flake8", "pytest", "coverage")
+_NODE_TOOLS = ("prettier", "eslintConfig", "stylelint", "commitlint", "lint-staged", "browserslist", "jest", "scripts")
 _PACKAGE_FACTS = ("type", "packageManager", "engines")
 
 

@@ -187,7 +187,6 @@ def quoted_word(word: str) -> str:
 
 
 def _bounded_word(word: str) -> str:
-    """Return the word, or its digest if it is too long."""
     return word if len(word.encode()) <= MAX_WORD_BYTES else f"{_LONG_WORD_PREFIX}{sha256(word.encode()).hexdigest()}"
 
 

@@ -1,7 +1,4 @@
-"""Anthropic's Messages protocol: writes its requests, and reads its replies, streamed or whole.
-
-`registry.py` chooses it for Anthropic, and for each endpoint whose `api` is `messages`.
-"""
+"""Anthropic's Messages protocol: writes its requests, and reads its replies, streamed or whole."""
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
@@ -160,7 +157,8 @@ class _MessageReader(StreamReader):
             self._assembly.show_thinking(as_text(piece.get("thinking")), index)
 
 
-_TEXT_FIELDS, _CALL_FIELDS = frozenset({"type", "text"}), frozenset({"type", "id", "name", "input"})
+_TEXT_FIELDS = frozenset({"type", "text"})
+_CALL_FIELDS = frozenset({"type", "id", "name", "input"})
 _DELTA_FIELDS = {
     "thinking_delta": {"thinking"},
     "signature_delta": {"signature"},

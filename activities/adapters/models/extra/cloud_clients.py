@@ -71,10 +71,7 @@ def google_provider(
 
 
 def google_client(base_url: str) -> httpx2.AsyncClient:
-    """Return a client like that of `http.http_client`, but of httpx2.
-
-    The library sets all timeouts of a request to one number, so a hook restores the timeout for connecting.
-    """
+    """Return a client of httpx2 like that of `http.http_client`. The library would wait longer for a connection."""
 
     async def connect_fast(sent: httpx2.Request) -> None:
         sent.extensions["timeout"]["connect"] = http.CONNECT_S

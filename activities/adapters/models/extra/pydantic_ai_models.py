@@ -1,7 +1,4 @@
-"""Asks models through pydantic-ai: writes requests in its form, and returns replies and failures in ours.
-
-Importing this takes seconds, so `providers.py` does it in a thread.
-"""
+"""Asks models through pydantic-ai. `providers.py` imports this in a thread, because the import takes seconds."""
 
 import json
 import re
@@ -116,8 +113,6 @@ class Library:
 
 @dataclass
 class _Reader:
-    """Adds the library's events to a reply."""
-
     _provider: str
     _assembly: ReplyAssembly
     _blocks: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])

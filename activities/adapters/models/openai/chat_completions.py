@@ -234,7 +234,6 @@ def _thinking_piece(delta: dict[str, Any]) -> str:
 
 
 def _visible_text(content: object) -> str:
-    """Return visible text: a string, or the text parts of a list."""
     visible = (part for part in as_objects(content) if part.get("type") not in ("thinking", "reasoning"))
     return as_text(content) or "".join(as_text(part.get("text")) for part in visible)
 
@@ -366,7 +365,6 @@ def _message(message: Message, dialect: Dialect) -> Iterable[dict[str, Any]]:
 
 
 def _assistant_message(message: Message) -> dict[str, Any]:
-    """Return the message with all fields that came with it."""
     parts = parts_with_fields(message.parts, "chat")
     calls = [
         merged_fields(further_call_fields(fields), _call_entry(part))

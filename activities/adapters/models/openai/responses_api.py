@@ -85,8 +85,6 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
 
 @dataclass
 class _OutputItem:
-    """One item of the output while it streams in."""
-
     kind: str
     item_id: str
     call: OpenCall | None = None
@@ -224,7 +222,8 @@ class ResponseReader(StreamReader):
                 self._assembly.add_arguments(call, arguments)
         elif begun.kind == "message":
             begun.whole |= further_fields(item, _READ_FIELDS)
-            for part in as_objects(item.get("content")) if not begun.has_text else ():
+            parts = () if begun.has_text else as_objects(item.get("content"))
+            for part in parts:
                 is_refusal = part.get("type") == "refusal"
                 self._add_text(begun, part.get("refusal" if is_refusal else "text"), is_refusal=is_refusal)
         elif begun.kind == REASONING:
