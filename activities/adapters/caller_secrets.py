@@ -62,9 +62,8 @@ class CallerSecret:
             with self.path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
-            raise ValueError(
-                f"{self.variable}: the file that it names cannot be read: {type(error).__name__}"
-            ) from None
+            why = type(error).__name__
+            raise ValueError(f"{self.variable}: the file that it names cannot be read: {why}") from None
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"{self.variable}: the file that it names has more than {MAX_FILE_BYTES:,} bytes")
         try:

@@ -252,7 +252,8 @@ class ConfiguredAgents:
                 config = config.with_context_budget(default_context_budget(config, min(windows)))
         channels = self._facts.deliveries if is_goal else ()
         problem = cost_refusal(chosen, config, self._is_priced) or thinking_refusal(chosen, config)
-        if problem := problem or embedder_refusal(chosen, config, channels, self._embedder):
+        problem = problem or embedder_refusal(chosen, config, channels, self._embedder)
+        if problem:
             raise InvalidInput(problem)
         tools = self._tools
         if self._source is not None:

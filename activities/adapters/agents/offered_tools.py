@@ -243,17 +243,17 @@ def offered_tools(
         is_absent = tool not in known and not is_glob(tool) and matches_any_glob(tool, agent.tools) and absent(tool)
         if tool in listed or is_absent:
             chosen.append(tool)
-        elif not matches_any_glob(tool, delegate_tool_names(agent, agents)):
+        elif not matches_any_glob(tool, delegate_tool_names(agent, agents)):  # a delegate's tool is skipped
             hint = known_names_hint(tool, listed)
             raise InvalidInput(f"tools: agent {request.agent!r} does not list {tool!r}; {hint}")
     found = [_find_tool(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
     specs = [spec for spec in found if spec is not None]
     visible = config.tool_profile.offered_tools(specs) if config.tool_profile else specs
-    most = request.ceiling.tools
+    ceiling = request.ceiling.tools
     tools = tuple(
         spec
         for spec in visible
-        if most is None or is_tool_listed(spec.name, most, is_of_server, is_own=not spec.digest)
+        if ceiling is None or is_tool_listed(spec.name, ceiling, is_of_server, is_own=not spec.digest)
     )
     _check_size(tools)
     keys = needed_keys({spec.name for spec in tools})
@@ -272,7 +272,7 @@ IsServerTool = Callable[[str], bool]
 
 
 def is_tool_listed(tool: str, listed: Sequence[str], is_of_server: IsServerTool, *, is_own: bool) -> bool:
-    """Return whether a list includes the tool. `is_own` means that the tool belongs to the worker or the loop.
+    """Return whether a list includes the tool. `is_own`: it is of the worker or the loop, so it has no digest.
 
     The worker's own `fetch_url` matches `fetch_*`, but a glob for the tools of a server `fetch` must not include it.
     """

@@ -122,15 +122,10 @@ class KnowledgeSearch:
     async def _first_visible(self, numbers: Sequence[int], kinds: Sequence[KnowledgeKind]) -> list[int]:
         """Return the first items of these kinds that have not expired."""
         first: list[int] = []
+        condition = f"{self._transaction.without_index}{_VISIBLE} AND number = ANY(%(numbers)s)"
+        statement = f"SELECT number FROM {self._transaction.tables}items WHERE {condition}"
         for part in batches(numbers, _MAX_EXAMINED):
-            visible = set(
-                await self._numbers(
-                    f"SELECT number FROM {self._transaction.tables}items "
-                    f"WHERE {self._transaction.without_index}{_VISIBLE} AND number = ANY(%(numbers)s)",
-                    numbers=part,
-                    kinds=list(kinds),
-                )
-            )
+            visible = set(await self._numbers(statement, numbers=part, kinds=list(kinds)))
             first += [number for number in part if number in visible]
             if len(first) >= self._enough:
                 break
@@ -168,9 +163,9 @@ def utc_now() -> datetime:
 class DatabaseStore(ABC, Generic[E]):
     """A `KnowledgeStore`. All backends recall the same items, in the same order and with the same scores."""
 
-    def __init__(self, place: str, embedder: Embedder, now: Callable[[], datetime]) -> None:
-        """Open nothing yet. `place` is the file or the server as people see it. `now` returns a time with a zone."""
-        self._shown_place = place
+    def __init__(self, address: str, embedder: Embedder, now: Callable[[], datetime]) -> None:
+        """Open nothing yet. `address` is the file or the server as people see it. `now` returns a time with a zone."""
+        self._address = address
         self._embedder = embedder
         self._now = now
         self._has_warned = False
@@ -224,7 +219,7 @@ class DatabaseStore(ABC, Generic[E]):
 
     async def facts(self) -> StoreFacts:
         now = epoch_micros(self._now())
-        return await self._read(lambda transaction: transaction.facts(self._shown_place, now))
+        return await self._read(lambda transaction: transaction.facts(self._address, now))
 
     async def reindex(self, progress: Progress) -> int:
         """Recompute the text index and vectors of other embedders, and return the number of items.
@@ -249,7 +244,7 @@ class DatabaseStore(ABC, Generic[E]):
             self._has_warned = True
             text = "%d of %d found items have no vectors of the embedder %s, so they are found by their words only"
             text = f"the knowledge store %s: {text}; make vectors with: orga knowledge reindex"
-            _log.warning(text, self._shown_place, missing, len(found), self._embedder.name)
+            _log.warning(text, self._address, missing, len(found), self._embedder.name)
 
     async def _embed_and_encode(self, items: Sequence[StoredItem]) -> dict[str, E]:
         texts = list(dict.fromkeys(map(searchable_text, items)))

@@ -175,10 +175,9 @@ class KnowledgeTransaction(ABC, Generic[E]):
         Claims may be empty or repeat.
         """
         rows = await self.newest_facts(list(dict.fromkeys(filter(None, claims))))
+        statement = f"SELECT {SELECTED_COLUMNS}, number FROM {self.tables}items WHERE id = ANY(%(ids)s)"
         for part in batches(ids, _BATCH):
-            rows += await self.rows(
-                f"SELECT {SELECTED_COLUMNS}, number FROM {self.tables}items WHERE id = ANY(%(ids)s)", {"ids": part}
-            )
+            rows += await self.rows(statement, {"ids": part})
         return {item.id: item for item in map(row_item, sorted(rows, key=lambda row: row[-1]))}
 
     async def page(
@@ -224,18 +223,15 @@ class KnowledgeTransaction(ABC, Generic[E]):
         return dict(sorted(Counter[KnowledgeKind](kind for kind, _ in erased).items()))
 
     async def unindexed_items(self, limit: int) -> list[StoredItem]:
-        rows = await self.rows(
-            f"SELECT {SELECTED_COLUMNS} {self._without_vector} ORDER BY items.number LIMIT %(limit)s",
-            {"embedder": self.embedder, "limit": limit},
-        )
-        return list(map(row_item, rows))
+        statement = f"SELECT {SELECTED_COLUMNS} {self._without_vector} ORDER BY items.number LIMIT %(limit)s"
+        return list(map(row_item, await self.rows(statement, {"embedder": self.embedder, "limit": limit})))
 
     async def count_unindexed(self) -> int:
         [(count,)] = await self.rows(f"SELECT count(*) {self._without_vector}", {"embedder": self.embedder})
         return int(count)
 
-    async def facts(self, place: str, now: int) -> StoreFacts:
-        """Return the facts at `now`, in microseconds. `place` is the file or the server as people see it."""
+    async def facts(self, address: str, now: int) -> StoreFacts:
+        """Return the facts at `now`, in microseconds. `address` is the file or the server as people see it."""
         names = await self.rows(f"SELECT DISTINCT embedder FROM {self.tables}vectors ORDER BY embedder")
         [(tainted, expired, contradicted)] = await self.rows(
             "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= %(now)s), "
@@ -247,7 +243,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
         )
         return StoreFacts(
             backend=self.backend,
-            place=place,
+            place=address,
             schema_version=self.schema_version,
             embedder=", ".join(name for (name,) in names) or self.embedder,
             counts=counts,
@@ -271,9 +267,8 @@ class KnowledgeTransaction(ABC, Generic[E]):
         marked: list[StoredItem] = []
         for facts in by_claim.values():
             newer = contradictions(facts, "")
-            marked += [
-                fact.with_contradiction(newer[fact.id]) for fact in facts if newer[fact.id] != fact.contradicted_by
-            ]
+            changed = [fact for fact in facts if newer[fact.id] != fact.contradicted_by]
+            marked += [fact.with_contradiction(newer[fact.id]) for fact in changed]
         await self._mark_contradicted(marked)
 
     async def _erasure_condition(self, what: Erasure) -> tuple[str, Values]:

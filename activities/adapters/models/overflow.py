@@ -150,11 +150,10 @@ def stated_tokens(message: str, output_limit: int) -> StatedTokens:
     found = next((match for pattern in _PATTERNS if (match := pattern.search(message))), None)
     if found is None:
         return StatedTokens()
-    numbers = {
-        name: int(re.sub(r"\D", "", text)) for name, text in found.groupdict().items() if text and text[0].isdigit()
-    }
+    groups = found.groupdict()
+    numbers = {name: int(re.sub(r"\D", "", text)) for name, text in groups.items() if text and text[0].isdigit()}
     total, output = numbers.get("total"), numbers.get("output", output_limit)
     used = numbers.get("input")
     if used is None and total is not None:
         used = total - output if total > output else total
-    return StatedTokens(numbers.get("window"), used, not found.groupdict().get("least"))
+    return StatedTokens(numbers.get("window"), used, not groups.get("least"))

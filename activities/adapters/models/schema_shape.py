@@ -101,9 +101,8 @@ def as_object_root(schema: dict[str, Any]) -> dict[str, Any]:
     """
     if schema.get("type", "object") == "object" and not _REFUSED_AT_ROOT & schema.keys():
         return schema
-    properties = {
-        name: found[0] if len(found) == 1 else {"anyOf": found} for name, found in _properties([schema], schema).items()
-    }
+    found = _properties([schema], schema)
+    properties = {name: each[0] if len(each) == 1 else {"anyOf": each} for name, each in found.items()}
     rest = {key: value for key, value in schema.items() if key not in _REFUSED_AT_ROOT}
     return rest | {"type": "object", "properties": properties} | _required_field(schema, schema, properties)
 
@@ -139,9 +138,8 @@ def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, An
         if "required" in each:
             found["required"] = renamed_texts(each["required"])
         if "$ref" in each:
-            found["$ref"] = "/".join(
-                names.get(_unescaped_step(step), step) for step in as_text(each["$ref"]).split("/")
-            )
+            steps = as_text(each["$ref"]).split("/")
+            found["$ref"] = "/".join(names.get(_unescaped_step(step), step) for step in steps)
         return found
 
     return as_object(_with_changed_schemas(schema, rename_properties))

@@ -364,9 +364,8 @@ class StreamingProvider:
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
     ) -> Reply:
         reader = wire.reader(wire.provider, request, on_text, self._http.failures)
-        async with aclosing(
-            self._http.frames(wire.path, wire.body(request, dialect), request.settings.silence_s)
-        ) as frames:
+        answer = self._http.frames(wire.path, wire.body(request, dialect), request.settings.silence_s)
+        async with aclosing(answer) as frames:
             async for frame in frames:
                 is_whole = reader.feed(frame)
                 self._used.add(wire.path)

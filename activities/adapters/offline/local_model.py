@@ -128,10 +128,8 @@ def action_schema(
     answer = _action_variant("answer", {"text": {"type": "string", "maxLength": answer_limit}})
     if output_schema is not None:
         answer = _action_variant("answer", {"data": with_moved_references(bounded_schema(output_schema), _DATA_PLACE)})
-    calls = [
-        _action_variant("call_tool", {"tool": {"const": spec.name}, "arguments": arguments_schema(spec)})
-        for spec in tools
-    ]
+    fields = [{"tool": {"const": spec.name}, "arguments": arguments_schema(spec)} for spec in tools]
+    calls = [_action_variant("call_tool", each) for each in fields]
     return {"anyOf": calls if choice == "any" else [answer, *calls]}
 
 
@@ -296,7 +294,7 @@ class LocalProvider:
                     note = ANSWER_MARK + (STOPPED_MARK if was_stopped else "")
                     streamed.end_with((_CUT_MARK if streamed.is_cut else "") + note)
                 return streamed.reply(next_call_id(request.messages))
-            budget = int(budget * room / streamed.overflow * 0.95)
+            budget = int(budget * room / streamed.overflow * 0.95)  # 5 % below the engine's count
         raise ModelError("ContextOverflow", "local:smollm2: the text does not fit its window", retryable=False)
 
 

@@ -113,7 +113,8 @@ class Evidence:
             name = name or file_head[1]
             numbered = {int(row[1]): row[2] for row in re.finditer(r"^(\d{1,9})\t(.*)$", rest, re.M)}
         else:
-            numbered = dict(enumerate((rest if head.startswith("Content of ") else text).split("\n"), 1))
+            body = rest if head.startswith("Content of ") else text
+            numbered = dict(enumerate(body.split("\n"), 1))
         name = name.removeprefix("./")
         self.lines.setdefault(name, {}).update(numbered)
         self.read |= {(name, number) for number in numbered}
@@ -126,7 +127,7 @@ def _recalled_lines(block: str) -> Iterator[str]:
         if line.startswith("- "):  # an item begins
             is_own = ", model=offline:" in line
         found = re.match(r"  (?!Task: |---)((?:> ?)*)(.*)", line)
-        is_quote = found and (found[1] or found[2].startswith("—"))
+        is_quote = found and (found[1] or found[2].startswith("—"))  # a quoted line, or the source below it
         yield found[2] if found and (is_quote or not is_own) else ""
 
 
@@ -223,7 +224,7 @@ def quoted_answer(question: ReaderQuestion, evidence: Evidence, matches: Sequenc
     notes = [f"I called {tool} without success: {why}" for tool, why in evidence.refused.items()]
     notes += [f"I cannot see {', '.join(evidence.unseen)}. A model of a provider can."] if evidence.unseen else []
     first, others = matches[: len(question.parts)], matches[len(question.parts) :]
-    close = [match for match in others if match.score >= 0.6 * first[0].score]
+    close = [match for match in others if match.score >= 0.6 * first[0].score]  # nearly as good
     answering = [match for match in (*first, *close) if match.answers]
     sources = [*dict.fromkeys(match.passage.source for match in answering)][:3]  # one passage may answer two parts
     found = [match for match in answering if match.passage.source in sources]

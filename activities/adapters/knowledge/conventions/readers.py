@@ -137,9 +137,8 @@ def cargo_rules(text: str) -> Iterator[ConventionRule]:
     facts = {key: package[key] for key in ("edition", "rust-version") if key in package}
     yield from _tool_rules("Rust, in Cargo.toml", facts, "rust")
     workspace = as_object(whole.get("workspace"))
-    yield from _tool_rules(
-        "lints, in Cargo.toml", as_object(workspace.get("lints")) | as_object(whole.get("lints")), "rust"
-    )
+    lints = as_object(workspace.get("lints")) | as_object(whole.get("lints"))
+    yield from _tool_rules("lints, in Cargo.toml", lints, "rust")
 
 
 def json_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
@@ -151,7 +150,7 @@ def package_rules(text: str) -> Iterator[ConventionRule]:
     """Yield the settings of versions, scripts, linters and formatters in `package.json`."""
     whole = _parsed_json(text)
     yield from _tool_rules("package, in package.json", {key: whole[key] for key in _PACKAGE_FACTS if key in whole}, "")
-    yield from _rules_of_tools(whole, _NODE_TOOLS, "package.json", "")
+    yield from _table_rules(whole, _NODE_TOOLS, "package.json", "")
 
 
 def pyproject_rules(text: str) -> Iterator[ConventionRule]:
@@ -161,7 +160,7 @@ def pyproject_rules(text: str) -> Iterator[ConventionRule]:
     if version := project.get("requires-python"):
         yield from titled_rules("Python, in pyproject.toml", [f"requires-python = {_value_text(version)}"], "python")
     tools = as_object(whole.get("tool"))
-    yield from _rules_of_tools(tools, _PYTHON_TOOLS, "pyproject.toml", "python")
+    yield from _table_rules(tools, _PYTHON_TOOLS, "pyproject.toml", "python")
 
 
 def toml_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
@@ -235,9 +234,7 @@ _NODE_TOOLS = ("prettier", "eslintConfig", "stylelint", "commitlint", "lint-stag
 _PACKAGE_FACTS = ("type", "packageManager", "engines")
 
 
-def _rules_of_tools(
-    tables: Mapping[str, Any], names: Iterable[str], file: str, language: str
-) -> Iterator[ConventionRule]:
+def _table_rules(tables: Mapping[str, Any], names: Iterable[str], file: str, language: str) -> Iterator[ConventionRule]:
     for name in names:
         if (found := tables.get(name)) is not None:
             table = cast("dict[str, Any]", found) if isinstance(found, dict) else {name: found}

@@ -206,9 +206,8 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
 
     async def give_vectors(self, items: Sequence[StoredItem], encoded: Mapping[str, _EncodedVector]) -> None:
         changed = self._next_count("changed")
-        self._connection.executemany(
-            "UPDATE items SET changed = ? WHERE id = ?", [(changed, item.id) for item in items]
-        )
+        changes = [(changed, item.id) for item in items]
+        self._connection.executemany("UPDATE items SET changed = ? WHERE id = ?", changes)
         self._replace_vectors(items, encoded)
 
     async def erase(self, what: Erasure) -> dict[KnowledgeKind, int]:
@@ -249,19 +248,16 @@ class SqliteTransaction(KnowledgeTransaction[_EncodedVector]):
         return self._numbers(query, "ORDER BY rowid DESC LIMIT ?", limit)
 
     def _numbers(self, query: str, order_and_limit: str, limit: int) -> list[int]:
-        rows = self._connection.execute(
-            f"SELECT rowid FROM words WHERE words MATCH ? {order_and_limit}", (query, limit)
-        )
-        return [number for (number,) in rows]
+        statement = f"SELECT rowid FROM words WHERE words MATCH ? {order_and_limit}"
+        return [number for (number,) in self._connection.execute(statement, (query, limit))]
 
     def _replace_vectors(self, items: Sequence[StoredItem], encoded: Mapping[str, _EncodedVector]) -> None:
         vectors = [(self.embedder, *encoded[searchable_text(item)], item.id) for item in items]
         self._connection.executemany(_GIVE_VECTOR, vectors)
 
     def _next_count(self, name: str) -> int:
-        [(value,)] = self._connection.execute(
-            "UPDATE counters SET value = value + 1 WHERE name = ? RETURNING value", (name,)
-        ).fetchall()
+        statement = "UPDATE counters SET value = value + 1 WHERE name = ? RETURNING value"
+        [(value,)] = self._connection.execute(statement, (name,)).fetchall()
         return int(value)
 
 

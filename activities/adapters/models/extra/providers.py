@@ -189,9 +189,7 @@ class LibraryProvider(StreamingProvider):
             thinking_tokens=counted.details.get("thoughts_tokens", 0),
         )
         written = counted.cache_write_tokens
-        hour_tokens = written if request.settings.cache_ttl == "1h" else 0
-        price = partial(
-            cost_usd, self._endpoint.provider, request.model, cache_write_tokens=written, hour_tokens=hour_tokens
-        )
+        tokens = {"cache_write_tokens": written, "hour_tokens": written if request.settings.cache_ttl == "1h" else 0}
+        price = partial(cost_usd, self._endpoint.provider, request.model, **tokens)
         finish = _FINISH_REASONS.get(read.finish_reason, "stop")
         return assembly.reply(finish, usage, read.model_name or request.model, price)

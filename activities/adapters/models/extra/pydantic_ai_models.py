@@ -84,10 +84,8 @@ class Library:
         `settings` are the library's. With `thinking`, earlier thinking is sent back.
         """
         model = self.model(request.model)
-        keeps_thinking = thinking and (
-            not self._is_bedrock or bool(model.profile.get("bedrock_send_back_thinking_parts"))
-        )
-        sent = _Conversation(self._name, model.system, keeps_thinking).messages(request)
+        may_keep = not self._is_bedrock or bool(model.profile.get("bedrock_send_back_thinking_parts"))
+        sent = _Conversation(self._name, model.system, thinking and may_keep).messages(request)
         if not self._is_bedrock:
             settings = settings | {"timeout": silence_s}
         parameters, choice = _parameters(request)

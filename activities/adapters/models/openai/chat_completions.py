@@ -82,7 +82,7 @@ def _add_call_delta(assembly: ReplyAssembly, entry: dict[str, Any], *, is_stream
         if not assembly.open_call(call):
             return None
     call.call_id = call.call_id or assembly.take_within_room(delta.call_id)
-    if delta.name != call.name:
+    if delta.name != call.name:  # some servers repeat the whole name
         call.name += assembly.take_within_room(delta.name)
     assembly.add_arguments(call, delta.arguments)
     return call
@@ -110,7 +110,7 @@ def _continued_call(calls: list[OpenCall], delta: _CallDelta) -> OpenCall | None
     elif delta.call_id:
         matching = [call for call in calls if call.call_id == delta.call_id]
     else:
-        matching = [] if delta.name else calls
+        matching = [] if delta.name else calls  # only a name begins a call
     same_id = [call for call in matching if delta.call_id and call.call_id == delta.call_id]
     latest = (same_id or matching)[-1:]
     return next((call for call in latest if not _begins_new_call(call, delta)), None)
@@ -127,9 +127,10 @@ def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
         return True
     if delta.name != call.name:  # the delta has a further piece of the name, or another name
         return any(call.arguments) or (delta.has_arguments and not call.call_id)
-    # the same name again: without two ids to compare, another call begins only after a complete one
+    # the same name again: equal ids mean the same call; without them, another call begins only after a complete one
+    has_equal_ids = bool(call.call_id and delta.call_id)
     is_complete = "".join(call.arguments).strip() != "{}" and call.is_whole()
-    return delta.has_arguments and not (call.call_id and delta.call_id) and is_complete
+    return delta.has_arguments and is_complete and not has_equal_ids
 
 
 @dataclass
@@ -150,11 +151,11 @@ class _ChatReader(StreamReader):
             raise self._failures.from_stream_error(frame)
         self._model = as_text(frame.get("model")) or self._model
         choices = as_objects(frame.get("choices"))
-        for holder in (*choices[:1], as_object(frame.get("x_groq")), frame):
+        for holder in (*choices[:1], as_object(frame.get("x_groq")), frame):  # places of the usage
             self._usage = as_object(holder.get("usage")) or self._usage
         for choice in choices:
             self._answered = True
-            if not choice.get("index"):
+            if not choice.get("index"):  # only the first choice is read
                 self._read_choice(choice)
         return self._assembly.full
 
@@ -291,9 +292,8 @@ def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> l
     text = system_text(request)
     system: list[dict[str, Any]] = [{"role": "system", "content": text}] if text else []
     others = (message for message in request.messages if message.role != "system")
-    rest = [
-        wire for message in with_results_first(with_media_after_results(others)) for wire in _message(message, dialect)
-    ]
+    ordered = with_results_first(with_media_after_results(others))
+    rest = [wire for message in ordered for wire in _message(message, dialect)]
     if system and not dialect.system_role:
         rest, system = [{"role": "user", "content": text}, *rest], []
     if dialect.alternating or not dialect.system_role:

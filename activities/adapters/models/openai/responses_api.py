@@ -99,6 +99,7 @@ class ResponseReader(StreamReader):
     """Reads the events of one response, or a whole response if a server does not stream."""
 
     _items: dict[object, _OutputItem] = field(default_factory=dict[object, _OutputItem])
+    """The items by number and by name, or by type if they have neither."""
     _response: dict[str, Any] = field(default_factory=dict[str, Any])
     _status: str = ""
     _refused: bool = False
