@@ -60,14 +60,14 @@ class _AdmittedCall:
 
 
 def _cause_text(error: BaseException) -> str:
-    """Return a text that all runs of the worker may read. It has a provider's error, but only the kind of a tool's."""
+    """Return a text that all runs of the worker may read: a provider's error, or only the kind of a tool's error."""
     if isinstance(error, ModelError):
         return " ".join(f"{error.kind}: {error}".split())[:MAX_CAUSE_CHARS]
     return failure_cause(error.type if isinstance(error, ApplicationError) else type(error).__name__)
 
 
 class WorkerBreakers:
-    """Circuits by name: a tool's name, or `provider:` and a provider's. Any thread may use them."""
+    """Circuits by name: the tool's name, or `provider:` and the provider's name. Any thread may use them."""
 
     def __init__(self, clock: Callable[[], datetime] = monotonic_time) -> None:
         self._clock = clock
@@ -124,7 +124,7 @@ class WorkerBreakers:
         with self._lock:
             before = self._circuits.get(call.name, Breaker())
             if before.state == "half_open" and before.opened_at != call.opened_at:
-                return  # it began before the circuit opened, so it is no trial call
+                return  # the call began before the circuit opened, so it is no trial call
             if cause is None:
                 after = before.after_release()
             else:
@@ -181,7 +181,9 @@ class _CircuitInbound(ActivityInboundInterceptor):
         tool = activity.info().activity_type
         options = self._options_of(tool)
         request = input.args[0] if input.args else None
-        is_only_recorded = isinstance(request, ToolRequest) and request.completion is not None  # it has run elsewhere
+        is_only_recorded = (
+            isinstance(request, ToolRequest) and request.completion is not None
+        )  # the call has run elsewhere
         if options is None or is_only_recorded:
             return await super().execute_activity(input)
         try:

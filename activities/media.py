@@ -65,7 +65,7 @@ class Media:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would block
             raise OSError(errno.EINVAL, "Not a regular file", str(path))
-        with path.open("rb") as file:  # one byte more than the limit is enough for the error
+        with path.open("rb") as file:  # one byte over the limit is enough to refuse the file
             return cls(file.read(MAX_DOCUMENT_BYTES + 1), path.name)
 
 

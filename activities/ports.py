@@ -124,7 +124,7 @@ class Review:
 
 
 class CodeCritic(Protocol):
-    """A critic that the application implements in Python. An agent uses it by a critic with `model="code:NAME"`."""
+    """A critic that the application implements in Python. It reviews for critics with `model="code:NAME"`."""
 
     async def review(self, work: ReviewedWork) -> Review:
         """Return the verdict. Failures are retried. After the last attempt, the critic's `on_failure` decides.
@@ -227,7 +227,7 @@ class AbsentTool:
 
 
 class ToolSource(Protocol):
-    """Tools that others define, and that come and go while the worker runs. The worker's event loop enters it."""
+    """Tools that others define, and that come and go while the worker runs. The worker keeps this context open."""
 
     async def __aenter__(self) -> object:
         """Begin to look for tools."""
@@ -250,9 +250,8 @@ class ToolSource(Protocol):
     def tool(self, name: str, digest: str) -> Tool | None:
         """Return the tool, or None if the source would never have it.
 
-        Only its call shows if the tool can be reached and if its definition is still the one that the run was offered.
-
-        The run names that definition by its `digest`.
+        `digest` is that of the definition that the run was offered. Only a call of the tool shows if the definition is
+        still the same, and if the tool can be reached.
         """
         ...
 

@@ -66,7 +66,7 @@ MAX_COUNT = 10**15
 
 
 def calls_byte_limit(max_output_tokens: int) -> int:
-    """Return the bytes that blocks and arguments of one reply may have. The token limit allows about as many."""
+    """Return the bytes that blocks and arguments of a reply may have: as many as its tokens can hold, within bounds."""
     return min(max(max_output_tokens * MAX_BYTES_PER_TOKEN, MIN_CALLS_BYTES), MAX_CALLS_BYTES)
 
 

@@ -23,9 +23,9 @@ class ToolMarks:
     """The tool's name. None means the function's own name."""
     timeout_s: float | None = None
     blocking: bool = False
-    """True if it can block for long. It then runs in its own process, which can be killed."""
+    """True if the function can block for long. It then runs in its own process, which can be killed."""
     output_schema: Any = None
-    """A type or a JSON Schema of the value that it returns. None means the function's annotation."""
+    """A type or a JSON Schema of the returned value. None means the function's annotation."""
 
 
 @overload

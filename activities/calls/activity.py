@@ -122,7 +122,7 @@ def attempt_failure(
 ) -> ApplicationError:
     """Return the failure of this attempt. Its details also show if an earlier attempt may have had its effect.
 
-    If no attempt seems to have had one, a heartbeat records that: the server passes only it on to the next attempt.
+    If no attempt seems to have had one, a heartbeat records that. The next attempt gets nothing else from this one.
 
     Args:
         acted: Whether this attempt had its effect. None: the tool does not report it.

@@ -61,9 +61,10 @@ def recordable_verdicts(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     room = MAX_BYTES
     for verdict in map(_with_bounded_expiry, verdicts):
         size = _recorded_size(verdict)
-        fits = size is not None and size <= room
-        recordable.append(verdict if fits else Verdict(decision="deny", reason=UNRECORDABLE))
-        room -= size if size is not None and fits else len(UNRECORDABLE)
+        if size is None or size > room:
+            verdict, size = Verdict(decision="deny", reason=UNRECORDABLE), len(UNRECORDABLE)
+        recordable.append(verdict)
+        room -= size
     return tuple(recordable)
 
 
@@ -148,7 +149,7 @@ class GateActivities:
         return await self._judge_concurrently(judged)
 
     async def _judge_concurrently(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
-        """Judge several proposals at once. A proposal without a verdict in time is denied, and the others are not."""
+        """Judge several proposals at once. Deny those without a verdict in time, which does not affect the others."""
         room, allowed_s = asyncio.Semaphore(MAX_CONCURRENT_QUERIES), verdict_time_s()
         until = None if allowed_s is None else asyncio.get_running_loop().time() + allowed_s
 

@@ -42,7 +42,7 @@ class PermitKeys:
     """The keys of a worker. The first key signs. Signatures of all keys are valid, so runs survive a change of keys."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """Raise ValueError if there is no key, or one is short enough to be guessed."""
+        """Raise ValueError if there is no key, or a key is short enough to be guessed."""
         if not keys or any(len(key) < MIN_KEY_CHARS for key in keys):
             needs = f"each key needs {MIN_KEY_CHARS} characters or more"
             raise ValueError(f"{PERMIT_KEY}: {needs}; make one with: openssl rand -hex 32")

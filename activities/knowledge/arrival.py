@@ -96,7 +96,7 @@ class ArrivalBatch:
         for item in known:
             self._remember(item)
         self._changed: dict[str, bool] = {}
-        """False if only the contradicting fact has changed."""
+        """Changed items by id. False: only the contradicting fact has changed."""
 
     @property
     def changed_items(self) -> list[StoredItem]:
@@ -138,7 +138,7 @@ class ArrivalBatch:
         return tuple(sorted(contradicted))
 
     def _newest_facts(self, claim: str, arriving: str) -> list[StoredItem]:
-        """Return a claim's newest facts, the newest clean one and the arriving one. Equal times: the later arrival."""
+        """Return a claim's newest facts, the newest clean one and the arriving one. At equal times, later is newer."""
         facts = [self._items[id_] for id_ in self._claims[claim]]
         facts.sort(key=lambda fact: (fact.stored_at, self._positions[fact.id]), reverse=True)
         clean = next((fact.id for fact in facts if not fact.provenance.taint), arriving)
@@ -168,10 +168,10 @@ def _item_flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of
         size = f"its text has {len(item.text):,} characters of at most {MAX_TEXT_CHARS:,}"
         return f"{size}; import it as a document, in parts"
     owner = item.owner
-    others = [(name, getattr(item, name)) for name in _NAMES]
-    others += [("tenant", owner.tenant), ("user", owner.user), ("agent", owner.agent)]
-    others += [("source", item.provenance.source), ("workflow_id", item.provenance.workflow_id)]
-    for name, value in others:
+    fields = [(name, getattr(item, name)) for name in _NAMES]
+    fields += [("tenant", owner.tenant), ("user", owner.user), ("agent", owner.agent)]
+    fields += [("source", item.provenance.source), ("workflow_id", item.provenance.workflow_id)]
+    for name, value in fields:
         if len(value) > MAX_NAME_CHARS:
             return f"its {name} has {len(value):,} characters of at most {MAX_NAME_CHARS:,}"
     if item.scope == "user" and not owner.user:

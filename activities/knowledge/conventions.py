@@ -122,12 +122,13 @@ async def _nearest_first(
     for place in directories_above(directory):
         for each in await _directory_conventions(store, reader, place, language):
             yield each
-    for each in await _recalled_conventions(store, reader, language=language) if language else ():
-        yield each
+    if language:
+        for each in await _recalled_conventions(store, reader, language=language):
+            yield each
 
 
 async def _directory_conventions(store: KnowledgeStore, reader: Reader, place: str, language: str) -> list[Recalled]:
-    """Return a directory's conventions. If they are many, ask again by language, so others cannot crowd it out."""
+    """Return a directory's conventions. If there are too many, ask by language, so that others do not crowd it out."""
     found = await _recalled_conventions(store, reader, directory=place)
     if language and len(found) == MAX_PER_PLACE:
         both = [await _recalled_conventions(store, reader, directory=place, language=each) for each in ("", language)]

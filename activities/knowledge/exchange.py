@@ -33,8 +33,8 @@ async def import_items(
 ) -> Counter[str]:
     """Store items in batches, each in one transaction, and return how many were added, updated or left unchanged.
 
-    `progress` is called after each batch. If `total` is 0, it gets the number of items so far as the total. The error
-    of a batch states how many items were stored before it.
+    `progress` is called after each batch. If `total` is 0, the number of items so far is reported as the total. The
+    error of a batch states how many items were stored before it.
     """
     done = Counter(added=0, updated=0, unchanged=0)
     for batch in batches(items):

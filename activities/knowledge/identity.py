@@ -23,9 +23,9 @@ def scoped_owner(scope: ScopeLevel, owner: Reader) -> Reader:
 
 def audience_digits(scope: ScopeLevel, owner: Reader) -> str:
     """Return the name of an audience: 37 decimal digits, because a text index keeps digits as one word."""
-    named = scoped_owner(scope, owner)
-    words = json.dumps([scope, named.tenant, named.user, named.agent])
-    return str(int.from_bytes(sha256(words.encode("ascii")).digest()[:15], "big")).zfill(37)
+    scoped = scoped_owner(scope, owner)
+    text = json.dumps([scope, scoped.tenant, scoped.user, scoped.agent])
+    return str(int.from_bytes(sha256(text.encode("ascii")).digest()[:15], "big")).zfill(37)
 
 
 def reader_audiences(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def claim_digest(item: KnowledgeItem) -> str:
 
 
 def tainted_claims(items: Iterable[KnowledgeItem], audiences: Iterable[str]) -> set[str]:
-    """Return the claims of the tainted facts, as facts of each audience have them: a clean fact may be of any."""
+    """Return the claims of the tainted facts for each audience, because a clean fact of any audience may matter."""
     tainted = [item for item in items if item.kind == "fact" and item.provenance.taint]
     return {_claim_for(audience, item) for audience in audiences for item in tainted}
 

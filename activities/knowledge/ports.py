@@ -68,7 +68,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds (none means all) and of sources that begin so, by id, in bounded memory."""
+        """Return all items of these kinds (none means all) and with this source prefix, by id, in bounded memory."""
         ...
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:

@@ -53,7 +53,7 @@ def separate_kinds(query: Recall) -> list[tuple[KnowledgeKind, ...]]:
 
 
 def is_conventions_only(query: Recall) -> bool:
-    """Return whether the query asks only for conventions. These are sorted by confidence, then by their order."""
+    """Return whether the query asks only for conventions. Stores sort these by confidence, then as in their file."""
     return query.kinds == ("convention",)
 
 
@@ -64,8 +64,8 @@ def ranked_items(query: Recall, vector: Sequence[float] | None, candidates: Sequ
 
     Args:
         vector: The vector of the query's text. None ranks by words only.
-        candidates: The found items, and the facts that contradict any of them. For a query without words, all score 1,
-            and the newest come first.
+        candidates: The found items, and the facts that contradict any of them. For a query without words, all score 1:
+            those with the highest confidence come first, then the newest.
     """
     unique = {candidate.item.id: candidate for candidate in candidates}
     items = {id_: candidate.item for id_, candidate in unique.items()}

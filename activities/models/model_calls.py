@@ -186,8 +186,8 @@ def _with_failover(reply: Reply, name: str, failures: ModelFailures, redact: Cal
 def _combined_failure(failures: ModelFailures, redact: Callable[[str], str]) -> ModelError:
     """Return one failure for all. It is retryable if any of them is, so a fallback never makes a run fail sooner.
 
-    If none is retryable, or the last one is a context overflow, an overflow decides: then the run tries a shorter
-    context.
+    If the last model found the context too long, or if any model did and no failure is retryable, the kind is
+    ContextOverflow, so the run tries a shorter context.
     """
     last = failures[-1][1]
     if len(failures) == 1:

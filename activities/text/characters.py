@@ -74,7 +74,7 @@ _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-
 _BRAILLE = re.compile("[\u2801-\u28ff]")
 _HIEROGLYPH = re.compile("[\U00013000-\U0001342f\U00013440-\U000143ff]")
 _NEAR_CHARS = 3
-"""Characters before and after an invisible run that are read. A letter may be next to a bracket or a full stop."""
+"""Characters before and after an invisible run that are read. The letter that needs the run may be so far away."""
 
 _DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
 

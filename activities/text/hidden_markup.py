@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import unescape
 
 Colour = tuple[int, int, int, float]
-"""Red, green, blue (0 to 255) and opacity (0 to 1). Other colour spaces use numbers that are only compared."""
+"""Red, green, blue (0 to 255) and opacity (0 to 1). Colours of other spaces get numbers that can only be compared."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)(%|[a-z]{0,4})")
 _CALC_MINUS = re.compile(r"-\s*\d{0,3}\s*\*|\*\s*-|(?<![\d.])0\s*[a-z]*\s*-\s")
@@ -136,8 +136,10 @@ def declarations(style: str) -> dict[str, tuple[str, bool]]:
         name = name.strip().removeprefix("-webkit-").removeprefix("-moz-").removeprefix("-ms-")
         value, bang, _ = value.strip()[:_MAX_VALUE].partition("!")
         is_important = bool(bang)
-        if name in found and (found[name][1] > is_important or not _is_understood(name, value.strip())):
-            continue
+        if name in found:
+            is_outranked = found[name][1] and not is_important
+            if is_outranked or not _is_understood(name, value.strip()):
+                continue
         found[name] = value.strip(), is_important
     return found
 
@@ -207,7 +209,7 @@ def _is_tiny(value: str) -> bool:
 
 def _unseen_colours(values: dict[str, str]) -> set[str]:
     if "text" in values.get("background-clip", "") or "text" in values.get("background", ""):
-        return set()  # the background is clipped to the letters, so it is what shows them
+        return set()  # the background is clipped to the letters, and shows them
     background = values.get("background-color") or values.get("background", "")
     back_colour = next(filter(None, map(parse_colour, [background, *background.split()[:9]])), None)
     found: set[str] = set()

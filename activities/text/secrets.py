@@ -196,7 +196,7 @@ def _dump_words(line: re.Match[str]) -> list[str]:
     if offset and line.string[line.end("offset")] == ":":
         before, _, column = line["words"].rpartition("  ")  # `xxd`: if its text has only digits, it looks like a word
         return before.split() if 2 * len(column) == len("".join(before.split())) else words
-    is_offset_a_word = offset and len(offset) == len(words[0])  # a dump without offsets
+    is_offset_a_word = offset and len(offset) == len(words[0])  # the dump has no offsets
     return [offset, *words] if is_offset_a_word else words
 
 

@@ -10,7 +10,7 @@ from orga.client.errors import OrgaError, ServerUnavailable
 
 
 def user_path(written: str | Path) -> Path:
-    """Return the path with `~` replaced. If that user has no home, return it unchanged, and no such file exists."""
+    """Return the path with `~` replaced. If that user has no home, return it unchanged, so that no file is found."""
     try:
         return Path(written).expanduser()
     except RuntimeError:

@@ -49,7 +49,7 @@ def names_server(configured: str | None) -> bool:
 
 
 def standard_address(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names. None means this process's environment."""
+    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names, by default in our own environment."""
     return _standard_options(environment).get("target_host")
 
 

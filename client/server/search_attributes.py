@@ -82,7 +82,7 @@ async def register_missing(client: Client) -> list[str]:
     try:
         await client.operator_service.add_search_attributes(request, retry=True)
     except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # that means another command was faster
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # otherwise another command was faster
             raise _refused_error(client, keys, error) from error
     return names
 

@@ -161,7 +161,7 @@ async def _wait_until_unused(orders: SupervisorOrders) -> None:
 
 
 async def _stop_server(server: Process) -> None:
-    """Let the server finish its writes. If it does not end, kill it, which its SQLite database survives."""
+    """Let the server finish its writes. If it does not end in time, kill it: its SQLite database survives that."""
     with suppress(ProcessLookupError):
         server.terminate()
     try:

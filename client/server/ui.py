@@ -6,7 +6,7 @@ Three parts replace it:
 
 | part | answers | why a page gets nowhere |
 | --- | --- | --- |
-| this module | the browser of a person | it checks `Host`, `Origin` and `Sec-Fetch-Site` (`refusal`) |
+| this module | the browser of a person | it checks `Host`, `Origin` and `Sec-Fetch-Site` |
 | the server's HTTP API | this module | it answers one `Host` only, a random one |
 | a second, empty server | this module | its UI serves the same pages, and it holds no runs |
 

@@ -42,7 +42,7 @@ class WorkerOrder:
 
     def environment(self) -> dict[str, str]:
         """Return the settings that have no command line option, as environment variables."""
-        from orga.client.config.workplace import ROOT_VARIABLE  # a worker starts before its command loads this
+        from orga.client.config.workplace import ROOT_VARIABLE  # a worker starts before its command loads this module
 
         return {ROOT_VARIABLE: str(self.root)} if self.root else {}
 
@@ -125,12 +125,12 @@ def start_without_order() -> EarlyWorker:
     """Start a worker in the working directory. Its output goes to a file in orga's home."""
     folder = prepare_home().folder
     descriptor, draft = tempfile.mkstemp(prefix="worker-", suffix=".starting", dir=folder)
-    with os.fdopen(descriptor, "wb") as log:
-        process = start_process(log.fileno())
+    with os.fdopen(descriptor, "wb") as output:
+        process = start_process(output.fileno())
     log = Path(draft).rename(folder / f"worker-{process.pid}.log")
-    ended = [log for log in folder.glob("worker-*.log") if not _may_live(log)]
-    for old in sorted(ended, key=_modified_at)[:-KEPT_LOGS]:
-        old.unlink(missing_ok=True)
+    ended = [old_log for old_log in folder.glob("worker-*.log") if not _may_live(old_log)]
+    for old_log in sorted(ended, key=_modified_at)[:-KEPT_LOGS]:
+        old_log.unlink(missing_ok=True)
     return EarlyWorker(process, log)
 
 

@@ -50,7 +50,7 @@ class _Registrations(NamedTuple):
 
 
 def registrations(client: Client, parts: Parts) -> _Registrations:
-    """Return what a worker with these parts registers. Raise ValueError if a tool has the name of an own activity."""
+    """Return what a worker with these parts registers. Raise ValueError if a tool has the name of one of them."""
     circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
     return _Registrations(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
 
