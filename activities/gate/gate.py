@@ -61,10 +61,12 @@ def recordable_verdicts(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     room = MAX_BYTES
     for verdict in map(_with_bounded_expiry, verdicts):
         size = _recorded_size(verdict)
-        if size is None or size > room:
-            verdict, size = Verdict(decision="deny", reason=UNRECORDABLE), len(UNRECORDABLE)
-        recordable.append(verdict)
-        room -= size
+        if size is not None and size <= room:
+            recordable.append(verdict)
+            room -= size
+        else:
+            recordable.append(Verdict(decision="deny", reason=UNRECORDABLE))
+            room -= len(UNRECORDABLE)
     return tuple(recordable)
 
 
