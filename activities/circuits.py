@@ -181,10 +181,8 @@ class _CircuitInbound(ActivityInboundInterceptor):
         tool = activity.info().activity_type
         options = self._options_of(tool)
         request = input.args[0] if input.args else None
-        is_only_recorded = (
-            isinstance(request, ToolRequest) and request.completion is not None
-        )  # the call has run elsewhere
-        if options is None or is_only_recorded:
+        has_run_elsewhere = isinstance(request, ToolRequest) and request.completion is not None
+        if options is None or has_run_elsewhere:
             return await super().execute_activity(input)
         try:
             with self._breakers.guard(tool, options.breaker, lambda error: _is_infrastructure_failure(error, options)):

@@ -41,7 +41,6 @@ JsonRepair = Callable[[str], Awaitable[str]]
 """Returns the JSON object that a text was meant to be, or "" if that is unclear."""
 
 MAX_CHECKED_STEPS = 30
-"""Steps of one plan whose arguments are checked."""
 MAX_PROBLEM_CHARS = 300
 
 

@@ -57,8 +57,7 @@ def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:
 def contradictions(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
     """Return for the id of each fact of one claim the id of the fact that contradicts it, or "" if it holds.
 
-    The newest fact holds, but a tainted fact contradicts no clean one. A clean fact contradicts tainted ones until it
-    expires.
+    The newest fact holds. A tainted fact contradicts no clean one. A clean one contradicts tainted ones if not expired.
 
     Args:
         facts: The newest facts of the claim, and the newest clean one.

@@ -7,7 +7,6 @@ from operator import add, mul, sub
 from random import Random
 
 MAX_BITS = 512
-"""Bits of a code."""
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:

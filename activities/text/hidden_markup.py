@@ -77,7 +77,7 @@ def parse_colour(value: str) -> Colour | None:
     alpha = opacity[0] if opacity else 1.0
     if name.startswith("rgb"):
         return int(red), int(green), int(blue), alpha
-    return 1_000 + int(red), int(green * 100), int(blue * 100), alpha
+    return 1_000 + int(red), int(green * 100), int(blue * 100), alpha  # 1,000: like no colour of `rgb`
 
 
 def _colour_part(text: str) -> float | None:
@@ -155,9 +155,8 @@ def hiding_declarations(style: dict[str, tuple[str, bool]]) -> set[str]:
 
 def is_revealing(name: str, value: str) -> bool:
     """Return whether this value would undo a hiding declaration of the same name."""
-    return _is_understood(name, value) and name not in hiding_declarations(
-        {name: (value, False), "overflow": ("hidden", False)}
-    )
+    hiding = hiding_declarations({name: (value, False), "overflow": ("hidden", False)})
+    return _is_understood(name, value) and name not in hiding
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -242,8 +241,7 @@ _HIDING_TESTS: dict[str, Callable[[str], bool]] = {
 
 _TOKEN = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'(?:[^'\\\n]|\\.)*+'?|/\*.*?(?:\*/|$)|\\.|[{}]|<!--|-->""", re.S)
 _MAX_SHEET_CHARS = 500_000
-_WIDTH = 1_280
-"""Pixels of an ordinary screen."""
+_WIDTH = 1_280  # pixels of an ordinary screen
 _FEATURE = re.compile(r"(min|max)-width\s*:\s*([\d.]{1,9})(px|em|rem)")
 _OTHER_FEATURE = re.compile(r"dark|more|reduce|portrait|coarse|forced-colors|none|print|speech|inverted|\bnot\b")
 _GROUPS = ("@media", "@supports", "@layer")

@@ -176,7 +176,6 @@ MAX_CHARS = 600_000
 """Characters of a text that are read. A result has at most 500,000 bytes."""
 
 MAX_MARKS = 50
-"""Suspected lines that get a mark."""
 
 
 def sanitized_text(text: str) -> str:

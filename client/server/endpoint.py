@@ -41,7 +41,6 @@ class ServerRecord:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint for commands."""
         return Endpoint(f"{self.host}:{self.port}", f"http://{self.host}:{self.ui_port}", "default", embedded=True)
 
 

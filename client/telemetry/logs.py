@@ -48,7 +48,6 @@ def json_line(logger: Any, method: str, event: EventDict) -> str:
 
 
 def text_processors(hide: Hide, *, colors: bool) -> list[Processor]:
-    """Return the processors that turn a record into text."""
 
     def with_visible_fields(logger: Any, method: str, event: EventDict) -> EventDict:
         fields: dict[str, Any] = {"event": str(event.pop("event", "")), **event}

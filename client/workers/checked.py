@@ -44,7 +44,6 @@ class _Problems:
 
     @contextmanager
     def collect(self, place: str, remedy: str) -> Generator[None]:
-        """Add a problem if the block raises ValueError."""
         try:
             yield
         except BrokenPolicies as error:

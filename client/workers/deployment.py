@@ -101,7 +101,6 @@ def deployment_name(text: str) -> str:
 
 
 def make_current_command(version: Version, server: Endpoint) -> str:
-    """Return the command that sends new runs to a version."""
     server_options = f"--address {server.address} --namespace {quote(server.namespace)}"
     version_options = f"--deployment-name {version.deployment_name} --build-id {version.build_id}"
     return f"temporal worker deployment set-current-version {server_options} {version_options}"

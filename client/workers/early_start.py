@@ -105,7 +105,6 @@ def start_early() -> None:
 
 
 def end_early() -> None:
-    """End the worker that was started early and is not needed."""
     while _early_workers:
         worker, lock = _early_workers.pop()
         worker.end()
@@ -113,7 +112,6 @@ def end_early() -> None:
 
 
 def take_or_start() -> EarlyWorker:
-    """Return the worker that was started early, else start one now."""
     if not _early_workers:
         return start_without_order()
     worker, lock = _early_workers.pop()

@@ -151,7 +151,6 @@ class OwnParts:
     blobs: BlobStore | None = None
 
     def __post_init__(self) -> None:
-        """Check the names and the methods."""
         for key, objects, method in (("models", self.models, "complete"), ("critics", self.critics, "review")):
             _require_mapping(key, objects)
             for name, part in objects.items():
@@ -185,7 +184,6 @@ class InCodeParts:
     own: OwnParts = NO_OWN_PARTS
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a value of a wrong type."""
         _require_list("agents", self.agents)
         _require_list("tools", self.tools)
         _require_mapping("mcp_servers", self.mcp_servers)

@@ -65,7 +65,6 @@ class _ServerAgents:
         self.knows_attributes = False
 
     async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
-        """Return the setup of a run on that server."""
         setup = await self._agents.setup(request, is_goal=is_goal)
         return setup.with_search_attributes(self.knows_attributes)
 
