@@ -206,7 +206,7 @@ class InCodeParts:
         return [as_tool(function) for function in functions]
 
     def refuse_unknown_tools(self, tools: Mapping[str, ToolSpec], servers: Mapping[str, McpServer]) -> None:
-        """Raise ConfigError, with a line per agent, for tools that the worker does not have."""
+        """Raise ConfigError for the first agent with tools that the worker does not have."""
         for agent in self.agents:
             problems = agent_problems({agent.name: agent.settings}, tools, partial(is_server_tool, servers=servers))
             lines = [
