@@ -132,9 +132,9 @@ def attempt_failure(
     """
     is_unsure = attempt_may_have_acted()
     may_have_acted = kind in UNKNOWN_OUTCOMES or acted in {"maybe", "yes"}
-    if retryable and not is_last and not is_unsure and not may_have_acted and not activity.info().is_local:
+    is_retried, is_out_of_time = retryable and not is_last, retryable and is_last
+    if is_retried and not is_unsure and not may_have_acted and not activity.info().is_local:
         record_attempt_without_effect()
-    is_out_of_time = retryable and is_last
     facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
     details = (*_EFFECT_DETAILS.get(acted, ()), *(fact for fact, holds in facts.items() if holds), *more)
     # a server that asks for input has not failed, so no log and no metric counts it

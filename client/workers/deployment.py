@@ -78,10 +78,10 @@ async def routing(client: Client, task_queue: str) -> Routing | None:
     if answer is None:
         return None
     versioned = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
-    polled = [
-        Version(options.deployment_name, options.build_id) if options.worker_versioning_mode == versioned else None
-        for options in (poller.deployment_options for poller in live_pollers(answer))
-    ]
+    polled = set[Version | None]()
+    for options in (poller.deployment_options for poller in live_pollers(answer)):
+        is_versioned = options.worker_versioning_mode == versioned
+        polled.add(Version(options.deployment_name, options.build_id) if is_versioned else None)
     return Routing(_parsed_version(answer.versioning_info.current_deployment_version), frozenset(polled))
 
 

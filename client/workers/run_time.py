@@ -46,7 +46,8 @@ class SettingsLookup:
         now = time.monotonic()
         fresh_until, task = self._lookups.get(queue, (0.0, None))
         is_changing = now < self._changing_until.get(queue, 0.0)
-        if task is None or (task.done() and (is_changing or now > fresh_until)):
+        is_fresh = now <= fresh_until and not is_changing
+        if task is None or (task.done() and not is_fresh):
             task = asyncio.ensure_future(read_settings(self._client, queue, within=LOOKUP_TIMEOUT))
             self._lookups[queue] = (now + FRESH_S, task)
         return await asyncio.shield(task)
