@@ -56,7 +56,7 @@ HISTOGRAMS: dict[str, tuple[str, tuple[float, ...], str]] = {
     names.LOOP_HELD: (
         "s",
         names.SECONDS_BUCKETS,
-        "Blocks of more than a second, in which one task held a worker's event loop, by activity",
+        "Times of more than a second for which one task held a worker's event loop, by activity",
     ),
 }
 """Unit, buckets and description."""

@@ -1,4 +1,4 @@
-"""Creates schedules, by which Temporal starts goals and runs at set times. All values are checked first."""
+"""Creates schedules: Temporal then starts goals or runs at set times. All values are checked before."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -170,7 +170,7 @@ async def create_schedule(
     task_queue: str | None = None,
     attachments: Sequence[Attachable] = (),
 ) -> ScheduleHandle:
-    """Create a schedule by which Temporal starts a goal or a run at set times, and return its handle.
+    """Create a schedule, so that Temporal starts a goal or a run at set times. Return the handle of the schedule.
 
     Args:
         client: As for `start_agent`.
