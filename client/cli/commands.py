@@ -331,7 +331,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "audit",
             "inspect.audit:app",
-            "Judge the proposals of past runs by other policies, and create keys for exported journals.",
+            "Judge the proposals of past runs by other policies, and create keys that sign exported journals.",
         ),
     ),
 }

@@ -31,7 +31,7 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.FAULTY: "a manifest is wrong (`orga tools check`), or a model does not work (`orga models try`)",
     ExitCode.USAGE: "the command line, the configuration or an id is wrong, or the run refuses; nothing was started",
     ExitCode.LIMIT: "the run reached a limit: iterations, tokens, cost, time",
-    ExitCode.DENIED: "policy denies it",
+    ExitCode.DENIED: "policy denies the call, or denied the same call of a run repeatedly",
     ExitCode.ABORTED: "the run was aborted",
     ExitCode.FAILED: "the command, the run or a check failed",
     ExitCode.NO_SERVER: "no Temporal server answers",

@@ -63,8 +63,6 @@ class ChatOptions:
 
 
 async def begin_chat(session: SessionInput, session_id: str, options: ChatOptions) -> int:
-    """Start a session, chat in it, and return the exit code."""
-
     async def start(context: CliContext) -> SessionHandle:
         return await start_session(context.client, session, session_id=session_id)
 
@@ -238,16 +236,7 @@ def chat(
 
     Example: git diff | orga chat ID --say - --json
     """
-    fixed = RunOptions(
-        task="",
-        agent=agent,
-        model=model,
-        instructions=instructions,
-        tools=tools or (),
-        settings=set_ or (),
-        tenant=tenant,
-        trusted=trusted or (),
-    )
+    fixed = RunOptions("", agent, model, instructions, tools or (), set_ or (), tenant=tenant, trusted=trusted or ())
     set_quiet(quiet=quiet)
     text = None if say is None else clean_text(task_text(say))
     if text is not None and not text.strip():

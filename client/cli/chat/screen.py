@@ -344,7 +344,6 @@ class ChatScreen:
         self._shown_call_ids = set[str]()
 
     def show_line(self, line: StyledLine, at: datetime) -> None:
-        """Print the line above the input."""
         if not is_quiet():
             self._print(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
@@ -361,7 +360,6 @@ class ChatScreen:
                 self.lines(f"? waits for your approval: {held_call_text(call)} → /approve or /deny")
 
     def shown_call_ids(self) -> frozenset[str]:
-        """Return the approval ids of the calls that were printed."""
         return frozenset(self._shown_call_ids)
 
     def note(self, text: str) -> None:

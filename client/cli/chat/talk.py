@@ -98,7 +98,6 @@ def _is_shown(viewed: ViewedEntry, line: StyledLine) -> bool:
 
 
 def history_lines(shown: list[ShownTurn], now: datetime) -> list[str]:
-    """Return the lines that show the turns, each with its age."""
     lines = list[str]()
     for turn, event_lines in shown:
         lines += ["", f"── turn {turn.number}, {age(turn.begun_at, now)} ago"]

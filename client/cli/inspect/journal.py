@@ -119,7 +119,6 @@ class Timeline:
 
 
 async def _check_export(name: str, path: Path, config: Path | None) -> int:
-    """Compare the export with the run and return the exit code."""
     exported = read_export(path)
     async with run_context(name, config) as (context, run_id):
         entries = [entry async for entry in read_journal(context.client, run_id)]

@@ -48,7 +48,6 @@ class HistoryStatus:
         return self.run.plan.as_status()
 
     def json_fields(self) -> dict[str, Any]:
-        """Return the value that `--json` writes."""
         run, plan = self.run, self.plan
         return {
             "from": "history",
@@ -64,7 +63,6 @@ class HistoryStatus:
         }
 
     def lines(self) -> list[str]:
-        """Return the lines for people."""
         run, plan = self.run, self.plan
         lines = [
             f"phase      {'paused' if run.paused else run.phase}",

@@ -52,7 +52,6 @@ class _ImportTotals:
     documents: Counter[str] = field(default_factory=Counter[str])
     """Documents by change."""
     parts: int = 0
-    """Parts of all documents."""
     unreadable: list[FileChange] = field(default_factory=list[FileChange])
     gone: list[str] = field(default_factory=list[str])
     """Stored documents that are not in their folders any more and are kept."""
@@ -275,7 +274,8 @@ def _convention_target(
     parts = [part for part in (own_directory if at is None else at).split("/") if part not in {"", "."}]
     if ".." in parts:
         raise UsageError(f"--at {at!r}: contains `..`. Name a directory below the root")
-    name = project or re.sub(r"[^\w.-]", "-", (root if is_inside else path).name)[:100] or "project"
+    folder_name = re.sub(r"[^\w.-]", "-", (root if is_inside else path).name)[:100]
+    name = project or folder_name or "project"
     if not _PROJECT.fullmatch(name):
         raise UsageError(f"--project {name!r}: use only letters, digits, '.', '-' and '_', at most 100")
     return ConventionTarget(name, "/".join(parts), owner.scope, owner.owner, owner.taint)

@@ -33,9 +33,7 @@ class Screen(Protocol):
 
     def show_line(self, line: StyledLine, at: datetime) -> None: ...
 
-    def frame(self, progress: Progress) -> None:
-        """Show the run's current progress."""
-        ...
+    def frame(self, progress: Progress) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -322,7 +320,6 @@ class LiveScreen:
         self._line.print_above(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
-        """Draw the block."""
         self._progress = progress
         if self._live.is_started:
             self._live.update(self._block())
@@ -391,7 +388,6 @@ class _CallLine:
 
 
 def _time_and_style(activity: PendingActivity, now: datetime) -> tuple[str, str]:
-    """Return the time that a call has taken so far or in all, and the style."""
     if activity.took_s is not None:
         return f"{activity.took_s:.1f} s", "dim"
     if activity.since is None:

@@ -148,7 +148,6 @@ class Watch:
             self._screen.close()
 
     def take(self, event: ViewedEntry | LiveActivity) -> None:
-        """Update the shown progress by an event."""
         if isinstance(event, ViewedEntry):
             self._show(self._progress.with_entry(event))
         elif event.run == self._run.id:
@@ -218,7 +217,6 @@ class Watch:
 
 
 def build_screen() -> Screen:
-    """Return the screen that fits stderr."""
     if is_quiet():
         return QuietScreen()
     return LiveScreen() if is_terminal() else PlainScreen()

@@ -121,7 +121,6 @@ def approval_blocks(run_id: str, items: Sequence[Item]) -> list[list[str]]:
 
 
 def approval_json(item: Item) -> dict[str, Any]:
-    """Return what `--json` writes about a call."""
     return {
         **item.model_dump(mode="json", include={"approval_id", "version", "reason", "approvers", "expires_at"}),
         "tool": item.call["name"],

@@ -54,7 +54,6 @@ class PendingCalls:
     """The last iteration whose outcomes the journal records. An older answer of the server may still have its calls."""
 
     def with_event(self, event: JournalEvent, iteration: int) -> "PendingCalls":
-        """Return the calls after the next event of the journal."""
         if isinstance(event, on.ReasoningComplete):
             calls = tuple((f"{iteration}.{index}", call_text(call)) for index, call in enumerate(event.calls))
             return replace(self, calls=calls, ended=())
@@ -144,7 +143,6 @@ class Progress:
         )
 
     def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
-        """Return the progress after an event of one activity."""
         activities = [each for each in self.pending_calls.running if each.activity_id != live.activity_id]
         if not live.is_over:
             activities.append(

@@ -63,7 +63,6 @@ def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
 
 
 def plan_lines(plan: Plan | None) -> list[str]:
-    """Return the lines of a status that are about the plan. Without a plan there are none."""
     trend, pipeline = trend_line(plan), pipeline_name(plan)
     return [
         *([f"pipeline   {pipeline}"] if pipeline else []),
@@ -182,7 +181,6 @@ def _confidence_lines(status: AgentStatus) -> list[str]:
 
 
 def folder_line(workplace: Workplace) -> str:
-    """Return the run's folder and configuration."""
     config = f", {workplace.config} (sha256:{workplace.digest})" if workplace.config else ", no orga.toml"
     return terminal_line(f"{workplace.root}{config}", 500)
 

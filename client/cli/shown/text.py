@@ -26,7 +26,6 @@ def terminal_line(text: str, chars: int = 120) -> str:
 
 
 def indented_lines(text: str) -> list[str]:
-    """Return the lines of a longer text, indented below a heading."""
     return [f"{INDENT}{line}" for line in harmless_text(text).expandtabs(_TAB_CELLS).split("\n")]
 
 

@@ -59,7 +59,7 @@ app = typer.Typer(
 @app.command("create")
 def create_schedule(
     id_: Annotated[
-        str, typer.Argument(metavar="ID", help="The schedule's id. Its runs are ID-<time>.", show_default=False)
+        str, typer.Argument(metavar="ID", help="The schedule's id. Its runs have ids ID-<time>.", show_default=False)
     ],
     *,
     goal: Annotated[str | None, typer.Option(metavar="TEXT", help="Start this goal, as in orga goal.")] = None,
@@ -82,7 +82,9 @@ def create_schedule(
     ] = "skip",
     catch_up: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Start a run up to this late if the server was down. Default: 1d."),
+        typer.Option(
+            metavar="TIME", help="If the server was down, start runs that are late by up to this. Default: 1d."
+        ),
     ] = None,
     jitter: Annotated[
         str | None, typer.Option(metavar="TIME", help="Delay each run by a random time up to this.")

@@ -106,7 +106,6 @@ def _tool_and_listed(name: str, agent: str, local: LocalTools) -> tuple[Tool, tu
 
 
 def _build_engine(local: LocalTools) -> tuple[str, PolicyEngine]:
-    """Return the engine's name and the engine."""
     from orga.activities.adapters.policy.engines import engine_name
     from orga.client.cli.policy.explain import build_policy_engine
     from orga.client.config.policy import policy_settings

@@ -206,6 +206,7 @@ def effective_values(sources: ConfigSources, env: Environment) -> list[Effective
 
 
 def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
+    """Yield each key that has a value of its own. An empty table is such a value."""
     if isinstance(value, dict) and (value or not key):
         for name, inner in cast("dict[str, Any]", value).items():
             yield from _leaves((*key, name), inner)
@@ -249,8 +250,8 @@ def _masked_value(key: Key, value: Any, secrets: KnownSecrets) -> Any:
     if key == ("notify", "url") or (key[:2] == ("goals", "deliveries") and key[-1] == "url"):
         parts = urlsplit(value)
         return f"{parts.scheme}://{parts.hostname}/{REDACTED}"
-    own = KnownSecrets.from_values(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
-    return secrets.redact(own.redact(value))
+    own_secrets = KnownSecrets.from_values(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
+    return secrets.redact(own_secrets.redact(value))
 
 
 def trust(

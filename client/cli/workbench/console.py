@@ -92,7 +92,6 @@ class _Options:
         return "http" if self.tls_cert is None else "https"
 
     def hosts(self, port: int) -> frozenset[str]:
-        """Return the accepted `Host` headers."""
         names = {self.host} if self.is_exposed else {LOOPBACK, "localhost", "[::1]", self.host}
         hosts = {f"{name}:{port}" for name in names}
         if port in {80, 443}:  # browsers omit these
@@ -249,7 +248,6 @@ async def console_of_dev(context: CliContext) -> AsyncGenerator[ConsoleAddress]:
 
 @asynccontextmanager
 async def _serve_console(context: CliContext, options: _Options) -> AsyncGenerator[ConsoleAddress]:
-    """Serve the console, and yield the address to open."""
     from orga.client.console.app import console_app  # only these commands need the web server
     from orga.client.console.doors import Doors, Proxy, TokenFile, owner_token, private_name
     from orga.client.console.event_stream import hub_of

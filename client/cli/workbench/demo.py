@@ -67,7 +67,6 @@ async def run_knowledge_demo(context: CliContext, keeper: WorkerKeeper, folder: 
 async def _start_and_follow(
     context: CliContext, keeper: WorkerKeeper, fields: dict[str, object]
 ) -> tuple[list[JournalEntry], int]:
-    """Return the journal of the run and the exit code."""
     config = {"knowledge": {"enabled": True}}
     run = await start_agent(context.client, {**fields, "config": config})
     write_note(f"question: {fields['task']}", f"run {run.id}")

@@ -146,7 +146,6 @@ class DoctorCheck:
 
 
 async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
-    """Yield the results of all checks in order."""
     yield _folder_check()
     for check in blob_checks(server_home().blobs):
         yield check
@@ -216,7 +215,6 @@ def blob_checks(folder: Path) -> list[DoctorCheck]:
 
 
 def _worker_report_checks(report: WorkerReport) -> list[DoctorCheck]:
-    """Return the results for the agents, tools, models and policy of a worker."""
     checks = [
         DoctorCheck(problem.place, ok=False, detail=problem.problem, remedy=problem.remedy)
         for problem in report.problems
@@ -261,7 +259,7 @@ async def _server_checks(context: CliContext, *, deep: bool) -> AsyncGenerator[D
 
 def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCheck:
     """Return which workers poll for this folder, and whether they have its current configuration."""
-    own_suffix = identity_suffix(context.connection.workplace)
+    own_digest = identity_suffix(context.connection.workplace).removeprefix(MARK)
     queue = f"task queue {context.task_queue!r}"
     if context.connection.endpoint.embedded:
         queue = f"{queue} of {context.connection.workplace.root}"
@@ -271,14 +269,11 @@ def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCh
     if not identities:
         return DoctorCheck("worker", ok=True, detail=f"none polls {queue}; orga run and orga attach start their own")
     workers = [_worker_text(identity) for identity in identities]
-    others = [
-        identity for identity in identities if config_digest(identity) not in (None, own_suffix.removeprefix(MARK))
-    ]
     detail = f"{', '.join(workers)} on {queue}"
-    if not others:
+    if {config_digest(identity) for identity in identities} <= {None, own_digest}:
         return DoctorCheck("worker", ok=True, detail=detail)
     own_config = "this orga.toml" if context.loaded.path else "no orga.toml"
-    problem = f"{detail}; here it is {own_config}, {own_suffix.removeprefix(MARK)}"
+    problem = f"{detail}; here it is {own_config}, {own_digest}"
     return DoctorCheck(
         "worker", ok=not context.connection.endpoint.embedded, detail=problem, remedy="start the worker again"
     )
@@ -439,7 +434,6 @@ async def doctor(
 
 
 def check_lines(check: DoctorCheck) -> list[str]:
-    """Return the lines of a result, with the remedy below it."""
     mark = "✓" if check.ok else "✗"
     lines = hanging_lines(f"{'!' if check.warning else mark} {check.name}: ", check.detail)
     if check.remedy and (check.warning or not check.ok):

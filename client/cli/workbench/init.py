@@ -168,7 +168,6 @@ def _check_choices(choices: StarterChoices) -> None:
 
 
 def _ask_choices(options: _InitOptions) -> StarterChoices:
-    """Ask the person at the terminal for options that were not given."""
     with interruptible_prompt():
         model = options.model or _ask_model()
         write = _confirm("May the agent write files of this folder?") if options.write is None else options.write
