@@ -161,13 +161,15 @@ class AgentWorkflow(AgentLoop[AgentResult]):
         The first argument is the input. The next segment of a run gets the state as the second.
         """
         info, now = workflow.info(), event_time()
-        before, parent = info.continued_run_id, info.parent.workflow_id if info.parent else ""
-        (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
+        before, origin = info.continued_run_id, info.original_execution_run_id
+        parent = info.parent.workflow_id if info.parent else ""
+        raw, carried = (*given, None, None)[:2]
         state, problem = state_to_begin_with(
             lambda: first_state(raw, carried, before, origin, now, parent=parent),
             lambda: first_state(AgentInput(task="(invalid input)"), None, None, origin, now),
         )
-        self.begin_run(Run(state), problem, *([partial(report_pauses_to_parent, parent)] if parent else []))
+        watches = [partial(report_pauses_to_parent, parent)] if parent else []
+        self.begin_run(Run(state), problem, *watches)
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:

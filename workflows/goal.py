@@ -44,7 +44,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
     def __init__(self, *given: Any) -> None:
         """Take any arguments, as `AgentWorkflow` does."""
         info, now = workflow.info(), event_time()
-        (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
+        origin, (raw, carried) = info.original_execution_run_id, (*given, None, None)[:2]
         state, problem = state_to_begin_with(
             lambda: first_goal(raw, carried, info.continued_run_id, origin, now),
             lambda: initial_goal_state(GoalInput(goal="(invalid input)"), origin, now),

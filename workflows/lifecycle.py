@@ -224,9 +224,8 @@ class Lifecycle(RunHandlers, Generic[T]):
         except ActivityError as error:
             if is_invalid_input(error):
                 raise self._invalid_input(failure_message(error)) from error
-            run.change_state(
-                observe.with_stop_reason, "timeout" if is_out_of_time(error) else "error", failure_text(error)
-            )
+            reason = "timeout" if is_out_of_time(error) else "error"
+            run.change_state(observe.with_stop_reason, reason, failure_text(error))
             return
         run.apply_setup(setup)
         run.change_state(with_unpinned_server_taint)

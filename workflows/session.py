@@ -99,7 +99,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def __init__(self, *given: Any) -> None:
         """Take any arguments, as `AgentWorkflow` does."""
         info, now = workflow.info(), event_time()
-        (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
+        origin, (raw, carried) = info.original_execution_run_id, (*given, None, None)[:2]
         state, problem = state_to_begin_with(
             lambda: first_session(raw, carried, info.continued_run_id, origin, now),
             lambda: initial_session_state(SessionInput(), origin, now),

@@ -81,11 +81,11 @@ async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedRepl
 def _begin_calls(run: Run, gated: GatedReply) -> dict[int, Outcome]:
     """Count the allowed calls that begin. Return the outcomes of the others, by their indexes in the reply."""
     run.result_bytes = 0
-    indexes = [index for index, result in enumerate(gated.results) if result.permitted is not None]
-    unstarted = unstarted_outcomes(run.state, gated.allowed_calls)
-    run.change_state(with_begun_calls, [call for nth, call in enumerate(gated.allowed_calls) if nth not in unstarted])
-    # `unstarted` has the indexes among the allowed calls
-    return {indexes[nth]: outcome for nth, outcome in unstarted.items()}
+    unstarted = unstarted_outcomes(run.state, gated.allowed_calls)  # by their numbers among the allowed calls
+    begun = [call for number, call in enumerate(gated.allowed_calls) if number not in unstarted]
+    run.change_state(with_begun_calls, begun)
+    reply_indexes = [index for index, result in enumerate(gated.results) if result.permitted is not None]
+    return {reply_indexes[number]: outcome for number, outcome in unstarted.items()}
 
 
 async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio.Task[Outcome]]) -> None:

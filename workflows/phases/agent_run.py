@@ -161,8 +161,10 @@ async def ask_for_budget(
     with suppress(Interrupted):  # the loop notices by itself that the run is to end
         asked = await ask_people(run, question, is_moot=is_raised, may_continue_as_new=may_continue_as_new)
         declined = asked.resolution
+        if declined is not None and declined.choice == "abort":
+            return "aborted", declined.reason or "aborted by the operator"
         if declined is not None:
-            return ("aborted", declined.reason or "aborted by the operator") if declined.choice == "abort" else stop
+            return stop
     return None
 
 

@@ -220,7 +220,8 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
     call, spec, options = allowed.call, allowed.spec, allowed.spec.options
     if refusal := _admit_call(run, spec):
         return FailedCall(refusal, was_run=False)
-    request, limit_s = _tool_request(run, allowed, identity), options.timeout_s or run.config.tool_timeout_s
+    request = _tool_request(run, allowed, identity)
+    limit_s = options.timeout_s or run.config.tool_timeout_s
     if (step_s := run.state.step_timeout_s) is not None:  # the limit of a goal's steps applies to every tool
         limit_s = min(limit_s, step_s)
     try:  # a worker of another maker may return any JSON

@@ -162,11 +162,10 @@ def _model_call(run: Run, subject: ReviewSubject, number: int, problem: str) -> 
         max_output_tokens=min(critic.max_output_tokens * 4**number, output_allowance(state, run.config)),
         **given,
     )
-    iteration, _, index = subject.place.partition(".")
-    parts = [iteration, "critic", critic.name, *([index] if index else []), *(["again"] if number else [])]
+    iteration, dot, index = subject.place.partition(".")
     return ModelCall(
         "critique",
-        ".".join(parts),
+        f"{iteration}.critic.{critic.name}{dot}{index}{'.again' if number else ''}",
         request,
         limit_s=server_timeout_seconds(state, run.now),
         max_attempts=MAX_ATTEMPTS,

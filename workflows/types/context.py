@@ -76,10 +76,11 @@ class MessageRef(Record):
 
     @model_serializer
     def _serialized_reference(self) -> Any:
+        cut = {} if self.cut is None else {"cut": self.cut}
         if self.recall is not None:
-            return {"recall": self.recall} if self.cut is None else {"recall": self.recall, "cut": self.cut}
-        if self.cut is not None:
-            return {"cut": self.cut, "result": self.result} if self.result else {"cut": self.cut, "reply": self.reply}
+            return {"recall": self.recall, **cut}
+        if cut:
+            return {**cut, "result": self.result} if self.result else {**cut, "reply": self.reply}
         if self.summary:
             return {"summary": self.summary}
         return self.message or self.result or self.reply

@@ -132,13 +132,13 @@ def call_source(call: ToolCall, spec: ToolSpec | None) -> str:
 
 
 def latest_turn(messages: tuple[Message, ...]) -> range:
-    """Return the index of the message that began the current turn, and that of its lookups, if it has any.
+    """Return the indexes of the message that began the current turn and of the pinned message with its lookups, if any.
 
-    The lookups are the pinned message after it. If no message begins a turn, the task counts as the turn.
+    If no message begins a turn, the task counts as such a message.
     """
     last = max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
     has_lookups = last > 0 and messages[last].pinned and messages[last - 1].begins_turn
-    return range(last - has_lookups, last + 1)
+    return range(last - 1 if has_lookups else last, last + 1)
 
 
 def must_keep_first(messages: tuple[Message, ...]) -> bool:

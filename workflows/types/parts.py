@@ -235,7 +235,7 @@ def with_text(parts: Parts, text: str) -> Parts:
     """
     texts = [index for index, part in enumerate(parts) if isinstance(part, (TextPart, ResultPart))]
     calls = [index for index, part in enumerate(parts) if isinstance(part, ToolCall)]
-    index = (*texts, *calls, len(parts))[0]
+    index = (*texts, *calls, len(parts))[0]  # the first text, else the first call, else the end
     first = parts[index] if texts else None
     if isinstance(first, ResultPart):
         changed: Parts = (first.with_text(text),)

@@ -163,8 +163,8 @@ def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYT
     count, depth = len(given), 0
     while level:
         inner: list[tuple[_Path, Any, bool]] = []
-        for path, many, is_long in level:
-            for key, value in _indexed_items(many):
+        for path, container, is_long in level:
+            for key, value in _indexed_items(container):
                 if _is_unproblematic(value):
                     continue
                 is_within_long = is_long or (not depth and key in long)
@@ -226,8 +226,10 @@ def _path_text(path: _Path) -> str:
     return ".".join(map(_shown_key, path))[-MAX_KEY_CHARS:]
 
 
-def _indexed_items(many: Any) -> Iterable[tuple[Any, Any]]:
-    return cast("dict[Any, Any]", many).items() if isinstance(many, dict) else enumerate(cast("list[Any]", many))
+def _indexed_items(container: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(container, dict):
+        return cast("dict[Any, Any]", container).items()
+    return enumerate(cast("list[Any]", container))
 
 
 def _shown_key(key: object) -> str:

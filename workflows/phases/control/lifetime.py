@@ -150,14 +150,14 @@ class ResetWatch:
         """Register for resets. Call this inside the workflow."""
         self._run = run
         self._claim: _RewindClaim | None = None
-        self._aborted_in = 0.0
-        self._reset_in = 0.0
-        self._task = workflow_task_clock()
+        self._abort_task = 0.0
+        self._reset_task = 0.0
+        self._task_clock = workflow_task_clock()
         workflow.register_random_seed_callback(self._record_reset)
 
     def record_abort(self, abort: Intervention) -> None:
         if self._run.state.aborted is None:
-            self._aborted_in = self._task()
+            self._abort_task = self._task_clock()
         self._run.change_state(interventions.with_sent_abort, abort)
 
     def record_rewind(self, raw: object) -> None:
@@ -165,20 +165,20 @@ class ResetWatch:
         rewind = parse_rewind(raw)
         if rewind is None:
             return
-        earlier = self._claim.rewinds if self._claim is not None and self._claim.task == self._task() else ()
-        claim = _RewindClaim((*earlier, rewind), self._task(), self._run.before)
-        if self._run.state.aborted is not None and self._aborted_in == claim.task:
+        earlier = self._claim.rewinds if self._claim is not None and self._claim.task == self._task_clock() else ()
+        claim = _RewindClaim((*earlier, rewind), self._task_clock(), self._run.before)
+        if self._run.state.aborted is not None and self._abort_task == claim.task:
             claim = claim._replace(aborted=self._run.state.aborted)
             self._run.state = self._run.state.with_control(aborted=None)
             self._run.start_background_task(self._drop_unconfirmed(claim))
         self._claim = claim
-        if self._reset_in == claim.task:
+        if self._reset_task == claim.task:
             self._confirm_rewind(claim)
 
     def _record_reset(self, seed: int) -> None:
         """Record the reset. This only records, because the SDK calls it outside of the loop and hides exceptions."""
-        self._reset_in = self._task()
-        if self._claim is not None and self._claim.task == self._reset_in:
+        self._reset_task = self._task_clock()
+        if self._claim is not None and self._claim.task == self._reset_task:
             self._confirm_rewind(self._claim)
 
     def _confirm_rewind(self, claim: _RewindClaim) -> None:
@@ -191,7 +191,7 @@ class ResetWatch:
         self._run.doubts += 1
         await self._run.wait_for_event(workflow.sleep(ABORT_CONFIRMATION_S, summary="for news of a rewind"))
         self._run.doubts -= 1
-        if self._reset_in != claim.task and claim.aborted is not None:
+        if self._reset_task != claim.task and claim.aborted is not None:
             self._run.change_state(interventions.with_abort, claim.aborted)
 
 

@@ -85,6 +85,7 @@ async def _add_answer(run: GoalRun, ending: Stop, *, is_planned: bool) -> None:
 
 
 def _has_guidance(run: GoalRun) -> bool:
+    """Return True if guidance has withdrawn the ending."""
     return run.goal.pursuit.ending is None
 
 

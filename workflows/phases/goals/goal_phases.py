@@ -54,8 +54,10 @@ async def _run_execute_phase(run: GoalRun) -> None:
     if proposed is None:
         return
     due, reply = run.goal.pursuit.due_steps, proposed.classified.reply
-    problem = "" if proposed.classified.kind == "calls" else "make the calls of this round, whole"
-    if problem := problem or calls_mismatch(reply.calls, due, _planned_calls(run.goal), run.setup):
+    problem = "make the calls of this round, whole"
+    if proposed.classified.kind == "calls":
+        problem = calls_mismatch(reply.calls, due, _planned_calls(run.goal), run.setup)
+    if problem:
         run.change_state(
             observe.with_unjudged_reply, reply, tuple(not_run_outcome(call, problem) for call in reply.calls)
         )

@@ -303,7 +303,7 @@ def is_same_policy(worker: str, run: str) -> bool:
     """
     if not worker or not run:
         return True
-    engine, location, version = (*worker.split(":"), "", "")[:3]
+    engine, location, version = (*worker.split(":"), "", "")[:3]  # missing parts are empty
     run_engine, run_location, run_version = (*run.split(":"), "", "")[:3]
     if run_engine not in RULES:
         return not is_weaker_engine(engine, run_engine)
