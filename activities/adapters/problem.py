@@ -19,7 +19,7 @@ class FileProblem:
 
 
 def extra_remedy(extra: str) -> str:
-    """Return how to install an extra. Its name alone belongs to another project on the package index."""
+    """Return how to install an extra. `orga` alone is another project on the package index."""
     return f"pip install '/path/to/orga[{extra}]' with the path of your clone or wheel (in the clone: make setup)"
 
 

@@ -44,7 +44,7 @@ class TooManyFolders(ValueError):
 
 @dataclass(frozen=True)
 class Rules:
-    """Files and folders, absolute, which need not exist. Links are resolved before paths are compared."""
+    """Absolute paths of files and folders, which need not exist. Links are resolved before paths are compared."""
 
     files: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -154,7 +154,7 @@ def is_generated(path: PurePath) -> bool:
 
 
 def _is_rule_name(name: str) -> bool:
-    """Return whether some file system treats the name as a rule's: case, ignored characters, DOS names, streams."""
+    """Return whether some file system takes the name for a rule's, by case, ignored characters, DOS name or stream."""
     plain = name if name.isascii() else normalize("NFKC", name).translate(_IGNORED_BY_HFS)
     return plain.casefold().partition(":")[0].rstrip(". ") in _RULE_NAMES
 
@@ -241,7 +241,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _walk_folders(folder: Path, deadline: float | None = None) -> Iterator[tuple[str, list[str], Iterable[str]]]:
-    """Walk through all folders except the inside of `.git` and generated ones. Too many folders raise an error."""
+    """Walk through all folders, but not into `.git`. Without a `deadline`, generated folders are left out, too."""
     for count, (parent, folders, files) in enumerate(os.walk(folder)):
         if count == MAX_FOLDERS and deadline is None:
             raise TooManyFolders(f"{MAX_FOLDERS:,} folders and more are too many to look for rules in")

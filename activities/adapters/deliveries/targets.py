@@ -96,7 +96,7 @@ def file_name_part(goal_id: str) -> str:
 
 
 MAX_MEMORY_CHARS = 20_000
-"""Characters of an answer. Recall shows only a part of it anyway."""
+"""Characters of an answer. Recall shows only a part of a long one."""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def _seconds_until(read: Callable[[str], datetime], text: str | None, now: datet
 def _seconds_from_number(text: str | None, now: datetime) -> float | None:
     """Read milliseconds since the epoch (OpenRouter), seconds since it, or seconds from now. The size shows which."""
     value = _number(text)
-    if value is None or value < 1e9:  # 1e9 s are 32 years, or the year 2001 if since the epoch
+    if value is None or value < 1e9:  # 1e9 s: 32 years from now, or the year 2001 since the epoch
         return value
     seconds = value / 1000 if value >= 1e11 else value  # 1e11 s since the epoch are after the year 5000
     return seconds - now.timestamp()

@@ -259,7 +259,7 @@ class Container(NamedTuple):
 
     id: str = ""
     expires_at: str = ""
-    """It exists at least until this time."""
+    """The container exists at least until this time."""
 
 
 def latest_container(messages: Sequence[Message]) -> Container:

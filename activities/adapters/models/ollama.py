@@ -42,7 +42,7 @@ class OllamaContext:
     """The context of one model, in tokens for input and output together."""
 
     served: int | None = None
-    """The context that requests get. None if the model is not loaded, or the server is not Ollama."""
+    """The context that requests get. None if it is unknown: the model is not loaded, and its Modelfile sets none."""
     whole: int | None = None
     """The context that the model was trained for. None if the server does not state it."""
     is_of_modelfile: bool = False
@@ -93,7 +93,7 @@ class OllamaProvider(StreamingProvider):
         return context
 
     async def context_window(self, model: str) -> int | None:
-        """Return the tokens that the model's context has now. None if the model is not loaded."""
+        """Return the tokens of the context that requests get, or None if it is unknown."""
         return (await self.context(model)).served
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:

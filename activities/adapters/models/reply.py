@@ -103,7 +103,9 @@ def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     fields: dict[str, Any] = {"call_id": call_id, "name": clean_text(name)[:MAX_NAME_CHARS]}
     text = clean_text(arguments)
     parsed = _parsed_object(text) if text.strip() else {}
-    if parsed is None and (parsed := _repeated_object(text)) is None:
+    if parsed is None:
+        parsed = _repeated_object(text)
+    if parsed is None:
         fields["malformed"] = text[:MAX_MALFORMED_CHARS]
     elif parsed:
         fields["arguments"] = parsed
@@ -134,7 +136,7 @@ def _repeated_object(text: str) -> dict[str, Any] | None:
 
 
 def _parsed_object(text: str) -> dict[str, Any] | None:
-    """Return the object, or None if it cannot be written again: 1e999 becomes infinity, which JSON does not have.
+    """Return the object, or None if there is none, or if JSON cannot express it: 1e999 becomes infinity, for example.
 
     A repeated key is refused: the last value would be judged and used, but a person may have read the first.
     """

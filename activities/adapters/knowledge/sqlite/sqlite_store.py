@@ -277,7 +277,7 @@ WAIT_S = 30.0
 class SqliteConnections:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._own = local()  # has each thread's connection
+        self._own = local()  # holds each thread's connection
         self._all: list[sqlite3.Connection] = []
         self._lock = Lock()
         self._is_ready = False
