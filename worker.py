@@ -1,4 +1,4 @@
-"""A worker process: connects activities and workflows with the parts of a configuration."""
+"""The process of `orga-worker`: connects activities and workflows with the parts of a configuration."""
 
 import argparse
 import asyncio
@@ -46,7 +46,7 @@ from orga.start import worker as become_worker
 
 
 def _version_options(version: WorkerDeploymentVersion | None) -> dict[str, Any]:
-    """Return the options that make a worker one of this version. Without a version, it takes runs that have none."""
+    """Return the options of a worker of this version. Without a version, the worker takes runs that have none."""
     runner = our_runner()
     if version is None:
         return {"build_id": build_id(), "unsandboxed_workflow_runner": runner}
@@ -58,9 +58,9 @@ def _version_options(version: WorkerDeploymentVersion | None) -> dict[str, Any]:
 def build_worker(
     client: Client, parts: Parts, task_queue: str, *, version: WorkerDeploymentVersion | None = None, **options: Any
 ) -> Worker:
-    """Return a worker for agents and their tools, of that version if given.
+    """Return a worker for agents and their tools, with a deployment version if one is given.
 
-    The first call seals our modules: later changes of their files have no effect on this process.
+    The first call seals our modules, so that later changes of their files have no effect on this process.
     """
     options = _version_options(version) | options
     seal()
@@ -86,14 +86,14 @@ async def serve(
     version: WorkerDeploymentVersion | None = None,
     queues: Sequence[str] = (),
 ) -> None:
-    """Work until `stopping`. Running activities then get some time to end.
+    """Work until `stopping` is set. Running activities then get some time to end.
 
     Args:
         config: The worker's configuration.
         root: The root of the file tools.
-        stopping: Set when the worker has to end.
+        stopping: Set when the worker must end.
         version: The worker's deployment version.
-        queues: The queues to poll. Without any, those of the folder and the shell.
+        queues: The queues to poll. By default, the queue of the folder and that of the shell's model settings.
     """
     if warning := writable_rules(config, root, os.environ):
         _report(f"worker: {warning}")
@@ -136,7 +136,7 @@ async def serve(
 
 
 async def _report_engine(config: OrgaConfig, parts: Parts, connected: Connection) -> None:
-    """Report the engine. Raise ConfigError if it checks less than before, and the configuration does not name it."""
+    """Report the engine. Raise ConfigError if it checks less than before and the configuration does not name it."""
     before = remembered_engine(config)
     if not connected.endpoint.embedded:
         before = before or await recorded_engine(connected.client, connected.task_queue)
@@ -203,7 +203,7 @@ def _parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--namespace", help="Temporal namespace")
     parser.add_argument("--task-queue", action="append", default=[], help="task queue to poll; may be repeated")
     parser.add_argument(
-        "--deployment", help="run as a version of this deployment, which keeps its runs while others take new ones"
+        "--deployment", help="run as a version of this deployment; a version keeps its runs while others take new ones"
     )
     parser.add_argument("--json-logs", action="store_true", help="write one JSON object per line to stderr")
     parser.add_argument("--check", action="store_true", help="print as JSON what this worker could run, and exit")
@@ -218,7 +218,7 @@ def _report(line: str, level: int = logging.INFO) -> None:
 
 
 def _log_everything() -> None:
-    """Log each line of this process as a JSON record, including the error that ends it."""
+    """Log each line of this process as a JSON record, including an error that ends the process."""
     _json_logging[0] = True
     configure_logs(json=True)
     sys.excepthook = lambda _kind, error, _trace: _log.critical("the worker ended by a defect", exc_info=error)
@@ -229,7 +229,7 @@ _log = logging.getLogger("orga.worker")
 
 
 class _Module(ModuleType):
-    """This module's class. It can be called, because importing it replaces the function `orga.worker` of the API."""
+    """Makes this module callable, because importing it replaces the function `orga.worker` of the API."""
 
     def __call__(self, **options: Any) -> AbstractAsyncContextManager[Client]:
         return worker_of_a_script(**options)

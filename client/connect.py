@@ -1,4 +1,4 @@
-"""Connects to the configured Temporal server, or to the embedded one."""
+"""Connects to the configured Temporal server, or starts and uses the embedded one. For applications and commands."""
 
 import asyncio
 import os
@@ -45,11 +45,11 @@ class Connection:
     task_queue: str
     """The queue of the runs that it starts, and of their workers."""
     folder_queue: str
-    """On the embedded server the queue of the folder, to which `task_queue` may add the shell's model settings. On a
-    configured server it is `task_queue`."""
+    """On the embedded server, the queue of the folder. `task_queue` is then this, or a longer name if the shell has
+    model settings. On a configured server, both are the same."""
 
     def at_ui(self, ui: str | None) -> "Connection":
-        """Return the connection with another UI address, if one is given."""
+        """Return the connection with this UI address, or unchanged if there is none."""
         return replace(self, endpoint=replace(self.endpoint, ui=ui.rstrip("/"))) if ui else self
 
     def link(self, workflow_id: str) -> str | None:
@@ -65,10 +65,10 @@ def run_page(ui: str, namespace: str, workflow_id: str) -> str:
 
 @asynccontextmanager
 async def connect(config: OrgaConfig | None = None) -> AsyncGenerator[Client]:
-    """Yield a client for the functions of `orga.client.runs.agents` and `orga.client.journal.reading`.
+    """Yield a client for `start_agent`, `orga.runs` and the other functions of `orga`.
 
-    Use it as `async with connect() as client: handle = await start_agent(client, "…")`. Without a configured server
-    the embedded one is started, and kept running until the block ends. `start_agent` then sends runs to the task queue
+    Use it as `async with connect() as client: handle = await start_agent(client, "…")`. Without a configured server,
+    the embedded server is started, and is kept running until the block ends. `start_agent` sends runs to the task queue
     that the workers of this folder and configuration poll.
 
     Raises:
@@ -92,7 +92,7 @@ async def connection(
 
     Args:
         root: The root of the file tools, if it differs from the configuration's.
-        is_worker: This process serves runs. On a shared server its identity then names its policy, for other workers.
+        is_worker: True if this process serves runs. On a configured server, other workers then see its policy.
     """
     own_workplace = workplace(config, root)
     temporal = config.temporal
@@ -106,12 +106,12 @@ async def connection(
         queue = own_queue(config, own_workplace, embedded=endpoint.embedded)
         home = own_workplace if endpoint.embedded else None
         set_client_home(client, queue, home, partial(starter_policy, config))
-        of_folder = folder_queue(own_workplace) if endpoint.embedded else queue
-        yield Connection(client, endpoint, own_workplace, queue, of_folder)
+        queue_of_folder = folder_queue(own_workplace) if endpoint.embedded else queue
+        yield Connection(client, endpoint, own_workplace, queue, queue_of_folder)
 
 
 async def _connect_client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) -> Client:
-    # On one machine, compression only costs time: for a full history, seconds of the first workflow task.
+    # On one machine, compression only costs time. For a full history, it adds seconds to the first workflow task.
     compression = GrpcCompression.NONE if endpoint.embedded else GrpcCompression.GZIP
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -131,7 +131,7 @@ async def _connect_client(endpoint: Endpoint, plugins: Sequence[Plugin], identit
 
 
 class UpdateReasons(Interceptor):
-    """Adds the reason to the error of a refused update. The SDK's own error only says "Workflow update failed"."""
+    """Adds the reason to the error of a refused update. The SDK's text is only "Workflow update failed"."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         return _WithReasons(next)
@@ -139,7 +139,7 @@ class UpdateReasons(Interceptor):
 
 class _WithReasons(OutboundInterceptor):
     async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> WorkflowUpdateHandle[Any]:
-        handle = object.__new__(_UpdateHandle)  # the SDK's handle with another class
+        handle = object.__new__(_UpdateHandle)  # a copy of the SDK's handle, but of our class
         vars(handle).update(vars(await super().start_workflow_update(input)))
         return handle
 

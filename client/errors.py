@@ -1,6 +1,6 @@
-"""The errors that a user of the client can meet. Each text is one line: the cause, then the remedy.
+"""The errors that a user of the client can meet. All are an `OrgaError`.
 
-All of them are an `OrgaError`: a failure that the user can fix.
+Each text is one line: the cause, then the remedy.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,8 +23,8 @@ class RunNotFound(OrgaError):
     """No run has this id."""
 
     def __init__(self, workflow_id: str, run_id: str = "", *, text: str = "") -> None:
-        which = f"the server keeps no run {run_id!r} of" if run_id else "there is no run"
-        super().__init__(text or f"{which} {workflow_id!r}; `orga list` shows the ids")
+        problem = f"the server keeps no run {run_id!r} of" if run_id else "there is no run"
+        super().__init__(text or f"{problem} {workflow_id!r}; `orga list` shows the ids")
 
 
 class AmbiguousRun(OrgaError):
@@ -63,14 +63,14 @@ class NoPrompt(OrgaError):
 
 
 class RunEnded(OrgaError):
-    """The run has ended, so it accepts no more signals."""
+    """The run has ended, so it accepts no more signals and updates."""
 
     def __init__(self, workflow_id: str) -> None:
         super().__init__(f"run {workflow_id!r} has ended; `orga journal {quote(workflow_id)}` shows how")
 
 
 class Refused(OrgaError):
-    """The run refused a decision before recording it. The text has the run's reason."""
+    """The run refused an update and recorded nothing. The text has the run's reason."""
 
     kind: str = ""
     """The run's name for this kind of refusal, if it has one."""
@@ -79,11 +79,11 @@ class Refused(OrgaError):
 
 
 class SessionBusy(Refused):
-    """A turn is under way, and the message asked to be refused in that case."""
+    """A turn is under way, and the message was sent with `when_busy="refuse"`."""
 
 
 class QueueFull(Refused):
-    """Too many messages wait for their turn already."""
+    """Too many messages already wait for their turns."""
 
 
 class SessionClosed(Refused):
@@ -107,11 +107,11 @@ class InvalidSettings(Refused):
 
 
 REFUSALS = {kind.__name__: kind for kind in (SessionBusy, QueueFull, SessionClosed, TurnUnknown, StaleSettings)}
-"""The refusals that have an error class of their own, by the run's name for them."""
+"""Refusals with a class of their own, by the name that the run gives the refusal."""
 
 
 class TooLong(Refused):
-    """Guidance that is longer than a run accepts. It was not sent."""
+    """A signal or an update is longer than a run accepts. It was not sent."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
@@ -121,7 +121,7 @@ class TooLong(Refused):
 
 
 class PastRefused(OrgaError):
-    """The run's past allows no such rewind or fork."""
+    """The run's past does not allow this rewind or fork."""
 
 
 class NotAnAgent(OrgaError):
@@ -133,7 +133,7 @@ class NotAnAgent(OrgaError):
 
 
 class NoAnswer(OrgaError):
-    """A query got no answer. Only a worker can answer it."""
+    """No worker answers on the run's task queue. Only a worker can answer queries and updates."""
 
     def __init__(self, task_queue: str, command: str = "orga worker") -> None:
         super().__init__(
@@ -150,18 +150,18 @@ class TaskFails(NoAnswer):
 
 
 class NotTakenYet(NoAnswer):
-    """It is unknown whether the message takes effect: its worker has just gone, or the server was lost."""
+    """It is unknown whether an update takes effect, because no worker answered or the server was lost."""
 
     def __init__(self, why: str, remedy: str, *, message_id: str = "") -> None:
         super().__init__("")
         self._why_and_remedy = (why, remedy)
         self.message_id: str = message_id
-        """The id of a message to a session, or "" for a decision. A message that is sent again under its id counts
+        """The id of a message to a session, or "" for a decision. A message that is sent again with its id counts
         once."""
-        what = "message" if message_id else "decision"
+        sent = "message" if message_id else "decision"
         safe_repeat = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""
         self.args = (
-            f"the {what} is not known to be taken: {why}; {remedy}, and look at `orga status` before you send it "
+            f"the {sent} is not known to be taken: {why}; {remedy}, and look at `orga status` before you send it "
             f"again{safe_repeat}",
         )
 
@@ -200,4 +200,4 @@ class ServerUnavailable(OrgaError):
 
 
 class RunFailed(OrgaError):
-    """The workflow itself failed, because of invalid input or a defect."""
+    """The workflow failed because of invalid input or a defect, or an operator terminated it."""

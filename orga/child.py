@@ -1,4 +1,4 @@
-"""Children of a worker run the code that the worker holds. It is passed to them in memory, so no file is read."""
+"""Starts children of a worker, which run the code that the worker holds. They get it in memory and read no file."""
 
 import marshal
 import os
@@ -18,6 +18,7 @@ module = sys.modules["orga.finder"] = type(sys)("orga.finder")
 exec(marshal.loads(held["orga.finder"][1]), module.__dict__)
 module.run(path, held, sys.argv[2:])
 """
+"""The first code of a child. It reads the packed modules and passes them to `orga.finder`."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,21 @@ class HeldProgram:
 
     argv: tuple[str, ...]
     number: int
-    """File descriptor of the packed modules. The child has to inherit it."""
+    """The file descriptor of the packed modules. The child must inherit it."""
 
 
 def held_program(module: str, *arguments: str, site: bool = True) -> HeldProgram:
-    """Return how to run `main` of one of our modules. Without `site` it starts faster and has no installed packages."""
+    """Return a program that runs `main` of one of our modules.
+
+    Without `site`, it starts faster, but cannot import installed packages.
+    """
     number = _packed_modules.descriptor(child_modules())
     flags = ("-I",) if site else ("-I", "-S")
     return HeldProgram((sys.executable, *flags, "-u", "-c", _LAUNCH, str(number), module, *arguments), number)
 
 
 class _PackedModules:
-    """The modules for children, packed on first use, and again after they or `sys.path` have changed."""
+    """The packed modules for children. They are packed on first use, and again if they or `sys.path` have changed."""
 
     def __init__(self) -> None:
         self._loaders: dict[str, HeldLoader] = {}

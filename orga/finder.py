@@ -1,6 +1,6 @@
-"""A finder of modules whose code is held in memory, so that later content of their files never runs.
+"""A finder of modules whose code is held in memory, so that later changes of their files have no effect.
 
-A child process needs nothing else to start, so it imports almost nothing.
+A child process starts with this module alone, so this module imports almost nothing.
 """
 
 import sys
@@ -19,7 +19,7 @@ class HeldLoader(SourceFileLoader):
     def __init__(self, fullname: str, path: str, source: bytes | None = None, code: "CodeType | None" = None) -> None:
         super().__init__(fullname, path)
         self.source = source
-        """The source. None: it is read when the code is first needed."""
+        """The source. If it is None, the file is read when the code is first needed."""
         self._code = code
         self._is_package = super().is_package(fullname)
 
@@ -41,10 +41,10 @@ class HeldCode:
     """Finds the modules that it holds before anything on `sys.path` is searched."""
 
     def __init__(self, find_loader: "Callable[[str], HeldLoader | None]") -> None:
-        """Call `find_loader` for each module that is not held yet.
+        """Create a finder that calls `find_loader` for each module that it does not hold yet.
 
-        It returns None for a module that other finders may find, and raises ModuleNotFoundError for one that must not
-        be found.
+        `find_loader` returns None for a module that other finders may find. It raises ModuleNotFoundError for a module
+        that must not be found.
         """
         self.loaders: dict[str, HeldLoader] = {}
         self._find_loader = find_loader
@@ -81,7 +81,7 @@ def missing_module_error(fullname: str) -> ModuleNotFoundError:
 
 
 def run(path: list[str], held: "dict[str, tuple[str, bytes]]", arguments: list[str]) -> None:
-    """Run `main` of a module, in a process that was given the code of our modules and those of tools.
+    """Run `main` of a module in a child, which was given the code of our modules and of those of tools.
 
     Args:
         path: The future `sys.path`.

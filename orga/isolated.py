@@ -1,4 +1,4 @@
-"""Program of an isolated process: `python -I isolated.py MODULE [ARGUMENT]...` runs `main` of one of our modules."""
+"""The program of an isolated process: `python -I isolated.py MODULE [ARGUMENT]...` runs `main` of our module."""
 
 import gc
 import os
@@ -36,10 +36,10 @@ def _working_folder() -> Path:
 
 @contextmanager
 def interrupt_silently() -> Generator[None]:
-    """Let Ctrl-C end the process at once and silently, because its command is not loaded yet and cannot report it.
+    """Let Ctrl-C end the process at once and silently during the block, which loads the command.
 
-    An exception could get lost in a library's code that runs while it is loaded. The garbage collector is off meanwhile
-    and ignores the loaded objects later, because they stay.
+    The command cannot report the interrupt yet, and a library that is being loaded could swallow an exception. The
+    garbage collector is off meanwhile. Later it ignores the loaded objects, because they stay.
     """
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:
@@ -55,7 +55,7 @@ def interrupt_silently() -> Generator[None]:
 
 
 def _import_own_package() -> None:
-    """Import the package of this file, even if another one has the same name."""
+    """Import the package of this file, even if another package on `sys.path` has the same name."""
     folder = Path(__file__).absolute().parent
     spec = spec_from_file_location("orga", folder / "__init__.py", submodule_search_locations=[str(folder)])
     assert spec is not None

@@ -1,4 +1,7 @@
-"""Our own modules, found next to our package whatever `sys.path` says, with the code from the start of the process."""
+"""Finds our own modules next to our package and not on `sys.path`, and keeps the code that they had first.
+
+So a run that writes files cannot replace code of a worker or of its children.
+"""
 
 import os
 import sys
@@ -17,7 +20,7 @@ NOT_FOR_CHILDREN = ("orga.client", "orga.worker")
 
 
 class _OwnCode:
-    """Looks for our modules below `ROOT` and nowhere else."""
+    """Finds our modules below `ROOT` and nowhere else."""
 
     def __init__(self) -> None:
         self.is_sealed = False
@@ -43,7 +46,7 @@ def is_ours(module: str) -> bool:
 
 
 def pin() -> HeldCode:
-    """Install the finder of our own modules, if it is not, and return it. A module keeps the code that it had first."""
+    """Install the finder of our modules, if it is missing, and return it. A module keeps the code that it had first."""
     finder = installed_finder()
     if finder is None:
         finder = HeldCode(_own.find_loader)
@@ -52,21 +55,21 @@ def pin() -> HeldCode:
 
 
 def seal() -> None:
-    """Hold the code of all modules of workers and their children. From now on none of our files is read."""
+    """Hold the code of all modules that a worker or its children need. After this, no file of ours is read."""
     if not _own.is_sealed:
         _hold(_module_names())
         _own.is_sealed = True
 
 
 def sources() -> Iterator[tuple[str, bytes]]:
-    """Yield the source of each module of workers and their children, sorted by name."""
+    """Yield the name and the source of each module that a worker or its children need, sorted by name."""
     for name in sorted(_module_names()):
         if (file := _module_file(name)) is not None:
             yield name, Path(file).read_bytes()
 
 
 def child_modules() -> dict[str, HeldLoader]:
-    """Return the modules that a child may need: ours, and those of tools."""
+    """Return the modules that a child may need: our modules, and those of tools."""
     if not _own.is_sealed:
         _hold(name for name in _module_names() if _is_for_children(name))
     return {name: loader for name, loader in list(pin().loaders.items()) if _is_for_children(name)}
@@ -85,9 +88,9 @@ def _hold(modules: Iterable[str]) -> None:
 
 
 def remove_from_path(*folders: Path) -> None:
-    """Remove entries in these folders from `sys.path`, except Python's own and installed packages.
+    """Remove the entries of `sys.path` below these folders, except Python's own and installed packages.
 
-    So nobody imports a module that a run has written there.
+    After this, no module can be imported that a run has written there.
     """
     resolved = [folder.resolve() for folder in folders]
     for entry in list(sys.path):
@@ -98,7 +101,7 @@ def remove_from_path(*folders: Path) -> None:
 
 
 def remove_clone_from_path() -> None:
-    """Remove a clone from `sys.path`, because folders next to our package have common names such as `client`."""
+    """Remove a clone from `sys.path`, because the folders next to our package have common names such as `client`."""
     if not is_installed(ROOT):
         sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT.resolve()]
 
@@ -110,7 +113,7 @@ def is_installed(path: Path) -> bool:
 
 @cache
 def _installed_folders() -> tuple[Path, ...]:
-    """Return the folders of Python and its packages. This is slow and needed for thousands of modules."""
+    """Return the folders of Python and its packages. Cached, because it is slow and needed for thousands of modules."""
     folders = {*map(get_path, ("stdlib", "platstdlib", "purelib", "platlib")), *getsitepackages()}
     return tuple(Path(folder).resolve() for folder in folders)
 
@@ -118,14 +121,14 @@ def _installed_folders() -> tuple[Path, ...]:
 def bytecode_folder() -> str:
     """Return the folder for the compiled code of Python programs that we start.
 
-    It replaces each `__pycache__`, whose files Python would run instead of the source next to them.
+    It is used in place of `__pycache__` folders, because Python runs a file there instead of the source next to it.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     return os.path.abspath(os.path.join(cache, "orga", "bytecode"))  # noqa: PTH100, PTH118
 
 
 def installed_program(name: str) -> str | None:
-    """Return the path of a program. Relative entries of `PATH` are ignored: they depend on the working folder."""
+    """Return the path of a program. Relative entries of `PATH` depend on the working folder and are ignored."""
     from shutil import which  # few processes need it
 
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
@@ -144,7 +147,7 @@ def outside_module_path(name: str) -> str | None:
 
 
 def _module_file(fullname: str) -> str | None:
-    """Return the file of a module. No `Path` is created, because a worker looks for hundreds at its start."""
+    """Return the file of a module. It creates no `Path`, because a worker looks for hundreds at its start."""
     path = os.path.join(ROOT, *fullname.split("."))  # noqa: PTH118
     files = (os.path.join(path, "__init__.py"), f"{path}.py")  # noqa: PTH118
     return next(filter(os.path.isfile, files), None)

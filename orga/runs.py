@@ -117,11 +117,10 @@ async def list(
 
 
 async def journal(client: Client, workflow_id: str) -> AsyncGenerator[JournalEntry]:
-    """Yield the entries of a run's journal so far, oldest first. `AgentHandle.events` also yields later ones.
+    """Yield the entries of a run's journal so far, oldest first. `AgentHandle.events` also yields later entries.
 
     No worker is needed. If the server has deleted the run's oldest segments, the first entry is `PastMissing`. The
-    entries of a delegated run come before the `DelegationEnded` of its parent. `run` in an entry's data names the run
-    it is from.
+    entries of a delegated run come before the `DelegationEnded` of its parent, and have its id as `run`.
 
     Args:
         client: From `connect`, `orga.worker` or your own.
@@ -137,7 +136,7 @@ async def journal(client: Client, workflow_id: str) -> AsyncGenerator[JournalEnt
 
 
 async def journal_lines(client: Client, workflow_id: str) -> AsyncGenerator[str]:
-    """Yield the journal as text lines, as `orga journal` prints them. The rest is as for `journal`."""
+    """Yield the journal as the text lines that `orga journal` prints. Arguments and errors are those of `journal`."""
     lines = Timeline()
     async for entry in read_journal(client, workflow_id):
         for line in lines.lines(entry):
@@ -148,7 +147,7 @@ async def keep_attachments(client: Client, files: Sequence[Attachable]) -> Seque
     """Put pictures and PDFs into the store, and return references to them for `orga.workflow.run_agent`.
 
     Args:
-        client: The client. If its plugin has a store of your own, that keeps the files, else the folder `blobs` does.
+        client: The client. The files go into the store of its plugin, if you gave it one, or into the folder `blobs`.
         files: At most 20 paths, bytes or `orga.Media`.
 
     Raises:
@@ -166,18 +165,18 @@ async def timeline(
     after: int | None = None,
     limit: int = 50,
 ) -> TimelinePage:
-    """Return a page of a run's iterations with their texts, one record each. Without a position, it has the newest.
+    """Return a page of a run's iterations with their texts, one record each. Without a position, return the newest.
 
-    No worker is needed. Long texts are given as a head of 2,000 characters; `timelines_of(client)` reads whole ones,
-    and searches all of them. Older segments of a long run are read only if they are asked for.
+    No worker is needed. Long texts are cut after 2,000 characters. `timelines_of(client)` reads and searches whole
+    texts. Older segments of a long run are read only if they are asked for.
 
     Args:
         client: From `connect`, `orga.worker` or your own.
         workflow_id: The run's id.
-        around: The number of an iteration in the middle of the page.
-        before: The number after the last one of the page.
-        after: The number before the first one of the page.
-        limit: The most records, up to 100. There may be fewer.
+        around: Return iterations around this number.
+        before: Return iterations before this number.
+        after: Return iterations after this number.
+        limit: The most records, from 1 to 100. There may be fewer.
 
     Raises:
         RunNotFound: No run has this id.
@@ -189,7 +188,7 @@ async def timeline(
 
 
 async def handle(client: Client, workflow_id: str) -> AgentHandle | GoalHandle | SessionHandle:
-    """Return the handle of a run, of the class for its kind.
+    """Return an `AgentHandle`, `GoalHandle` or `SessionHandle`, according to the kind of the run.
 
     Args:
         client: From `connect`, `orga.worker` or your own.
@@ -208,9 +207,9 @@ async def handle(client: Client, workflow_id: str) -> AgentHandle | GoalHandle |
 
 
 async def in_flight(client: Client, workflow_id: str) -> Sequence[LiveActivity]:
-    """Return the model and tool calls of a run that are in flight now, each with its text so far.
+    """Return the model and tool calls of a run that are running now, each with its text so far.
 
-    `AgentHandle.events` yields them as they change, with those of delegated runs.
+    `AgentHandle.events` yields them whenever they change, and also those of delegated runs.
 
     Args:
         client: From `connect`, `orga.worker` or your own.

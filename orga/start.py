@@ -1,7 +1,7 @@
-"""The start of every process of orga: isolated, so that no folder and no variable can replace our modules.
+"""Starts every process of orga isolated, so that no folder and no variable can replace our modules.
 
-The commands `orga` and `orga-worker` begin here and at once become another Python, `python -I`, which ignores the
-working folder and `PYTHONPATH`. Until then, nothing is imported that Python itself has not already imported.
+The commands `orga` and `orga-worker` begin here. They become another Python at once, `python -I`, which ignores the
+working folder and `PYTHONPATH`. Until then, they import only what Python itself has already imported.
 """
 
 import os
@@ -26,7 +26,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def _open_streams() -> None:
-    """Open the standard streams that are closed, so that no file opened later takes their numbers."""
+    """Open each standard stream that is closed. Otherwise the next opened file would get its number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -37,6 +37,6 @@ def _open_streams() -> None:
 def _exec_module(module: str, arguments: list[str]) -> None:
     _open_streams()
     signals = sys.modules["_signal"]
-    # Until `isolated.py` unblocks it, Ctrl-C would make Python itself print a traceback.
+    # Without this, Ctrl-C would make Python itself print a traceback. `isolated.py` unblocks the signal.
     signals.pthread_sigmask(signals.SIG_BLOCK, [signals.SIGINT])
     os.execv(sys.executable, module_command(module, *arguments))

@@ -1,4 +1,4 @@
-"""The public API for an application's workflows: `run_agent` runs an agent as a child of one."""
+"""The public API for workflows of an application: `run_agent` runs an agent as a child of the calling workflow."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -40,31 +40,32 @@ async def run_agent(
     workflow_id: str | None = None,
     task_queue: str | None = None,
 ) -> AgentResult:
-    """Run an agent as a child of the calling workflow, and return its result, however it ended.
+    """Run an agent as a child of the calling workflow, and return the run's result, however the run ended.
 
-    If the workflow is cancelled, its child is aborted, and the workflow's own cancellation waits for the child's end.
-    If the workflow ends in any other way, so does its child.
+    If the workflow is cancelled, the child is aborted, and `run_agent` raises the cancellation after the child's end.
+    If the workflow ends in any other way, the child is aborted, too.
 
     Args:
         task: The agent's task.
         agent: The agent's name, from `orga.toml` or from code.
         config: Settings of this run. Each overrides the agent's own.
         model: `provider:model` or `tier:NAME`, in place of the agent's.
-        instructions: Replace the agent's.
+        instructions: Instructions in place of the agent's.
         tools: A subset of the tools of the agent and its delegates.
         trusted_context: Facts for policies and decisions. No model and no tool can write them.
         output_schema: JSON Schema of the answer, or a type, such as a pydantic model. The result then holds the answer
             as `data`, and `result.data_as(TYPE)` returns it as that type.
-        messages: The conversation before the task, as `conversation` of a run shows it. A message is untrusted unless
-            its `trusted` is true.
+        messages: The conversation before the task, in the form of `AgentHandle.conversation`. A message is untrusted
+            unless its `trusted` is true.
         attachments: References to pictures and documents, from `orga.runs.keep_attachments`. A workflow cannot store
             the files itself.
-        tenant: The tenant, by which runs are listed.
-        workflow_id: Id of the child. By default `agent-<uuid>`.
+        tenant: The owner of the run. Lists of runs can be limited to a tenant.
+        workflow_id: The id of the child. By default `agent-<uuid>`.
         task_queue: The queue of workers with that agent. By default the workflow's own.
 
     Raises:
-        ApplicationError: `InvalidInput`, not retryable, naming each bad key. Nothing was started.
+        ApplicationError: The input is invalid, and nothing was started. The text names each bad key. The error has the
+            type `InvalidInput` and is not retryable.
         ChildWorkflowError: The run failed, because there is no such agent or tool, or because of a defect.
     """
     given = {
@@ -92,7 +93,7 @@ async def run_agent(
     )
     try:
         return AgentResult.model_validate(await asyncio.shield(child))
-    except asyncio.CancelledError:  # otherwise the child's result would replace the cancellation
+    except asyncio.CancelledError:  # without this, the child's result would replace the cancellation
         child.cancel()
         await workflow.wait([child])
         raise

@@ -1,4 +1,4 @@
-"""Assertions on journals. A failing one shows what was called and denied instead."""
+"""Assertions on the tool calls in a journal. A failing assertion shows all calls with what happened to them."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from orga.client.journal.event_types import read_event
 from orga.workflows.types.status import JournalEntry
 
 SHOWN_CHARS = 200
+"""Characters of arguments or of an answer in a message."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,11 @@ def last_refusal(journal: Iterable[JournalEntry]) -> str:
         match read_event(entry):
             case on.ReasoningComplete() as event:
                 for index, action in enumerate(event.actions):
-                    place = str(entry.iteration) if action.tool is None else f"{entry.iteration}.{index}"
-                    subject = "the answer" if action.tool is None else action.tool
-                    value = action.respond if action.tool is None else action.arguments
-                    proposed[f"{entry.run} {place}"] = f"{subject} {_value_text(value)}"
+                    if action.tool is None:
+                        place, text = str(entry.iteration), f"the answer {_value_text(action.respond)}"
+                    else:
+                        place, text = f"{entry.iteration}.{index}", f"{action.tool} {_value_text(action.arguments)}"
+                    proposed[f"{entry.run} {place}"] = text
             case on.PolicyEvaluated() as event:
                 refusals = [
                     (place, f"{_REFUSED_FATES[verdict.decision]}{_rules_text(verdict.policies)}", verdict.reason)
@@ -94,17 +96,18 @@ def assert_called(
     times: int | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> None:
-    """Assert that a tool was called: the gate allowed a proposed call and it was started, however it ended.
+    """Assert that a tool was called: the gate allowed a proposed call, and it was started. Its outcome does not matter.
 
     Args:
         journal: The journal of a run.
         tool: The name of the tool.
         times: The exact number of calls. 0 asserts that it was not called. None: at least once.
-        arguments: Only calls with these arguments count. They may have others too.
+        arguments: Only calls with these arguments count. They may have other arguments, too.
     """
     made = calls_in(journal)
     fitting = [call for call in made if call.tool == tool and call.fate == "called" and _has_arguments(call, arguments)]
-    if (len(fitting) == times) if times is not None else fitting:
+    is_met = bool(fitting) if times is None else len(fitting) == times
+    if is_met:
         return
     wanted = "at least once" if times is None else _times_text(times)
     with_these = f" with {json.dumps(dict(arguments), ensure_ascii=False, default=str)}" if arguments else ""
@@ -172,14 +175,14 @@ def _value_text(value: Any) -> str:
 def _apply_not_started(
     found: dict[str, JournalCall], entry: JournalEntry, event: on.ObservationsCollected, asked: Collection[str]
 ) -> None:
-    """Apply which calls were not started. A question that was asked did start, however it ended."""
+    """Mark the calls that were not started. A call that asked a question was started, whatever its outcome is."""
     for key in _call_keys(found, entry, (call for call in event.outcomes if call.outcome == "not_run")):
         if key not in asked and found[key].fate != "denied":
             found[key] = replace(found[key], fate="not_run")
 
 
 def _call_keys(found: Mapping[str, JournalCall], entry: JournalEntry, listed: Iterable[on.RecordedCall]) -> list[str]:
-    """Return the keys of the calls that an entry lists. They belong to its iteration."""
+    """Return the keys of the calls that an entry lists. Only calls of its run and iteration are found."""
     ids = {call.call_id for call in listed}
     return [
         key

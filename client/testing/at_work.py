@@ -1,4 +1,4 @@
-"""Agents at work in a test: starts their runs, waits for them, and shows their outcome."""
+"""A worker in a test: starts runs, waits for their ends and questions, and returns results and journals."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ PATIENCE_S = 60.0
 BETWEEN_LOOKS_S = 0.05
 
 TIMED_OUT = "Workflow timed out"
-"""The test server's failure for a run that waits for a person: it skips the years until the run's timeout."""
+"""The failure of a run that waits for a person on the test server, which skips the years until the run's timeout."""
 
 
 class NotEnded(AssertionError):
-    """A run did not reach the point that the test waits for in time."""
+    """A run did not reach in time the point that the test waits for."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Ran:
     result: AgentResult
     journal: list[JournalEntry]
     histories: list[WorkflowHistory]
-    """The histories of its continue-as-new chain, oldest first."""
+    """The histories of its segments, oldest first."""
     handle: AgentHandle
 
     @property
     def history(self) -> WorkflowHistory:
-        """The last history of the chain. `history.to_json()` gives the content of a history file."""
+        """The history of the last segment. `history.to_json()` gives the content of a history file."""
         return self.histories[-1]
 
     @property
@@ -57,7 +57,7 @@ class Ran:
 
 
 class AtWork:
-    """A worker and its runs."""
+    """A worker and the runs that it was given."""
 
     def __init__(self, temporal: WorkflowEnvironment, task_queue: str, models: ScriptedModels) -> None:
         self._temporal = temporal
@@ -155,13 +155,13 @@ class AtWork:
         return status
 
     async def clear(self) -> None:
-        """Terminate the live runs that were started here, since a run without a worker prevents time skipping."""
+        """Terminate the live runs that were started here, because a run without a worker prevents time skipping."""
         for handle in self._started:
             if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
                 await self.client.get_workflow_handle(handle.id).terminate("its test is over")
 
     async def _result(self, handle: AgentHandle) -> AgentResult:
-        """Return the result, and skip time meanwhile. If the test server ends the wait early, wait again."""
+        """Return the result, and allow the server to skip time until then. If it ends the wait early, wait again."""
         async with _time_skipping(self._temporal):
             while True:
                 try:
@@ -181,9 +181,7 @@ class AtWork:
         journal = [entry async for entry in read_journal(self.client, handle.id)]
         last = ", ".join(entry.event for entry in journal[-3:])
         made = "".join(f"\n{call}" for call in calls_in(journal))
-        return NotEnded(
-            f"{handle.id} has not come so far {when}; its last events: {last}{_refusal_line(journal)}{made}"
-        )
+        return NotEnded(f"{handle.id} has not got there {when}; its last events: {last}{_refusal_line(journal)}{made}")
 
 
 def _refusal_line(journal: Sequence[JournalEntry]) -> str:
@@ -207,5 +205,5 @@ async def _status(handle: AgentHandle) -> AgentStatus:
 
 
 async def _is_recorded(handle: AgentHandle) -> bool:
-    """Return whether the history has what a query has shown. A query may see state that is not recorded yet."""
+    """Return whether the history has everything that a query shows. A query may show state that is not recorded yet."""
     return not (await handle.describe()).raw_description.HasField("pending_workflow_task")

@@ -1,4 +1,4 @@
-"""`async with environment() as env`: a Temporal server for tests, with agents at work on it."""
+"""Runs a Temporal server and workers in a test: `async with environment() as env`."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -45,7 +45,7 @@ class PluginUnderTest(OrgaPlugin):
 
 
 BUILD = "test"
-"""Without a build id, the SDK reads all modules from disk, which takes two seconds."""
+"""Build id of the workers. Without one, the SDK reads all modules from disk, which takes two seconds."""
 
 _FAST_SERVER_FLAGS = [
     "--dynamic-config-value",
@@ -106,10 +106,10 @@ class Environment:
             model: Replaces all models: one for each name (`{"openai:gpt-5": scripted(...)}`), or one for all.
             agents: As for `OrgaPlugin`, like `tools`, `mcp_servers`, `policy` and `root`.
             tools: Functions for agents.
-            fakes: They replace the tools of their names, or are added.
+            fakes: Fake tools. Each replaces the worker's tool of the same name, or is added.
             mcp_servers: Servers by name.
-            policy: Folder of Cedar files, or an object that judges.
-            config: A configuration, or its file. None uses no file, even if the folder has one.
+            policy: A folder of Cedar files, or an object that judges.
+            config: A configuration, or its file. None reads no file, even if the folder has one.
             root: Root of the file tools.
             critics: Your own critics.
             knowledge: Your own store of knowledge.
@@ -179,7 +179,7 @@ class Environment:
 
         Raises:
             ScriptExhausted: The run asked for more replies than the script has.
-            NotEnded: The run takes longer than a minute.
+            NotEnded: The run takes longer than a minute, or waits for a person.
         """
         known = [*agents, agent] if isinstance(agent, Agent) and agent not in agents else agents
         async with self.worker(model=model, agents=known, **given) as at_work:
@@ -190,16 +190,17 @@ class Environment:
 async def environment(
     *, time_skipping: bool = True, data_converter: DataConverter = DataConverter.default
 ) -> AsyncGenerator[Environment]:
-    """Start a Temporal server of its own in memory, until the block ends.
+    """Start a separate Temporal server in memory, and stop it when the block ends.
 
     Args:
-        time_skipping: Days of waiting take no time. Its server is found by `ORGA_TEST_SERVER`, on PATH, in the cache,
-            downloaded by Temporal's SDK, or fetched with Maven and run by Java. False: the same server as `orga` runs
-            on (`ORGA_TEMPORAL_CLI`, PATH, the cache, a download, a build with Go), with search attributes.
-        data_converter: Your client's converter, to test also your codec or external storage.
+        time_skipping: True starts Temporal's test server, on which days of waiting take no time. It is named by
+            `ORGA_TEST_SERVER`, found on PATH or in the cache, downloaded by Temporal's SDK, or fetched with Maven and
+            run by Java. False starts the server that `orga` uses (`ORGA_TEMPORAL_CLI`, PATH, the cache, a download, a
+            build with Go), which has search attributes.
+        data_converter: Your client's converter, if the test includes your codec or external storage.
 
     Raises:
-        ServerUnavailable: There is no server. The text says what was tried and what to do.
+        ServerUnavailable: There is no server. The text shows what was tried and what to do.
     """
     if time_skipping:
         async with skipping_server(with_our_converter(data_converter)) as found:
@@ -212,7 +213,7 @@ async def environment(
 
 @asynccontextmanager
 async def local_server(converter: DataConverter = data_converter) -> AsyncGenerator[WorkflowEnvironment]:
-    """Start the server that `orga` runs on, in memory."""
+    """Start the server that `orga` uses, in memory."""
     executable = await locate(lambda _: None)
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
         dev_server_existing_path=str(executable), data_converter=converter, dev_server_extra_args=_FAST_SERVER_FLAGS

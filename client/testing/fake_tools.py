@@ -1,4 +1,4 @@
-"""Builders for the values of a test, and tools that only record their calls and answer as specified."""
+"""Fake tools, which record their calls and answer as specified, and functions that make other values for a test."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -37,26 +37,27 @@ def transient(text: str) -> ToolError:
 class FakeTool:
     """A tool whose calls are recorded: `FakeTool("search", "two lamps")`.
 
-    If the worker has a tool of that name, this one replaces it and has its parameters, effect, output schema and
-    options. In place of a deferred tool it does what `start` would do, and the call waits for its result.
+    If the worker has a tool of that name, the fake replaces it, and keeps that tool's parameters, effect, output schema
+    and options. A fake for a deferred tool replaces its `start`, and the call waits for its result.
     """
 
     name: str
     body: Body | object = "ok"
-    """A result, a failure (`permanent`, `transient`), or a function. A list or a tuple has one for each attempt, and
-    then repeats the last. A result is text or, like that of any tool function, a value: a model, a dict, or such."""
+    """A result, a failure (`permanent`, `transient`), or a function. A list or a tuple has one of these for each
+    attempt, and the last is repeated. A result is a text, or a value that a tool function may return, such as a dict.
+    """
     effect: Effect = "read_only"
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     """JSON Schema of its arguments. By default, any arguments are accepted."""
     options: ToolOptions | Mapping[str, Any] = NO_OPTIONS
-    """Options of its calls, as in `[tools.options.NAME]`. They override those of the tool that it replaces."""
+    """Options of its calls, as in `[tools.options.NAME]`. They override the options of the tool that it replaces."""
     description: str = ""
     output_schema: Any = None
-    """Type of the value that it returns, such as a pydantic model, or its JSON Schema. None: any JSON."""
+    """The type of the value that it returns, such as a pydantic model, or a JSON Schema. None allows any JSON."""
     calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """The arguments of each attempt, oldest first."""
     contexts: list[ToolContext] = field(default_factory=list[ToolContext])
-    """The ids, idempotency key and number of each attempt."""
+    """The context of each attempt: its ids, idempotency key and number."""
 
     def __post_init__(self) -> None:
         """Check the options, the output schema and the results.
@@ -100,13 +101,13 @@ class FakeTool:
         return await awaited_output(self.name, result)
 
     def in_place_of(self, spec: ToolSpec) -> Tool:
-        """Return this tool under the definition of another, with its own options on top."""
+        """Return this tool with the definition of the tool that it replaces. Its own options override that tool's."""
         return _FakeInPlace(self, spec.with_options(spec.options.with_overrides(self.spec.options)))
 
 
 @dataclass(frozen=True)
 class _FakeInPlace:
-    """A fake tool under the definition of the tool that it replaces."""
+    """A fake tool with the definition of the tool that it replaces."""
 
     fake: FakeTool
     spec: ToolSpec
@@ -129,7 +130,7 @@ def orga_config(text: str = "", **sections: Any) -> OrgaConfig:
 
     Args:
         text: The content as TOML.
-        sections: The same as values: `orga_config(models={"default": "openai:gpt-5"})`. They override the text.
+        sections: Sections as values: `orga_config(models={"default": "openai:gpt-5"})`. They override the text.
 
     Raises:
         ConfigError: The text names each bad key.
@@ -159,7 +160,7 @@ def forbids(*tools: str, rule: str = "forbidden") -> str:
 
 
 def policy_folder(folder: Path, *policies: str) -> Path:
-    """Write policies into the folder `policies` in `folder`, and return it.
+    """Write policies into a new folder `policies` below `folder`, and return the new folder.
 
     Use it as `policy=policy_folder(tmp_path, permits(), ...)`.
 

@@ -27,7 +27,7 @@ from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 CANCEL_S = 1.0
-"""Seconds within which a cancelled call has to end."""
+"""Seconds in which a cancelled call must end."""
 
 _LOOK = ToolSpec(
     name="look_up",
@@ -38,7 +38,7 @@ _LOOK = ToolSpec(
 
 
 async def check_model(model: ModelProvider, name: str = "any") -> None:
-    """Check a model: it replies, streams what it replies, calls only tools that exist, and can be cancelled.
+    """Check a model: it replies, streams the text of its reply or nothing, calls only offered tools, can be cancelled.
 
     Args:
         model: The object.
@@ -69,11 +69,11 @@ async def check_model(model: ModelProvider, name: str = "any") -> None:
 
 
 async def check_policy(engine: PolicyEngine, proposals: Sequence[GateRequest] = ()) -> None:
-    """Check a policy: it judges calls, answers and plans, in the same way each time, and approvals have an end.
+    """Check a policy: it judges a call and an answer, always in the same way, and does not deny an approved call.
 
     Args:
         engine: The object.
-        proposals: Proposals of your own, in addition.
+        proposals: More proposals to judge, such as a plan.
 
     Raises:
         AssertionError: What is wrong.
@@ -95,11 +95,11 @@ async def check_policy(engine: PolicyEngine, proposals: Sequence[GateRequest] = 
 
 
 async def check_critic(critic: CodeCritic, settings: Critic) -> None:
-    """Check a critic: it scores each dimension of its rubric, for answers and for calls, also for odd ones.
+    """Check a critic: it scores each dimension of its rubric, for answers and calls, even for strange ones.
 
     Args:
         critic: The object.
-        settings: The critic of the agent that names it.
+        settings: The settings of an agent's critic that names the object.
 
     Raises:
         AssertionError: What is wrong.
@@ -125,7 +125,7 @@ async def check_summarizer(summarizer: Summarizer) -> None:
 
 
 async def check_knowledge_store(store: KnowledgeStore) -> None:
-    """Check an empty store: it keeps, replaces, finds, hides from other owners, lets expire, and forgets.
+    """Check an empty store: it keeps, replaces, finds and forgets items, and hides those of others and expired ones.
 
     Raises:
         AssertionError: What is wrong.
@@ -167,7 +167,7 @@ async def check_knowledge_store(store: KnowledgeStore) -> None:
 
 
 async def check_blob_store(store: BlobStore) -> None:
-    """Check a store of pictures and documents: it keeps bytes of any size under their digest, also twice at once.
+    """Check a store of pictures and documents: it keeps bytes of any size under their digest, even if put twice.
 
     Raises:
         AssertionError: What is wrong.

@@ -23,7 +23,7 @@ def orga_environment() -> Generator["Environment"]:
 
 @pytest.fixture(scope="session")
 def orga_local_environment() -> Generator["Environment"]:
-    """An environment with the server that `orga` runs on, which skips no time. It is started once for all tests."""
+    """An environment with the server that `orga` uses, which skips no time. It is started once for all tests."""
     from functools import partial
 
     from orga.client.testing.environment import environment
@@ -33,7 +33,7 @@ def orga_local_environment() -> Generator["Environment"]:
 
 @pytest.fixture
 def scripted_model(request: pytest.FixtureRequest) -> Generator[Callable[..., "ScriptedModel"]]:
-    """Makes models as `orga.testing.scripted` does. A test only passes if its scripts are used up."""
+    """Makes models as `orga.testing.scripted` does. A test passes only if it has used all steps of its scripts."""
     from orga.client.testing.script import ScriptedModel, scripted
 
     made: list[ScriptedModel] = []
@@ -50,7 +50,7 @@ def scripted_model(request: pytest.FixtureRequest) -> Generator[Callable[..., "S
 
 
 def _entered_in_thread(start: Callable[[], Any]) -> Generator["Environment"]:
-    """Enter and leave a context in its own thread and event loop."""
+    """Enter and leave a context in a thread and an event loop of its own."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

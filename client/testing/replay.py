@@ -1,6 +1,6 @@
-"""Reads the journal of a run from a server, a history file or an exported journal, and replays recorded histories.
+"""Reads journals from a server, a history file or an export, and replays recorded histories with today's code.
 
-A replay with today's code explains the first difference.
+If a replay fails, the error describes the first difference.
 """
 
 import re
@@ -39,11 +39,11 @@ _NO_HISTORY_HINT = (
 
 
 class NoHistory(OrgaError):
-    """The file holds no history, or the folder has none."""
+    """The file is not a history, or the folder has none."""
 
 
 def _recorded_history(path: Path) -> WorkflowHistory:
-    """Read the file. Raise NoHistory, which says how to get one, if it is none."""
+    """Read a history file. Raise NoHistory, with a hint how to save a history, if it is not one."""
     try:
         history = WorkflowHistory.from_json(path.stem, path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -66,14 +66,14 @@ async def journal_of(
 
     Args:
         run: A handle, a history, a history file (JSON of the Temporal UI or CLI), or an exported journal (`.jsonl`).
-        data_converter: Your client's converter, if the history's values went through your codec or external storage. A
-            handle's client has its own.
+        data_converter: Your client's converter, if the history's values went through your codec or external storage.
+            For a handle, the converter of its client is used.
         namespace: The history's namespace, for a codec that depends on it.
 
     Raises:
         RunNotFound: No run has the handle's id.
-        NoJournal: The file is no journal.
-        OrgaError: The file is no history.
+        NoJournal: The `.jsonl` file is not a journal.
+        OrgaError: The file is not a history.
     """
     if isinstance(run, AgentHandle):
         return [entry async for entry in read_journal(run.client, run.id)]
@@ -98,7 +98,7 @@ _MESSAGE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
 _NUMBER = re.compile(r"HistoryEvent\(id: (\d+)")
 _NAME = re.compile(r"event '([^']*)'")
 _NAMES = ("activity_type", "workflow_type", "activity_id", "timer_id", "marker_name", "signal_name")
-"""Fields that identify what an event is about."""
+"""Fields that name the activity, workflow, timer, marker or signal of an event."""
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -108,44 +108,43 @@ class LastTask:
 
     def __init__(self) -> None:
         self.events_before = 0
-        """The number of events that the task knew."""
+        """The number of events in the history before the task's own commands."""
         self.commands: Sequence[str] = ()
         self.failure = ""
 
     @property
     def plugin(self) -> SimplePlugin:
-        """A plugin that shows a replayer's tasks. It has to be the last one."""
+        """A plugin that observes a replayer's tasks. It must be the last plugin, to wrap the final runners."""
         return _TaskObserverPlugin(self)
 
     def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Record a task and the commands of workflow code. An eviction is no task."""
+        """Record a task and the commands of workflow code. Evictions are ignored."""
         if all(job.HasField("remove_from_cache") for job in activation.jobs):
             return
         self.events_before = activation.history_length
         self.commands = [_command_text(command) for command in completion.successful.commands]
         failed = completion.failed.failure
-        where = _LINE.findall(failed.stack_trace)
-        self.failure = failed.message + (f" ({where[-1][0]}:{where[-1][1]})" if where else "")
+        lines = _LINE.findall(failed.stack_trace)
+        self.failure = failed.message + (f" ({lines[-1][0]}:{lines[-1][1]})" if lines else "")
 
 
 def difference_from(history: WorkflowHistory, last: LastTask, failure: Exception) -> str:
-    """Return where today's code differs from the history: the first such event, and the code's commands instead."""
+    """Describe the first event that differs from today's code, and the commands of that code in its place."""
     if last.failure:
         return f"after event {last.events_before} today's code fails: {last.failure}"
     found = _MESSAGE.search(str(failure))
     message = one_line(found.group(1) if found else str(failure), MESSAGE_CHARS)
     event = _first_differing_event(history.events, last, message)
-    there = (
-        f"after event {last.events_before}"
-        if event is None
-        else f"event {event.event_id}, {_event_text(event)}, differs"
-    )
-    does = ", ".join(last.commands) or "nothing"
-    return f"{there}: today's code does {does} in this task ({message})"
+    if event is None:
+        place = f"after event {last.events_before}"
+    else:
+        place = f"event {event.event_id}, {_event_text(event)}, differs"
+    commands = ", ".join(last.commands) or "nothing"
+    return f"{place}: today's code does {commands} in this task ({message})"
 
 
 def _first_differing_event(events: Sequence[HistoryEvent], last: LastTask, message: str) -> HistoryEvent | None:
-    """Return the event that the SDK's message names by number, or the first of the task whose name is in it."""
+    """Return the event whose number is in the SDK's message, or the first one of the task whose name is in it."""
     if number := _NUMBER.search(message):
         return next((event for event in events if event.event_id == int(number.group(1))), None)
     names = set(_NAME.findall(message))
@@ -158,7 +157,7 @@ def _event_text(event: HistoryEvent) -> str:
 
 
 def _event_names(event: HistoryEvent) -> list[str]:
-    """Return what the event is about: the activity or child workflow, or its id."""
+    """Return the names in an event, such as the type of its activity or child workflow, and then its id."""
     attributes = getattr(event, event.WhichOneof("attributes") or "", None)
     found = [getattr(attributes, key, "") for key in _NAMES]
     return [str(getattr(each, "name", each)) for each in found if getattr(each, "name", each)]
@@ -174,7 +173,7 @@ def _command_text(command: Any) -> str:
 
 
 class _TaskObserverPlugin(SimplePlugin):
-    """Puts an observed runner around each of a replayer's, including the one without a sandbox."""
+    """Wraps both runners of a replayer, with and without sandbox, so that their tasks are observed."""
 
     def __init__(self, last: LastTask) -> None:
         super().__init__("orga.testing.LastTask")  # pyright: ignore[reportUnknownMemberType]
@@ -191,7 +190,7 @@ Recorded = WorkflowHistory | AgentHandle | WorkflowHandle[Any, Any] | Path | str
 
 
 class ReplayDiffers(AssertionError):
-    """Today's code does something else than the history records."""
+    """Today's code does not do what the history records."""
 
 
 async def replay(
@@ -202,20 +201,20 @@ async def replay(
     data_converter: DataConverter = DataConverter.default,
     namespace: str = "default",
 ) -> int:
-    """Replay a history, or all in a folder, against today's code, and return their number.
+    """Replay one or more histories with today's code, and return their number.
 
     Args:
         recorded: A history, a handle, a history file (JSON of the Temporal UI or CLI), or a folder of such files.
-        workflows: Your own workflows. Those of `orga` are known.
+        workflows: Your own workflows. The workflows of `orga` are always included.
         plugins: Plugins of your workers that workflows need, such as converters and interceptors. Agents, tools and
-            policies have no effect: the history has their outcomes.
-        data_converter: Your client's converter, if values went through your codec or external storage. A handle's
-            client has its own.
-        namespace: The namespace of the histories. A handle's client knows it.
+            policies have no effect, because the history has their outcomes.
+        data_converter: Your client's converter, if values went through your codec or external storage. For a handle,
+            the converter of its client is used.
+        namespace: The namespace of the histories. For a handle, the namespace of its client is used.
 
     Raises:
-        ReplayDiffers: The text has the first event that differs, and what the code does instead.
-        OrgaError: There is no history, or its workflow is not among these.
+        ReplayDiffers: A replay differs. The text has the first such event, and what the code does instead.
+        OrgaError: There is no history, or its workflow is neither yours nor ours.
     """
     found = await _named_histories(recorded)
     if client := _client_of(recorded):

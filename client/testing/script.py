@@ -1,4 +1,4 @@
-"""A model that gives scripted replies, and records its requests."""
+"""Models for tests that give scripted replies and record their requests, and the replies of a script."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -18,10 +18,10 @@ Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
 """A reply, a failure (`ModelError`), or a function of the request."""
 
 USAGE = Usage(input_tokens=100, output_tokens=10)
-"""The usage of each reply in a test by default. It counts for budgets, but does not change a run's estimate of how its
-model counts tokens."""
+"""The default usage of each reply. It counts for budgets. It never makes a run change its estimate of tokens."""
 
 SHOWN_CHARS = 200
+"""Characters of the last message in an error."""
 
 
 class ScriptExhausted(AssertionError):
@@ -36,8 +36,9 @@ def answers(text: Any = "done", *, usage: UsageLike = USAGE, **fields: Any) -> R
     """Return a final answer.
 
     Args:
-        text: The text of the answer. For a run with an output schema it may be the value: a model, a dict, or such.
-        usage: The tokens that it counts.
+        text: The text of the answer. For a run with an output schema, it may be a value such as a pydantic model or a
+            dict.
+        usage: The tokens of the reply.
         fields: Other fields of `Reply`: `finish="length"`, `cost_usd=0.01`, …
     """
     given = text if isinstance(text, str) else to_json(text).decode()
@@ -57,9 +58,9 @@ def calls(
     Args:
         tools: The names of the tools. All get the same arguments; use `together` for different ones.
         arguments: Arguments as a mapping, for names that cannot be keywords, such as `arguments`.
-        reply_text: The model's text with the calls.
+        reply_text: The text that the model adds to the calls.
         reply_cost_usd: The cost of the reply.
-        reply_usage: The tokens that it counts.
+        reply_usage: The tokens of the reply.
         named: Arguments by name, including `text`.
     """
     given = {**(arguments or {}), **named}
@@ -71,7 +72,7 @@ def calls(
 def together(*replies: Reply) -> Reply:
     """Join replies into one: `together(calls("search", q="a"), calls("search", q="b"))`.
 
-    Its tokens and cost are the sums of theirs.
+    Tokens and costs are added up.
     """
     made = (call for reply in replies for call in reply.calls)
     numbered = (ToolCall(call_id=f"{c.name}_{n}", name=c.name, arguments=c.arguments) for n, c in enumerate(made))
@@ -81,7 +82,7 @@ def together(*replies: Reply) -> Reply:
 
 
 class ScriptedModel:
-    """Gives its steps in order. `given` has its requests, `seen` the same with bare tool results."""
+    """Gives its steps in order. `given` has all requests. `seen` has them without the frames around tool results."""
 
     def __init__(self, steps: Sequence[Step], *, repeats: bool = False, delay_s: float = 0.0) -> None:
         """Create a model from a script.
@@ -103,9 +104,9 @@ class ScriptedModel:
         self.given: list[ModelRequest] = []
         self.seen: list[ModelRequest] = []
         self.cancelled = asyncio.Event()
-        """Set once a caller gave up waiting for a step."""
+        """Set when a caller cancels a step."""
         self.exhausted = ""
-        """The request after the end of the script, or ""."""
+        """The error about the first request after the end of the script, or ""."""
 
     @property
     def left(self) -> int:
@@ -116,7 +117,7 @@ class ScriptedModel:
         """Return the next reply.
 
         Raises:
-            ModelError: The script has ended. The text has the request.
+            ModelError: The script has ended. The text describes the request.
         """
         self.given.append(request)
         request = unframed_request(request)
@@ -157,10 +158,10 @@ class ReplyingModel(Protocol):
 
 
 class ScriptedModels:
-    """Replaces all models: with one for every name, or with one for each of some names."""
+    """Replaces all models by one, or the models of some names by one each."""
 
     def __init__(self, given: ReplyingModel | Mapping[str, ReplyingModel]) -> None:
-        """Raise ConfigError for something that cannot reply, such as a step without `scripted`."""
+        """Raise ConfigError for an object that cannot reply, such as a step without `scripted`."""
         for each in given.values() if isinstance(given, Mapping) else [given]:
             if not hasattr(each, "complete"):
                 raise ConfigError(
@@ -195,12 +196,15 @@ class ScriptedModels:
         self.resolve(name)
 
     def is_priced(self, name: str) -> bool:
-        """Return True: a script costs what its steps state."""
+        """Return True, because the steps of a script state their costs."""
         return True
 
 
 def unframed_request(request: ModelRequest) -> ModelRequest:
-    """Return the request without the frames around tool results, and without the line that explains them."""
+    """Return the request without the frames around tool results, and without the text that explains the frames.
+
+    A tool result that consists only of our own text has no frame.
+    """
     messages = (
         m.with_text(undelimited_text(m.text)) if m.role == "tool" and sum(m.ours) < len(m.text) else m
         for m in request.messages
@@ -230,9 +234,9 @@ def _total_usage(replies: Sequence[Reply]) -> Usage:
 
 
 def _without_input_count(reply: Reply, request: ModelRequest) -> Reply:
-    """Return the reply without its made-up input tokens, if a run would learn a wrong estimate from them.
+    """Return the reply without the invented count of input tokens, if a run would learn a wrong estimate from it.
 
-    With 100 tokens for a request of thousands, the run would conclude that its model counts half of what it estimates.
+    With 100 tokens for a large request, the run would conclude that its model counts half of what the run estimates.
     """
     if reply.usage is not USAGE:
         return reply

@@ -1,4 +1,4 @@
-"""Temporal's time-skipping test server: named, on PATH, fetched by the SDK, or from Maven's archive and run by Java."""
+"""Finds or fetches Temporal's time-skipping test server, and runs it for tests."""
 
 import asyncio
 import os
@@ -26,10 +26,11 @@ VERSION = "1.38.0"
 
 STARTS_WITHIN = timedelta(seconds=60)
 INSTALL_TIMEOUT_S = 300.0
+"""Seconds for the download by Maven."""
 
 REMEDY = (
     f"let this machine download it, install Java and Maven (Debian: default-jre-headless, maven), or name the command "
-    f"in {VARIABLE}; tests that skip no time do with `environment(time_skipping=False)`"
+    f"in {VARIABLE}; tests that need no time skipping can use `environment(time_skipping=False)`"
 )
 
 _ARTIFACT = f"io.temporal:temporal-test-server:{VERSION}"
@@ -59,7 +60,7 @@ async def skipping_server(converter: DataConverter = data_converter) -> AsyncGen
 
 
 async def _start_first_found(converter: DataConverter) -> WorkflowEnvironment:
-    """Start the first one found: named, on PATH, in our cache, downloaded by the SDK, or fetched by Maven."""
+    """Start the first server found: named, on PATH, in our cache, downloaded by the SDK, or fetched with Maven."""
     if found := _find_executable():
         return await _start_executable(found, converter)
     failures: list[str] = []
@@ -70,7 +71,7 @@ async def _start_first_found(converter: DataConverter) -> WorkflowEnvironment:
     try:
         return await _start_executable(await asyncio.to_thread(fetch_with_maven), converter)
     except (OSError, RuntimeError, subprocess.SubprocessError) as failure:
-        failures.append(f"Java has none: {failure}")
+        failures.append(f"it cannot be run by Java: {failure}")
     raise ServerUnavailable(f"there is no time-skipping test server here ({'; '.join(failures)})", REMEDY)
 
 
@@ -103,9 +104,9 @@ def fetched_launcher() -> Path | None:
 
 
 def fetch_with_maven() -> Path:
-    """Return the command that runs the server with Java, after fetching its files into a folder next to their place.
+    """Fetch the server's files with Maven into the cache, and return the command that runs the server with Java.
 
-    Raise RuntimeError without Java and Maven, or if the fetch failed.
+    Raise RuntimeError if Java or Maven is missing, or if the fetch failed.
     """
     for command in ("java", "mvn"):
         if installed_program(command) is None:
@@ -116,9 +117,9 @@ def fetch_with_maven() -> Path:
         fresh = Path(name) / target.name
         fresh.mkdir()
         (fresh / "pom.xml").write_text(_POM.format(*_ARTIFACT.split(":")))
-        order = ["mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory=lib"]
+        maven = ["mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory=lib"]
         done = subprocess.run(
-            [*order, "-DincludeScope=runtime"],
+            [*maven, "-DincludeScope=runtime"],
             cwd=fresh,
             capture_output=True,
             text=True,
@@ -126,11 +127,11 @@ def fetch_with_maven() -> Path:
             timeout=INSTALL_TIMEOUT_S,
         )
         if done.returncode:
-            raise RuntimeError(f"`{' '.join(order[:4])}` failed: {(done.stdout + done.stderr).strip()[-500:]}")
+            raise RuntimeError(f"`{' '.join(maven[:4])}` failed: {(done.stdout + done.stderr).strip()[-500:]}")
         (fresh / COMMAND).write_text(_LAUNCHER)
         (fresh / COMMAND).chmod(0o755)
         _keep_classes(fresh)
-        if not target.exists():  # else another process was faster
+        if not target.exists():  # it exists if another process was faster
             fresh.rename(target)
     return target / COMMAND
 
@@ -139,9 +140,9 @@ def _keep_classes(folder: Path) -> None:
     """Start the server once and keep its loaded classes, so that later starts take a third of the time."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    keeping = f"-XX:ArchiveClassesAtExit={folder / 'classes.jsa'}"
-    order = ["java", keeping, "-XX:+UseSerialGC", "-cp", f"{folder}/lib/*", _MAIN, str(port)]
-    with subprocess.Popen(order, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    archive = f"-XX:ArchiveClassesAtExit={folder / 'classes.jsa'}"
+    java = ["java", archive, "-XX:+UseSerialGC", "-cp", f"{folder}/lib/*", _MAIN, str(port)]
+    with subprocess.Popen(java, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         deadline = time.monotonic() + STARTS_WITHIN.total_seconds()
         while not _is_answering(port) and time.monotonic() < deadline and server.poll() is None:
             time.sleep(0.05)
