@@ -210,7 +210,7 @@ class _RunningSaga(NamedTuple):
 async def execute_saga(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
     """Return one outcome for the whole saga. A saga handles interruptions itself, so its task must not be cancelled.
 
-    If the saga fails, it is compensated. The recovery settings of its tools apply to its single calls.
+    If the saga fails, it is compensated. The recovery settings of its tools apply only to its calls.
     """
     try:
         ongoing = _RunningSaga(run, allowed.call, activity_id, saga.saga_steps(allowed.call))

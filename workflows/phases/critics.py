@@ -183,7 +183,7 @@ _CHANGE_IF_NOT_ACCEPTED = {"ended": critique.with_unreviewed_answer, "revise": c
 
 
 async def review_answer(run: Run, gated: GatedReply) -> GatedReply:
-    """Ask the critics in order. The first one that does not accept the answer sends it back."""
+    """Ask the critics in order. The first one that does not accept the answer sends it back or ends the run."""
     critics = tuple(critic for critic in run.setup.critics if critic.reviews(None))  # None: the answer
     if gated.conclusion is not None or not critics:
         return gated

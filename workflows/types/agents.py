@@ -78,7 +78,7 @@ class Critic(ModelSettings):
     instructions: str = Field(default="", max_length=20_000)
     """Instructions for the model, in addition to the rubric."""
     context: Literal["task", "conversation"] = "task"
-    """The material for the model next to the subject: `task` is the agent's task, `conversation` is all messages."""
+    """With `task`, the model also reads what the agent was given. With `conversation`, it reads all messages, too."""
     max_output_tokens: int = Field(default=2_000, ge=1, le=100_000)
     """Output tokens of one review."""
     person: Reviewers | None = None

@@ -157,7 +157,7 @@ GivenMessages = Annotated[
 ]
 
 WORKPLACE_MEMO = "orga_folder"
-"""The memo key of the `Workplace` of a run on the embedded server. Its client, which alone knows it, sets it."""
+"""The memo key of the `Workplace` of a run on the embedded server. The client that starts it sets it."""
 
 POLICY_MEMO = "orga_policy"
 """The memo key of the folder's policy, as `policy_text` returns it. A worker prepares no run of another policy."""
@@ -382,7 +382,7 @@ _BEFORE_TEMPERATURE = frozenset(
 
 
 class LoopConfig(ModelSettings):
-    """Limits and settings of one run. Before each reasoning step, a value equal to its limit ends the run."""
+    """Limits and settings of one run. A limit is checked before each step, and is reached when the value equals it."""
 
     max_iterations: limits.IterationLimit = 25
     """Reasoning steps, counted across continue-as-new."""

@@ -70,7 +70,7 @@ def _contained_values(holder: dict[object, object] | list[object]) -> Iterable[o
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return True if lists and objects are nested deeper than `levels`. This uses no recursion, whatever the depth."""
+    """Return True if lists and objects are nested deeper than `levels`. It needs no recursion."""
     level: Iterable[object] = (value,)
     for _ in range(levels + 1):
         inner: list[Any] = [value for value in level if isinstance(value, _CONTAINER_TYPES)]
@@ -260,7 +260,7 @@ def _without_fence(text: str) -> str:
 
 
 def _json_error_text(body: str, error: ValueError) -> str:
-    """Return the problem. The fast parser found it, but counts bytes. The other parser finds it in characters."""
+    """Return the problem, at a position in characters if the standard parser finds it. The fast parser counts bytes."""
     try:
         json.loads(body)
     except json.JSONDecodeError as located:

@@ -251,8 +251,8 @@ _MASKED = re.compile(r"\[Result of .* left out: [\d,]+ bytes\]")
 def masked_message(message: Message) -> Message:
     """Return the message with a placeholder for a tool's result, and without pictures and documents.
 
-    A text that is not longer than the placeholder is kept. A masked message is not masked again, because its text has
-    the size of the original.
+    A text that is not longer than the placeholder is kept. A masked message is not masked again, because its text
+    names the size of the original.
     """
     if message.role != "tool" or _MASKED.fullmatch(message.text):
         return message

@@ -55,7 +55,7 @@ PLANNED_MODEL = "(plan)"
 MODEL_CALLS = PROMPT_ACTIVITIES | {"summarise", "critique"}
 
 OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, RECALL_CONTEXT, CHECK_SETTINGS}
-"""Activities of the loop itself. No tool can have such a name."""
+"""Activities of the loop itself. No tool can have one of these names."""
 
 AGENT = SearchAttributeKey.for_keyword("OrgaAgent")
 """The agent. For a goal: the agent whose tools and model it uses."""

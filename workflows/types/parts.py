@@ -33,7 +33,7 @@ class ToolCall(Record):
     """A call that a model proposes. `call_id` is unique within its conversation (the reason activity ensures it)."""
 
     kind: Literal["call"] = "call"
-    """Unlike that of other parts, it has a default and is not written: calls are also recorded outside of messages."""
+    """Not written and a default, unlike that of other parts, because calls are also recorded outside of messages."""
     call_id: str
     name: str
     arguments: dict[str, Any] = {}

@@ -51,13 +51,13 @@ class ToolCompletion(CheckedInput):
     """Argument of the update `complete_tool_call`: a result or an error."""
 
     idempotency_key: str = Field(min_length=1, max_length=64)
-    """The key of the call. The start of the work got it."""
+    """The key of the call, which the start of the work received."""
     by: str = Field(min_length=1, max_length=200)
     """The person or the program that completes the call."""
     result: Any = None
     """Any JSON."""
     result_json: str = ""
-    """The result as JSON text, in place of `result`, for one with more than 1,000 parts."""
+    """The result as JSON text, in place of `result`, for results with more than 1,000 parts."""
     error: str = Field(default="", max_length=2_000)
     """A text about the failure, for the model."""
     nothing_done: bool = False

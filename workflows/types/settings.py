@@ -35,7 +35,7 @@ class SettingsChange(CheckedInput):
     """The argument of the update `save`."""
 
     version: int = Field(ge=0)
-    """The version that the person has changed. 0 if there was none."""
+    """The version on which the set is based. 0 if there was none."""
     values: Values
     """The whole set. A key that it lacks has its value from the worker's configuration."""
     by: Name

@@ -40,7 +40,7 @@ _RUN_DEFAULTS = LoopConfig()
 
 
 class GoalConfig(ModelSettings):
-    """Limits and settings of one goal. A value equal to a limit reaches it."""
+    """Limits and settings of one goal. A limit is reached when the value equals it."""
 
     max_iterations: int = Field(default=15, ge=1, le=1_000)
     """Rounds of steps that were executed."""
@@ -57,7 +57,7 @@ class GoalConfig(ModelSettings):
     timeout_s: SecondsLimit | None = None
     """Seconds for the whole goal, instead of `step_budget_s`. Pauses and waits for people do not count."""
     stuck_threshold: int = Field(default=3, ge=1, le=100)
-    """The goal is stuck after this many rounds in a row with only errors, without progress, or unusable replies."""
+    """Rounds in a row with only errors or without progress, or unusable replies in a row, that make the goal stuck."""
     done_confidence: float = Field(default=0.7, ge=0, le=1)
     """The lowest confidence at which the model's `done` counts."""
     max_total_tokens: TokenLimit = 500_000

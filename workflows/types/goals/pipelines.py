@@ -18,7 +18,7 @@ MAX_CHAIN = 15
 """Steps of a chain. Each step is one round, so this equals the default of a goal's `max_iterations`."""
 
 MAX_ROUNDS = 7
-"""Drafts, each with its critique. The two take two of the goal's rounds."""
+"""Drafts. Each draft and its critique take two rounds of the goal."""
 
 DEFAULT_ROUNDS = 3
 """Drafts if neither `max_rounds` nor `fixed_rounds` is given."""
@@ -61,7 +61,7 @@ class AdaptiveBreak(CheckedInput):
     """Ends the rounds once drafts no longer improve. `orga.toml` has a table, or `true` for the defaults."""
 
     min_rounds: int = Field(default=2, ge=2, le=MAX_ROUNDS)
-    """The number of drafts from which this applies."""
+    """The rounds can end from this number of drafts on."""
     min_improvement: float = Field(default=0.02, gt=0, le=1)
     """The latest draft has to score higher than the best earlier draft by at least this much."""
 

@@ -43,7 +43,7 @@ class ModelSettings(CheckedInput):
         return self
 
     def or_else(self, other: "ModelSettings") -> "ModelSettings":
-        """Return these settings, with those of `other` for null ones. All about thinking comes from one of the two."""
+        """Return these settings, with those of `other` for null ones. Thinking is set by only one of the two."""
         own = self.given(*ModelSettings.model_fields)
         missing = ModelSettings.model_fields.keys() - own.keys()
         if own.keys() & _THINKING:

@@ -102,7 +102,7 @@ class EndpointSettings(CheckedInput):
     silence_s: float = Field(default=600.0, ge=1, le=86_400)
     """Seconds without a byte, after which a model call is cut off and tried again. Comments and pings count."""
     extra_body: Annotated[dict[str, JsonValue], AfterValidator(_checked_body)] = {}
-    """Further fields of each request, such as OpenRouter's `provider`. Those of the client win."""
+    """Further fields of each request, such as OpenRouter's `provider`. Fields of the client override them."""
     extra_headers: Annotated[dict[HeaderName, HeaderText], AfterValidator(_checked_headers)] = {}
     """Further headers of each request. Secrets belong in `headers_from`."""
     headers_from: Annotated[dict[HeaderName, Variable], AfterValidator(_checked_headers)] = {}

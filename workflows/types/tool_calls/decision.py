@@ -30,7 +30,7 @@ class ValueKind(CheckedInput):
     """A description for the model."""
 
     def fit_value(self, value: object) -> Value:
-        """Return the value in this kind's type, in which 3.0 is an integer. Raise ValueError if it is not allowed."""
+        """Return the value in this kind's type. 3.0 counts as an integer. Raise ValueError if it is not allowed."""
         match value:
             case str() if value in self.enum:
                 return value
@@ -107,7 +107,7 @@ class Rule(CheckedInput):
     """If all conditions in `when` hold, `then` is the outcome."""
 
     name: str = Field(default="", max_length=100)
-    """The name of the rule in the journal. Empty: its number, from 1."""
+    """The rule's name in `Decided.rule`. Empty: its number, from 1."""
     when: dict[VariableName, Condition]
     then: dict[VariableName, Value]
     """The outcome, by field."""
@@ -144,7 +144,7 @@ class Ground(Record):
 
     value: Value
     source: str
-    """The fact's source. For `tainted`: the tools whose untrusted content has entered."""
+    """The fact's source. For `tainted`: the tools whose untrusted content has entered the conversation."""
 
 
 class Decided(Record):
@@ -210,7 +210,7 @@ def _conditions(decision: GroundedDecision, name: str) -> list[Condition]:
 
 
 def _distinct_values(kind: ValueKind, conditions: list[Condition]) -> frozenset[Value]:
-    """Return enough values to cover each range of values between which no condition distinguishes."""
+    """Return the values to test: at least one from each range of values that satisfy the same conditions."""
     if kind.enum or kind.type == "boolean":
         return frozenset(kind.enum or (False, True))
     low = -inf if kind.minimum is None else kind.minimum

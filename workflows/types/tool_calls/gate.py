@@ -231,7 +231,7 @@ class Verdicts(Record):
 _GATE = ".gate"
 
 SEVERAL = "{}.*"
-"""Subject of a gate activity for several calls of a reply or steps of a saga, after the common part of their places."""
+"""Subject of a gate activity for several places. It begins with their common part, as in `5.*`."""
 
 
 def gate_id(places: Sequence[str]) -> str:
@@ -312,7 +312,7 @@ def is_same_policy(worker: str, run: str) -> bool:
 
 
 _STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2, "code": 2}
-"""How much an engine can deny, by its name."""
+"""The strength of each engine. A stronger one may deny what a weaker one allows."""
 
 
 def is_weaker_engine(engine: str, than: str) -> bool:

@@ -76,7 +76,7 @@ def _saga_cost(arguments: Arguments) -> int:
 def _tools_of_steps(arguments: Arguments) -> tuple[str, ...]:
     try:
         steps = SagaPlan.model_validate(arguments).steps
-    except ValidationError:  # such a saga does not begin
+    except ValidationError:  # a saga with an invalid plan does not begin
         return ()
     return tuple(action.tool for step in steps for action in (step, step.compensation) if action is not None)
 

@@ -10,7 +10,7 @@ from orga.workflows.types.tool_calls.sandbox import ConfiguredPath
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolProfile
 
 DEFINITIONS = "definitions of "
-"""Begins the name in a run's taint of a server whose definitions taint it. No tool can have such a name."""
+"""Begins the name of a server in a taint that its tool definitions cause. No tool can have such a name."""
 
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
