@@ -217,10 +217,10 @@ class ConfiguredAgents:
         self._policy_version = policy_version
         self._context_window = context_window
         self._pipelines = pipelines
-        found = [found for name, agent in agents.items() for found in agent_own_problems(name, agent, self.known)]
-        found += pipeline_problems(pipelines, self.known)
-        if found:
-            raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
+        problems = [each for name, agent in agents.items() for each in agent_own_problems(name, agent, self.known)]
+        problems += pipeline_problems(pipelines, self.known)
+        if problems:
+            raise ValueError("; ".join(map(str, problems)))
 
     async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
         """Return the setup of a run, or of a goal. The run's own settings win over the agent's.
@@ -246,7 +246,8 @@ class ConfiguredAgents:
             if problem := await asyncio.to_thread(schema_refusal, request.output_schema, model):
                 raise InvalidInput(f"output_schema: {problem}")
         config = run_config(agent.config, request.config, request.ceiling)
-        if BUDGET_KEY not in agent.config.model_fields_set | request.config.keys():
+        set_keys = agent.config.model_fields_set | request.config.keys()
+        if BUDGET_KEY not in set_keys:
             found = await asyncio.gather(*map(self._context_window, chosen.conversation_models))
             if windows := [window for window in found if window]:  # otherwise the key keeps its default
                 config = config.with_context_budget(default_context_budget(config, min(windows)))

@@ -48,9 +48,9 @@ class ChosenModels:
         for asker in self.askers:
             if asker.model:
                 yield from ((f"{asker.key}.model", model) for model in self.models_for_asker(asker))
-        for what, tier in self.tiers.items():
-            if what.startswith("goal_"):
-                yield from ((f"goals.tiers.{what.removeprefix('goal_')}", model) for model in tier.models)
+        for key, tier in self.tiers.items():
+            if key.startswith("goal_"):
+                yield from ((f"goals.tiers.{key.removeprefix('goal_')}", model) for model in tier.models)
 
     @property
     def unfit_model_problem(self) -> str:
@@ -62,7 +62,8 @@ class ChosenModels:
     def may_be_embedded_by(self, embedder: str) -> bool:
         """Return whether an embedder may get texts of the run. An embedder in the worker's process always may."""
         provider, is_remote, _ = embedder.partition(":")
-        return not (self.local and is_remote) or provider in {model.partition(":")[0] for model in self.local}
+        is_restricted = bool(self.local and is_remote)
+        return not is_restricted or provider in {model.partition(":")[0] for model in self.local}
 
     @property
     def conversation_models(self) -> tuple[str, ...]:

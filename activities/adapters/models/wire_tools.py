@@ -54,8 +54,6 @@ _TOO_MANY = re.compile(r"(?:tools|functions)\b.{0,80}\b(?:maximum|at most|limit|
 
 @dataclass(frozen=True)
 class _ToolShape:
-    """One tool, and the shape in which it is sent."""
-
     own: ToolSpec
     sent: ToolSpec
     names: dict[str, str]
