@@ -26,9 +26,7 @@ SECRET = "ORGA_NOTIFY_SECRET"
 ADDRESS = "ORGA_NOTIFY__URL"
 """The variable that sets `notify.url`, for an address that is itself a secret."""
 
-REMEDY = (
-    "set it to the secret that the receiver checks signatures with, for example the output of: openssl rand -hex 32"
-)
+REMEDY = "set it to the secret that the receiver checks signatures with, such as the output of: openssl rand -hex 32"
 
 TELEGRAM = "https://api.telegram.org"
 PORTS = {"starttls": 587, "tls": 465, "none": 25}

@@ -90,8 +90,6 @@ def _single_path(toml: str) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """The configuration and the file that it came from, if there is one."""
-
     config: OrgaConfig
     path: Path | None = None
 

@@ -72,7 +72,6 @@ class RequestedNames:
 
 
 def requested_names(given: AgentInput | GoalInput | SessionInput) -> RequestedNames:
-    """Return the names that a checked input refers to."""
     if not isinstance(given, GoalInput):
         return RequestedNames(given.agent, given.model, given.tools or ())
     return RequestedNames(

@@ -186,10 +186,7 @@ def tool_rows(config: OrgaConfig) -> Iterator[dict[str, Any]]:
         spec = manifest_spec(file.manifest)
         yield _tool_row(spec.name, f"manifest {Path(file.path).name}", config, spec)
     for name, activity in config.tools.activities.items():
-        settings: dict[str, Any] = {
-            **dict(activity),
-            "output_schema": None,
-        }  # no row shows it, and the worker checks it
+        settings: dict[str, Any] = {**dict(activity), "output_schema": None}  # no row shows it, so it is not checked
         tool = ActivityTool(name, **settings)
         yield _tool_row(name, tool.source, config, tool.spec)
     for name, deferred in config.tools.deferred.items():

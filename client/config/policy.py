@@ -69,9 +69,7 @@ def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> "PolicySett
 
     token, url = env.get(TOKEN) or None, config.opa.url
     if token and url and not url.startswith("https://") and not is_loopback(url):
-        raise ValueError(
-            f"policy.opa.url: {TOKEN} is set, so it has to begin with https://, or the token is sent unencrypted"
-        )
+        raise ValueError(f"policy.opa.url: {TOKEN} is set, so it has to begin with https://")
     return PolicySettings(
         engine=config.engine,
         folder=config.dir,

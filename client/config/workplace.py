@@ -34,11 +34,8 @@ from orga.workflows.types.tool_calls.sandbox import can_exist
 
 ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"
 
-# hexadecimal characters of three digests
-MARK_CHARS = 10  # of a root
-MODELS_CHARS = 8  # of the environment's model settings
-DIGEST_CHARS = 12  # of a configuration file
-
+MARK_CHARS, MODELS_CHARS, DIGEST_CHARS = 10, 8, 12
+"""Hexadecimal characters of three digests: of a root, of model settings, and of a configuration file."""
 MAX_SHOWN_VARIABLES = 5
 """Variables that a displayed command names."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,80}")

@@ -64,8 +64,6 @@ class KnowledgeQuery(CheckedInput):
 
 
 class ScheduleAct(CheckedInput):
-    """An action on a schedule."""
-
     kind: Literal["pause", "resume", "trigger", "delete"]
     reason: str = Field(default="", max_length=2_000)
     """The note of a pause or a resumption."""

@@ -40,7 +40,6 @@ from orga.workflows.types.text import clean_text, one_line
 Role = Literal["viewer", "operator", "approver", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "approver", "admin")
 """Each role has the rights of those before it."""
-
 _TOKEN_BYTES = 32
 
 _FOR_OTHERS = 0o077
@@ -76,8 +75,6 @@ class Visitor:
 
 
 class _TokenEntry(CheckedInput):
-    """A name with a token."""
-
     name: str = Field(min_length=1, max_length=MAX_SENDER_CHARS)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """The digest of its token. A token is random, so its digest does not reveal it."""
@@ -182,10 +179,8 @@ _COOKIE = "orga-console"
 
 CSRF_HEADER = "x-orga-console"
 """A page of another origin cannot send this header without a permission that the console never gives."""
-
 MAX_BODY_BYTES = 1_000_000
 """Bytes of a body without pictures and documents."""
-
 API_PREFIX = "/api/"
 
 SECURITY_HEADERS = {
@@ -331,10 +326,10 @@ class Doors:
     def is_own_host(self, headers: Headers) -> bool:
         """Return whether a request is for this console's address and does not come from another page."""
         host, origin = headers.get("host", "").lower(), headers.get("origin")
-        is_embedded = (
-            headers.get("sec-fetch-site") in _OTHER_SITES and headers.get("sec-fetch-mode", "navigate") != "navigate"
-        )
-        return host in self.hosts and not is_embedded and (origin is None or origin.lower() in self.origins)
+        is_navigation = headers.get("sec-fetch-mode", "navigate") == "navigate"
+        is_embedded = headers.get("sec-fetch-site") in _OTHER_SITES and not is_navigation
+        has_own_origin = origin is None or origin.lower() in self.origins
+        return host in self.hosts and has_own_origin and not is_embedded
 
     @property
     def origins(self) -> Iterable[str]:

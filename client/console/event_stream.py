@@ -45,21 +45,16 @@ logger = logging.getLogger(__name__)
 
 LINGER_S = 30.0
 """Seconds that a feed without viewers goes on, for a viewer that comes back."""
-
 STREAMS_PER_VISITOR = 8
 """Open streams of one visitor, by name."""
-
 STREAMS = 500
 """Open streams of all visitors."""
-
 RUN = "run:"
 """The topic of a run begins with this."""
 
 
 @dataclass
 class _RunningFeed:
-    """A feed, and the task that follows its source."""
-
     feed: Feed
     task: asyncio.Task[None]
     linger: asyncio.Task[None] | None = None
@@ -239,14 +234,11 @@ PING_S = 15  # seconds between two pings of a stream
 
 STALLED_S = 120
 """Seconds after which the stream of a viewer that takes no bytes is closed. The viewer can come back."""
-
 RETRY_MS = 1_000
 """Milliseconds after which a browser that lost the stream opens it again."""
 
 
 class EventsQuery(CheckedInput):
-    """The parameters of `GET /events`."""
-
     topics: str = Field(min_length=1, max_length=20_000)
     """`runs`, `inbox` and `run:ID`, separated by commas."""
     after: str = Field(default="", max_length=20_000)
@@ -290,7 +282,6 @@ def _topics(text: str) -> list[str]:
 
 
 def hub_of(app: Starlette, console: Console) -> Hub:
-    """Return the hub of a console."""
     if not hasattr(app.state, "hub"):
         app.state.hub = Hub(Sources(console))
     return app.state.hub

@@ -198,8 +198,6 @@ _PARTS: dict[str, Callable[[IterationRecord], object]] = {
 
 
 class ComparedRun(Row):
-    """One of the two runs."""
-
     result: dict[str, Any] | None
 
 

@@ -36,8 +36,6 @@ def markdown_tree(text: str) -> list[Node]:
 
 
 class Texts(CheckedInput):
-    """Texts in Markdown."""
-
     texts: Annotated[list[str], Field(max_length=100)]
 
 

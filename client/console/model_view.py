@@ -125,6 +125,7 @@ class _ConversationFold:
         kept = [each for index, each in enumerate(base) if index not in set(_indexes(context.drop))]
         if context.summary is not None and context.drop:
             kept.insert(context.drop[0][0], _Seen(messages[context.drop[0][0]], request.iteration, happening.at))
+        # news is the reply of an iteration, or the result of a call, whose id begins with its iteration
         of_news = [each.reply or int((each.result or "").partition(".")[0] or before) for each in context.news]
         origins = [(each.iteration, each.at) for each in kept] + [(number, happening.at) for number in of_news]
         if self._replied and context.news and context.news[0].reply is not None:

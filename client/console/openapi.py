@@ -52,7 +52,6 @@ _CSRF_PARAMETER = {
 
 
 def openapi_document(routes: Sequence[ApiRoute[Any]], version: str) -> dict[str, Any]:
-    """Return the document with all routes."""
     schemas = _Schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

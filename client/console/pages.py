@@ -33,7 +33,6 @@ from orga.workflows.types.text import escaped_line
 STATIC = Path(__file__).parent / "static"
 FIRST_ANSWER_S = 2.0
 """Seconds to wait for the first data, while the browser shows the page's frame. Then the page asks for them itself."""
-
 NAME_S = 0.25
 """Seconds that the page's frame waits for the name of its run."""
 
@@ -45,8 +44,6 @@ _CUT = "\0"
 
 @dataclass(frozen=True)
 class ConsolePage:
-    """One kind of page."""
-
     address: str
     module: str
     title: str
@@ -120,7 +117,6 @@ class _Files:
 
 
 def page_routes() -> Sequence[BaseRoute]:
-    """Return the routes of all pages and of their files."""
     files = _Files()
     pages = [page for page in PAGES if f"{page.module}.js" in files.files]
     navigation = [

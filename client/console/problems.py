@@ -145,7 +145,6 @@ def problem_answer(request: Request, problem: Problem) -> Response:
 
 
 def _http_problem(error: HTTPException) -> Problem:
-    """Return the problem of a request that no route takes."""
     details = {
         404: "there is nothing at this address. GET /api/v1/openapi.json lists the interface",
         405: "this address does not take this method. The header Allow lists those that it takes",

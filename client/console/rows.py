@@ -90,8 +90,6 @@ Time = Annotated[AwareDatetime, BeforeValidator(_checked_time)]
 
 
 class RunList(CheckedInput):
-    """The parameters of `GET /runs`."""
-
     kind: Kind | None = None
     agent: str | None = None
     phase: str | None = Field(default=None, pattern=r"^[a-z_]{1,40}$")
@@ -372,7 +370,6 @@ def run_state(run: WorkflowExecution, status: AgentStatus | None = None) -> str:
 
 
 async def read_result(client: Client, described: WorkflowExecutionDescription) -> AgentResult | None:
-    """Return the result of a run, or None if it has none."""
     if described.status != WorkflowExecutionStatus.COMPLETED:
         return None
     handle = client.get_workflow_handle(described.id, run_id=described.run_id)

@@ -20,7 +20,6 @@ HEAD_S = 20.0
 """Seconds within which the head of a request has to be complete."""
 BODY_S = 60.0
 """Seconds within which the body of a request has to be complete, even if its answer was sent before."""
-
 STOP_S = 0.5
 """Seconds for open requests to end. Streams never end by themselves."""
 

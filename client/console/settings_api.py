@@ -155,7 +155,6 @@ def _schemas() -> dict[str, Any]:
 
 
 def _schema_at(path: KeyPath) -> dict[str, Any]:
-    """Return the JSON Schema of a key."""
     node = _schemas()
     for name in path:
         node = _resolved(node)

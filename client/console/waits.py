@@ -66,8 +66,6 @@ class Wait(Record):
 
 
 class InboxQuery(CheckedInput):
-    """The parameters of `GET /inbox`."""
-
     kind: WaitKind | None = None
     queue: str | None = None
 

@@ -262,7 +262,8 @@ class AcpSession:
     async def _send(self, text: str, media: list[Media], message_id: str) -> int:
         """Send a prompt, and return its turn."""
         turn = self._turn
-        if media and (self._question or not (self._goal_agent or isinstance(self._run, SessionHandle))):
+        takes_media = bool(self._goal_agent) or isinstance(self._run, SessionHandle)
+        if media and (self._question or not takes_media):
             raise InvalidInput("prompt: answers and guidance have no pictures. Send only text")
         text, attachments = await message_with_media(text, media, self._reach.client)
         if question := self._question:

@@ -192,7 +192,6 @@ BOOLEAN, STRING = {"type": "boolean"}, {"type": "string"}
 
 
 def interrupt_of(asked: OpenWait, thread: str, base: str) -> core.Interrupt:
-    """Return the interrupt of a question."""
     reason, call = "confirmation" if asked.calls else "input_required", None
     if len(asked.calls) == 1 and asked.calls[0].call.get("name") != ANSWER:
         reason, call = "tool_call", asked.calls[0]
@@ -307,7 +306,6 @@ def _actions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seque
 
 
 def _call_action(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) -> Callable[[], Awaitable[Any]]:
-    """Return the action that approves or denies a held call."""
     approved = as_object(answer.get("calls")).get(item.approval_id, answer.get("approved"))
     if not isinstance(approved, bool):
         raise Problem(422, f"resume: {item.approval_id}: approved must be true or false. Nothing was decided")

@@ -322,9 +322,7 @@ async def _create(request: Request) -> Response:
     try:
         turn = await threads.post_message(session, text, by=visitor.name, attachments=attachments)
     except NoAnswer as error:
-        if not previous and not isinstance(
-            error, NotTakenYet
-        ):  # the client does not know the session, so nobody would close it
+        if not previous and not isinstance(error, NotTakenYet):  # nobody knows the session, so it would stay open
             with suppress(OrgaError):
                 await session.close(by=visitor.name)
         raise

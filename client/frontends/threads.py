@@ -173,10 +173,7 @@ def message_parts(content: Any, where: str) -> tuple[str, list[Media]]:
         elif isinstance(text, str):
             texts.append(text)
         else:
-            raise Problem(
-                422,
-                f"{where}: has parts that are no text, picture or document. Send only these, with their bytes",
-            )
+            raise Problem(422, f"{where}: has parts that are no text, picture or document with bytes. Send only these")
     return "\n".join(texts), media
 
 

@@ -369,7 +369,8 @@ async def with_recorded_texts(run: AgentHandle, step: Step) -> Step:
     if isinstance(step, Over) and step.reason != "completed" and isinstance(run, SessionHandle):
         with suppress(OrgaError):  # without a worker, the last reply is shown
             return replace(step, output="".join(each.output for each in await run.turns() if each.turn == step.turn))
-    if not isinstance(step, CallEnded | Text) or (isinstance(step, Text) and (step.is_answer or not step.is_whole)):
+    is_known_or_partial = isinstance(step, Text) and (step.is_answer or not step.is_whole)
+    if is_known_or_partial or not isinstance(step, CallEnded | Text):
         return step
     with suppress(OrgaError):  # the server may no longer have the history of a delegate
         record = await timelines_of(run.client).record(step.run or run.id, step.iteration)

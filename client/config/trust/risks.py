@@ -184,12 +184,7 @@ def _risks(key: Key, value: Any, folder: Path, user: UserSettings) -> Iterator[R
         if not accepts(value, folder):
             yield Risk(key, value, user.server or _user_variable(conflicting_keys, user))
         elif user.server:
-            yield Risk(
-                key,
-                value,
-                user.server,
-                why="holds for all runs of that server that a worker of this folder carries out",
-            )
+            yield Risk(key, value, user.server, why="holds for all runs of that server that a worker here carries out")
         elif variable := _user_variable(conflicting_keys, user):
             yield Risk(key, value, variable)
     elif isinstance(value, dict):

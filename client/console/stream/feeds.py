@@ -33,16 +33,13 @@ from orga.client.errors import OrgaError
 
 POLL_S = 1.0
 """Seconds between two reads of visibility."""
-
 HEALTH_S = 1.0
 """Seconds between two checks of the server."""
 
 HEALTH_TIMEOUT = timedelta(seconds=5)
 """The time that the server has to answer."""
-
 SERVER = ""
 """The topic of the server's health. Every stream has it, so no viewer names it."""
-
 MAX_GONE = 1_000
 """Ids of rows that are gone, kept for viewers that come back."""
 
@@ -210,11 +207,10 @@ class PolledFeed(Feed):
 
 
 class _ListedRow(NamedTuple):
-    """A row, with the number of its latest change."""
-
     started: datetime
     data: bytes
     change: int
+    """The number of the row's latest change."""
 
 
 RowsRead = Callable[[], Awaitable[tuple[Sequence[Row], dict[str, int], bool]]]
@@ -242,6 +238,7 @@ class RunsFeed(PolledFeed):
             before, data = known.get(row.id), encoded(row)
             change = before.change if before and before.data == data else number
             self._rows[row.id] = _ListedRow(row.started, data, change)
+        # if older runs are left out, a row that is now older than all others is left out too, and not gone
         oldest = min((row.started for row in self._rows.values()), default=None)
         gone = [
             id

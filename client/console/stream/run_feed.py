@@ -25,37 +25,26 @@ logger = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
 """Seconds until something that failed is tried again."""
-
 ENDED_LOOK_S = 5.0
 """Seconds between two reads of an ended run, which a rewind may continue."""
-
 MAX_MISSED = 1_000
 """Entries that a viewer may miss and still get one by one. After more, it reads the snapshot again."""
-
 MAX_MISSED_BYTES = 1_000_000
 """Bytes of entries that a connected viewer may miss and still get one by one."""
-
 MAX_LOG_BYTES = 8_000_000
 """Bytes of the entries of one run that are kept."""
-
 BATCH_BYTES = 64_000
 """Bytes of entries that a viewer gets at once."""
-
 STATE_S = 0.2
 """Seconds between two reads of the state of a run while it changes."""
-
 HELP_LOOK_S = 3.0
 """Seconds between two checks whether a live run has a worker or is stuck."""
-
 UNKNOWN_CURSOR_S = 2.0
 """Seconds to wait for an entry that a viewer has and the watcher has not read yet."""
-
 RECENT_ACTIONS = 20
 """Latest actions that a new viewer gets, because it may have sent one just before."""
-
 FROM_NOW = -2
 """The mark of a viewer that came without a position. It gets the entries from now on."""
-
 NOWHERE = -1
 """The mark of a viewer whose position this feed does not know. It has to read the snapshot again."""
 

@@ -22,10 +22,8 @@ from orga.workflows.types.status import JournalEntry
 
 WINDOW = 100
 """The newest runs that the list shows."""
-
 MAX_LIVE = 200
 """Older live runs that the list shows in addition."""
-
 FULL_LOOK = 5
 """Reads after which everything is read again, because visibility does not show all changes of a live run."""
 
