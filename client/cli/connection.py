@@ -24,8 +24,6 @@ from orga.workflows.types.text import full_field_text
 
 @dataclass(frozen=True)
 class CliContext:
-    """A command's configuration and server."""
-
     loaded: LoadedConfig
     connection: Connection
 

@@ -31,7 +31,7 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.FAULTY: "a manifest is wrong (`orga tools check`), or a model does not work (`orga models try`)",
     ExitCode.USAGE: "the command line, the configuration or an id is wrong, or the run refuses; nothing was started",
     ExitCode.LIMIT: "the run reached a limit: iterations, tokens, cost, time",
-    ExitCode.DENIED: "policy denies the call, or denied the same call of a run repeatedly",
+    ExitCode.DENIED: "policy denies the call, or the run ended after repeated denials of one call",
     ExitCode.ABORTED: "the run was aborted",
     ExitCode.FAILED: "the command, the run or a check failed",
     ExitCode.NO_SERVER: "no Temporal server answers",
@@ -75,7 +75,7 @@ COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
     | {ExitCode.FAILED: "the run has ended, no worker received the decision, or a receiver refuses again"},
     "chat": {
         ExitCode.LIMIT: "a script's last uncompleted turn reached a limit",
-        ExitCode.DENIED: "a script's last uncompleted turn ended, as policy denied the same call repeatedly",
+        ExitCode.DENIED: "a script's last uncompleted turn ended because policy denied the same call repeatedly",
         ExitCode.ABORTED: "a script's last uncompleted turn was interrupted, or the session was aborted",
         ExitCode.FAILED: "a script's last uncompleted turn failed, or the session ended before all messages were sent",
     },
@@ -139,5 +139,4 @@ _ENDING_CODES: "dict[TurnReason, ExitCode]" = {
 
 
 def ending_exit_code(reason: "TurnReason") -> ExitCode:
-    """Return the code for the end of a run, or of a turn of a session."""
     return _ENDING_CODES[reason]

@@ -174,8 +174,6 @@ COMPLETION_VARIABLE = "_ORGA_COMPLETE"
 
 
 class Shell(StrEnum):
-    """Shells with completion."""
-
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"

@@ -128,14 +128,14 @@ _DURATION_PART = re.compile(r"(\d+)([wdhms])")
 
 
 def parse_duration(text: str, option: str) -> timedelta:
-    """Parse a duration such as `90s`, `5m`, `1h30m`, `2d` or `1w`. Raise UsageError if the text is none."""
+    """Parse a duration such as `90s`, `5m`, `1h30m`, `2d` or `1w`. Raise UsageError for text of another form."""
     if not _DURATION.fullmatch(text):
         raise UsageError(f"{option} {escaped_line(text)!r}: not a duration. Write it as 90s, 5m, 1h30m, 2d or 1w")
     return timedelta(seconds=sum(int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text)))
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """Parse a time in ISO format. It has no zone if the text has none. Raise UsageError if the text is no time."""
+    """Parse a time in ISO format. It has no zone if the text has none. Raise UsageError for text of another form."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:

@@ -468,7 +468,6 @@ def _typed_path(text: str) -> str:
 
 
 def attached_lines(attached: Sequence[Media]) -> list[str]:
-    """Return a line for each attachment, or the line `nothing is attached`."""
     return [f"{loaded_media(media).line()} goes with the next message" for media in attached] or ["nothing is attached"]
 
 

@@ -59,7 +59,6 @@ async def inbox(
 
 
 def inbox_entry_lines(entry: InboxEntry, now: datetime) -> list[str]:
-    """Return the lines that show an entry. The command that decides it comes last."""
     run = f"{full_field_text(entry.run_id)} ({full_field_text(entry.agent or 'no agent')})"
     if (failed := entry.undelivered) is not None:
         delivery, ended_at = failed.delivery, failed.goal.close_time or failed.goal.start_time

@@ -39,7 +39,7 @@ class ReportStep:
     lines: tuple[StyledLine, ...]
     details: tuple[ReportDetail, ...] = ()
     depth: int = 0
-    """0 for a step of the report's run, 1 for a step of its delegate, 2 for a step of that one's delegate."""
+    """Levels of delegation: 0 for the run of the report, 1 for its delegates, 2 for their delegates."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,6 @@ async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -
 
 
 GAP = "  "
-"""Between two columns."""
 
 TASK_CHARS = 80
 """Characters of a task in the table. A narrow terminal shows fewer."""
@@ -66,7 +65,7 @@ _DROPPABLE_COLUMNS = ("FOLDER", "CALLS", "AGENT", "USD", "ITER", "AGE")
 """Columns that a narrow terminal omits, in this order."""
 
 _READABLE_TASK_CELLS = 24
-"""Cells that a task keeps at first. Only after the other columns have their minimum, it is cut further."""
+"""Cells that a task keeps until the other columns have shrunk to their minimum."""
 
 
 def terminal_width() -> int | None:

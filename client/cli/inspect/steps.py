@@ -55,8 +55,8 @@ def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
 def _phase_rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
     texts = _phase_texts(phase, goals) or [("", "-")]
     iteration = str(phase.turn) if phase.phase != "ask" else ""
-    heads = [(iteration, phase.phase, phase_duration_text(phase.duration_s)), *[("", "", "")] * (len(texts) - 1)]
-    return [(*head, *line) for head, line in zip(heads, texts, strict=True)]
+    head, blank = (iteration, phase.phase, phase_duration_text(phase.duration_s)), ("", "", "")
+    return [(*(blank if index else head), *text) for index, text in enumerate(texts)]
 
 
 def _phase_texts(phase: Phase, goals: dict[str, str]) -> list[_ScoredText]:

@@ -134,7 +134,6 @@ def kind_counts_text(counts: Mapping[KnowledgeKind, int]) -> str:
 
 
 def headline(item: StoredItem) -> str:
-    """Return kind, id and text of an item on one line."""
     return f"{item.kind:<10}  {full_field_text(item.id)}  {terminal_line(text_with_task(item), TEXT_CHARS)}"
 
 

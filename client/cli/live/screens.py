@@ -189,8 +189,6 @@ _SPINNER_CELLS = 2
 
 
 class _Meter(NamedTuple):
-    """A count and its limit."""
-
     spent: float
     limit: float | None
     unit: str
@@ -200,8 +198,6 @@ class _Meter(NamedTuple):
 
 
 class _MeterForm(NamedTuple):
-    """The width and the parts of a meter."""
-
     bar_cells: int
     is_short: bool = False
     has_limit: bool = True

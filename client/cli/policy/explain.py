@@ -243,7 +243,7 @@ async def run_tests(
         Path | None,
         typer.Argument(
             metavar="FILE|DIR",
-            help="A folder of policies with *.test.toml, or one such file in it. Default: the folder of orga.toml.",
+            help="A folder of policies with *.test.toml files, or one of these files. Default: as in orga.toml.",
             show_default=False,
         ),
     ] = None,

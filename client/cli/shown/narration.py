@@ -278,7 +278,7 @@ def _critique_lines(event: on.CritiqueEvaluated) -> list[StyledLine]:
     refusal = "cannot review" if event.error else "rejects"
     verb = "approves" if event.approved else refusal
     head = f"critic {_text(event.critic)} {verb} {_text(event.target)}{score} ({_text(event.then)})"
-    text = f"{head}{f': {why}' if why else ''}"
+    text = f"{head}: {why}" if why else head
     return [StyledLine(f"✓ {text}", "good") if event.approved else StyledLine(f"✗ {text}", "bad")]
 
 

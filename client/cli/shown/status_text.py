@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 def as_goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
-    """Return the result if it is a goal's, else None."""
     if getattr(ended, "kind", "") != "goal":
         return None
     from orga.workflows.types.goals.pursuit import GoalResult
@@ -38,7 +37,6 @@ def as_goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
 
 
 def as_goal_status(status: AgentStatus) -> "GoalStatus | None":
-    """Return the status if it is a goal's, else None."""
     if getattr(status, "kind", "") != "goal":
         return None
     from orga.workflows.types.goals.pursuit import GoalStatus
@@ -193,7 +191,6 @@ def _delegate_line(child: Child) -> str:
 
 
 def waiting_suffix(child: Child) -> str:
-    """Return the suffix of a delegate that waits for a person, or ""."""
     return ", waits for a person" if child.held else ""
 
 

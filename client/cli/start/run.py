@@ -250,7 +250,7 @@ async def _start_and_announce(context: CliContext, start: RunStarter, what: str 
 async def attach(
     run: RunId, no_worker: NoWorker = False, quiet: Quiet = False, json: Json = False, config: ConfigFile = None
 ) -> int:
-    """If the run belongs to another folder, start a worker there: only that one can carry it out.
+    """If the run belongs to another folder, start a worker there. Only a worker of that folder can carry it out.
 
     A run that has ended is shown at once, with its result. The exit codes are those of `orga run`.
 
@@ -271,7 +271,7 @@ async def worker_for_live_run(
 ) -> AsyncGenerator[WorkerKeeper | None]:
     """If the run is live and a worker of this folder may work on it, keep a worker until the block ends.
 
-    If such a worker may not, and no other one polls, a note shows in which folder to give the command.
+    If it may not, and no worker polls the run's queue, a note shows in which folder to give the command.
     """
     queue = described.task_queue
     is_own = await context.may_work_on(described)

@@ -324,15 +324,18 @@ def _schedule_lines(summary: ScheduleSummary, described: ScheduleDescription, en
     settings, counts = _settings(described), _run_counts(described)
     end = described.schedule.spec.end_at
     coming = ", ".join(zoned_time_text(at, summary.time_zone) for at in summary.next[:_MAX_NEXT_RUNS]) or "none"
+    times = terminal_line(schedule_times_text(summary), 400)
+    if settings["jitter"] != "0s":
+        times += f", delayed by up to {settings['jitter']}"
+    if end:
+        times += f", until {zoned_time_text(end, summary.time_zone)}"
+    folder = f", folder: {terminal_line(summary.folder, 400)}" if summary.folder else ""
     return [
         f"{full_field_text(summary.id)}  {summary.kind}" + ("  (paused)" if summary.paused else ""),
         f"  what: {terminal_line(summary.what or summary.workflow, 400)}",
-        f"  when: {terminal_line(schedule_times_text(summary), 400)}"
-        + (f", delayed by up to {settings['jitter']}" if settings["jitter"] != "0s" else "")
-        + (f", until {zoned_time_text(end, summary.time_zone)}" if end else ""),
+        f"  when: {times}",
         f"  overlap: {settings['overlap']}, catch-up: {settings['catch_up']}",
-        f"  queue: {full_field_text(str(settings['task_queue']))}"
-        + (f", folder: {terminal_line(summary.folder, 400)}" if summary.folder else ""),
+        f"  queue: {full_field_text(str(settings['task_queue']))}{folder}",
         *([f"  note: {terminal_line(summary.note, 400)}"] if summary.note else []),
         f"  next: {'none while it is paused' if summary.paused else coming}",
         "  runs: " + ", ".join(f"{count} {name}" for name, count in counts.items()),

@@ -119,7 +119,7 @@ def goal_input(options: GoalOptions) -> GoalInput:
 def option_names_in_errors(
     settings: Sequence[str], max_iterations: float | None = None, timeout_s: float | None = None
 ) -> Generator[None]:
-    """Rewrite the block's InvalidInput: where it names a config key, it names the option that set the key."""
+    """Replace config keys in the block's InvalidInput by the options that set them."""
     try:
         yield
     except InvalidInput as error:

@@ -36,15 +36,15 @@ async def rewind(
     to_iteration: LastIteration,
     steer: Annotated[str | None, typer.Option(metavar="TEXT", help="Guidance for the next reasoning step.")] = None,
     without_interventions: Annotated[
-        bool, typer.Option("--without-interventions", help="Do not redeliver what people sent to the run later.")
+        bool, typer.Option("--without-interventions", help="Do not deliver people's messages after iteration N again.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> None:
-    """The command first lists what people sent to the run after iteration N, and what its tools did after it. Their
-    effects are not undone. On a terminal it asks for confirmation. Elsewhere it discards irreversible calls only with
-    --yes. Delegates that still work for the discarded part are aborted, and the run continues after they have ended.
+    """The command first lists messages of people and effects of tools after iteration N. These effects are not undone.
+    On a terminal it asks for confirmation. Elsewhere it discards irreversible calls only with --yes. Delegates that
+    still work for the discarded part are aborted, and the run continues after they have ended.
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """

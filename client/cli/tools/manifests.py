@@ -293,9 +293,12 @@ def _chosen_operations(operations: "list[Operation]", only: Sequence[str], tags:
 def _operations_hint(operations: "Sequence[Operation]") -> str:
     tags = Counter(tag for operation in operations for tag in operation.tags)
     names = [operation.operation_id or operation.key for operation in operations[:5]]
-    shown = [f"Tags: {', '.join(f'{tag} ({count})' for tag, count in tags.most_common(20))}"] if tags else []
-    shown += [f"Operations: {', '.join(names)}{', …' if len(operations) > len(names) else ''}"] if names else []
-    return terminal_line(". ".join([f"It has {count_text(len(operations), 'operation')}", *shown]), 1_000)
+    texts = [f"It has {count_text(len(operations), 'operation')}"]
+    if tags:
+        texts.append(f"Tags: {', '.join(f'{tag} ({count})' for tag, count in tags.most_common(20))}")
+    if names:
+        texts.append(f"Operations: {', '.join(names)}{', …' if len(operations) > len(names) else ''}")
+    return terminal_line(". ".join(texts), 1_000)
 
 
 def _report_json(

@@ -40,7 +40,7 @@ async def acp(
     no_worker: NoWorker = False,
     config: ConfigFile = None,
 ) -> None:
-    """An editor starts this command and talks with it over standard input and output. So you do not type it, but name
+    """An editor starts this command and talks with it over standard input and output. You do not type it yourself. Name
     it in the editor's settings: docs/front-ends.md has them for Zed and JetBrains. The agent acts in the folder where
     the command starts.
 
