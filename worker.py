@@ -185,7 +185,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _read_config(options: argparse.Namespace) -> OrgaConfig:
-    """Return the configuration. Command line options override it."""
     address = {"ORGA_TEMPORAL__ADDRESS": options.address} if options.address else {}
     config = load_config(options.config, env=os.environ | address).config
     queue = next(iter(options.task_queue), None)

@@ -31,10 +31,7 @@ class HeldProgram:
 
 
 def held_program(module: str, *arguments: str, site: bool = True) -> HeldProgram:
-    """Return a program that runs `main` of one of our modules.
-
-    Without `site`, it starts faster, but cannot import installed packages.
-    """
+    """Return a program that runs `main` of our module. Without `site`, it starts faster, without installed packages."""
     number = _packed_modules.descriptor(child_modules())
     flags = ("-I",) if site else ("-I", "-S")
     return HeldProgram((sys.executable, *flags, "-u", "-c", _LAUNCH, str(number), module, *arguments), number)
@@ -61,7 +58,6 @@ _packed_modules = _PackedModules()
 
 
 def _memory_file(content: bytes) -> int:
-    """Return the descriptor of a file without a name."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("orga")
         with open(descriptor, "wb", closefd=False) as file:

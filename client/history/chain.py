@@ -17,10 +17,7 @@ _OTHER_RUNS = {
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_CRON_SCHEDULE,
 }
-"""A retry or a cron schedule starts an unrelated run under the same id.
-
-Continue-as-new is not tested for, because the time-skipping server names no initiator.
-"""
+"""Initiators of an unrelated run with the same id. Any other is accepted: the time-skipping server names none."""
 
 
 @dataclass(frozen=True)

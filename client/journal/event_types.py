@@ -237,7 +237,9 @@ class PolicyEvaluated(JournalEvent):
     places: tuple[str, ...] = ()
     verdicts: tuple[RecordedVerdict, ...] = ()
     calls: tuple[str, ...] | None = None
+    """Ids of the reply's calls that were judged again. None if the reply was judged for the first time."""
     about: str = ""
+    """`ending`, `plan` or `learnings`, if the proposal is not part of a reply."""
     error: str = ""
 
 

@@ -45,10 +45,7 @@ FIRST_LOOK_S, LAST_LOOK_S = 0.3, 1.0
 """Shortest and longest seconds between two queries of activities. The pause grows while nothing changes."""
 
 KEPT_ENTRIES, KEPT_BYTES = 1_000, 4_000_000
-"""Limits for the newest entries, which a watcher keeps for its readers. At twice a limit, it drops the older half.
-
-A reader that needs earlier entries reads the history.
-"""
+"""Limits of a watcher. At twice a limit, it drops the older half of its entries. The history still has them."""
 
 
 class LiveActivity(Record):
@@ -425,7 +422,6 @@ class Watcher:
                     self._notify()
 
     async def _poll_activities(self) -> None:
-        """Query activities while some are running."""
         pause_s = FIRST_LOOK_S
         while True:
             self._wake_poller.clear()

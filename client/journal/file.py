@@ -41,11 +41,7 @@ class KeyProblem(OrgaError):
 
 
 def generate_key(path: Path) -> str:
-    """Write a new private key (PKCS 8, PEM, mode 0600) and its public key. Return the public key.
-
-    Raises:
-        KeyProblem: A file exists already, or cannot be written.
-    """
+    """Write a new private key (PKCS 8, PEM, mode 0600) and its public key. Return the latter, or raise KeyProblem."""
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -264,10 +260,7 @@ def _lines(entries: Sequence[JournalEntry], head: SealedHead) -> list[bytes]:
 
 
 def _require_canonical(path: Path, content: bytes, file: JournalFile) -> None:
-    """Raise NoJournal if a consistent journal is not in the bytes that `write_journal` writes.
-
-    If the journal is inconsistent, later checks report it.
-    """
+    """Refuse a consistent journal in other bytes than `write_journal` writes. Later checks report inconsistent ones."""
     assert file.head is not None
     if first_break(file.entries) is None and not head_mismatches(file.head.head.run, file.entries, file.head.head):
         canonical_lines = (*_lines(file.entries, file.head), b"")

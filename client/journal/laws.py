@@ -84,16 +84,15 @@ class _ReplyState:
 
     def _record_verdicts(self, event: on.PolicyEvaluated) -> None:
         has_failed = "error" in event.model_fields_set
-        decisions: list[Any] = [verdict.decision for verdict in event.verdicts]
-        if has_failed:
-            decisions = ["deny"] * len(event.places)
+        denials: list[Any] = ["deny"] * len(event.places)
+        decisions = denials if has_failed else [verdict.decision for verdict in event.verdicts]
         for place, decision in zip(event.places, decisions, strict=False):
             if place in SEPARATE_PROPOSALS:
                 continue
             statuses = self._statuses_for(place)
             is_part = not place.isdecimal() and place not in self._places.values()
             is_judged_again = is_part and statuses.status_of(place) in _JUDGED_AGAIN
-            if "calls" not in event.model_fields_set or is_judged_again:
+            if "calls" not in event.model_fields_set or is_judged_again:  # only a first judgement has no `calls`
                 statuses.begin_judging(place)
             statuses.apply_verdict(place, decision)
 
@@ -152,7 +151,7 @@ def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
         first = f"entry {own[0].sequence} is {own[0].event}"
         faults.append(f"{first}: a journal begins with {' or '.join(BEGINNINGS)}")
     faults += _end_faults(entries)
-    if not any(entry.event == PAST_MISSING for entry in entries):  # otherwise, what these laws require may be missing
+    if not any(entry.event == PAST_MISSING for entry in entries):  # in a cut journal, required entries may be missing
         faults += [*_approval_faults(entries), *_delegate_faults(entries), *_turn_faults(own), *effect_faults(entries)]
     return faults[:MAX_FAULTS]
 
@@ -215,7 +214,6 @@ E = TypeVar("E", bound=JournalEvent)
 
 
 def _events(entries: Iterable[JournalEntry], *kinds: type[E]) -> Iterator[tuple[JournalEntry, E]]:
-    """Yield the entries with an event of these kinds."""
     for entry in entries:
         if EVENTS.get(entry.event) in kinds and isinstance(event := read_event(entry), kinds):
             yield entry, event

@@ -147,9 +147,7 @@ class GoalPhases:
                     self._unanswered.append(guidance := Guidance.model_validate(entry.data))
                     self._guidance.append((entry.iteration, guidance))
                 return
-            case (
-                on.Terminated() | on.InterventionApplied()
-            ):  # they extend no phase: the time of a pause is the next one's
+            case on.Terminated() | on.InterventionApplied():  # a pause counts for the phase after it
                 return
             case on.ReasoningComplete():
                 self._close_phase(event.turn)

@@ -177,10 +177,7 @@ class SearchLimits(Record):
         return bool(self.tools or self.outcomes)
 
     def parts(self, record: IterationRecord) -> Iterator[tuple[tuple[str, str], ...]]:
-        """Yield the parts of a record that a search reads: a reply, thinking, a call or an event.
-
-        Each part is a tuple of places and texts, as in `FoundText`.
-        """
+        """Yield the parts of a record that a search reads (reply, thinking, calls, events), with places and texts."""
         calls = [
             call
             for call in record.calls
@@ -348,7 +345,7 @@ class TimelineFold:
     """The records of one segment. It takes the events in order, each with the journal entries that it makes."""
 
     def __init__(self, run_id: str, *, is_whole: bool = False) -> None:
-        """Begin a segment. With `is_whole`, records have whole texts and no references, which begin with `run_id`."""
+        """Begin a segment. With `is_whole`, records have whole texts. Otherwise, long texts have references."""
         self.run_id = run_id
         self.base = 0
         """The last iteration of the earlier segments."""
@@ -455,7 +452,6 @@ class TimelineFold:
                 call.result = texts.get(f"news-{index}")
 
     def _take_reply(self, happening: Happening) -> None:
-        """Take the reply of an event, if it has one."""
         if (value := reply_in(happening)) is None:
             return
         reply, iteration = Reply.model_validate(value), self._iteration(self._current)

@@ -282,7 +282,6 @@ async def _is_live(client: Client, workflow_id: str) -> bool:
 
 
 async def _events(client: Client, workflow_id: str) -> list[HistoryEvent]:
-    """Return all events of a run, or none if the server does not have it."""
     try:
         runs = await histories(client, await run_chain(client, workflow_id))
     except RunNotFound:

@@ -1,7 +1,4 @@
-"""Rewinds a run to the end of an earlier iteration by a reset of its workflow.
-
-A run is frozen if it must do nothing for a while, for example until its delegates have ended.
-"""
+"""Rewinds a run to the end of an earlier iteration: resets its workflow, and freezes the run meanwhile if necessary."""
 
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Replays one segment of a run with today's code, and compares decisions, plan and ending with the history.
-
-`orga verify` and `orga audit` use it.
-"""
+"""Replays one segment with today's code for `verify` and `audit`, and compares the outcome with the history."""
 
 from collections.abc import Sequence
 from copy import deepcopy

@@ -91,10 +91,7 @@ def inline_media(encoded: str, name: str = "") -> Media:
 
 
 async def message_with_media(text: str, media: Iterable[Media], client: "Client") -> tuple[str, tuple[Attachment, ...]]:
-    """Put the media of a front end's message into the store. Return the text and the references.
-
-    A blank text is replaced by one line for each reference.
-    """
+    """Store the media of a front end's message. Return its text, or a line for each medium, and the references."""
     kept = await kept_attachments(media, store_of(client), most=MAX_MESSAGE_ATTACHMENTS)
     return (text if text.strip() else "\n".join(each.part().line() for each in kept)), kept
 

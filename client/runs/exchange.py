@@ -65,10 +65,7 @@ async def first_answer(
 ANSWER_TIMEOUT = timedelta(seconds=10)
 
 _RECORDING_LOOKS, _BETWEEN_LOOKS_S = 100, 0.05
-"""How often to look for a pending workflow task, and seconds between two looks.
-
-A task takes milliseconds, unless an embedded policy engine is slow.
-"""
+"""Looks for a pending workflow task, and seconds between two. Only a slow embedded policy engine needs several."""
 
 UNPROCESSED = "UnprocessedUpdate"
 """The server's error for an update that a workflow task left out (temporalio 1.35). This happens if somebody queries a
@@ -184,7 +181,6 @@ class Exchange:
             raise failing
 
     async def _not_taken_error(self) -> NotTakenYet:
-        """Return the error for an update that was sent and not answered."""
         try:
             described = await self.describe()
         except ServerLost as lost:
@@ -195,7 +191,6 @@ class Exchange:
         )
 
     async def _no_answer_error(self) -> NoAnswer:
-        """Return the reason why nobody answers."""
         described = await self.describe()
         if failing := await self._failing_task(described):
             return failing

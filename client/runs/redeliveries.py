@@ -94,7 +94,6 @@ async def _record_outcome(sending: WorkflowHandle[Any, Any], outcome: SendingOut
 
 
 async def _read_outcome(client: Client, sending_id: str) -> SendingOutcome | None:
-    """Return the outcome of a sending, or None if there is no such sending."""
     sending = client.get_workflow_handle(sending_id)
     try:
         if (await sending.describe()).status != WorkflowExecutionStatus.TERMINATED:

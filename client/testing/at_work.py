@@ -185,7 +185,6 @@ class AtWork:
 
 
 def _refusal_line(journal: Sequence[JournalEntry]) -> str:
-    """Return the last refused proposal on a line of its own, or ""."""
     refused = last_refusal(journal)
     return f"\nthe last refused proposal: {refused}" if refused else ""
 

@@ -107,8 +107,6 @@ class FakeTool:
 
 @dataclass(frozen=True)
 class _FakeInPlace:
-    """A fake tool with the definition of the tool that it replaces."""
-
     fake: FakeTool
     spec: ToolSpec
 

@@ -201,10 +201,7 @@ class ScriptedModels:
 
 
 def unframed_request(request: ModelRequest) -> ModelRequest:
-    """Return the request without the frames around tool results, and without the text that explains the frames.
-
-    A tool result that consists only of our own text has no frame.
-    """
+    """Return the request without the frames around tool results, and without the text that explains the frames."""
     messages = (
         m.with_text(undelimited_text(m.text)) if m.role == "tool" and sum(m.ours) < len(m.text) else m
         for m in request.messages
