@@ -43,8 +43,8 @@ async def happenings(
 ) -> AsyncGenerator[Happening]:
     """Yield the events of one segment that a fold uses, in order. The client's codec decodes the payloads.
 
-    With `follow`, wait for new events until the segment ends. `observe` is called with every event, after its happening
-    was yielded. An event that no fold uses has no happening.
+    With `follow`, wait for new events until the segment ends. `observe` is called with every event and its happening,
+    after the happening was yielded. For an event that no fold uses, the happening is None.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
@@ -114,7 +114,7 @@ async def start_arguments(
 async def selected_happenings(
     client: Client, workflow_id: str, run_id: str, event_ids: Collection[int]
 ) -> dict[int, Happening]:
-    """Return some events of a segment by their ids. Others are decoded only if these cannot be decoded without them."""
+    """Return some events of a segment by their ids. Few others are decoded: only those that these refer to."""
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
     scheduled: dict[int, HistoryEvent] = {}

@@ -84,8 +84,9 @@ class _ReplyState:
 
     def _record_verdicts(self, event: on.PolicyEvaluated) -> None:
         has_failed = "error" in event.model_fields_set
-        denials: list[Any] = ["deny"] * len(event.places)
-        decisions = denials if has_failed else [verdict.decision for verdict in event.verdicts]
+        decisions: list[Any] = [verdict.decision for verdict in event.verdicts]
+        if has_failed:
+            decisions = ["deny"] * len(event.places)
         for place, decision in zip(event.places, decisions, strict=False):
             if place in SEPARATE_PROPOSALS:
                 continue

@@ -206,7 +206,7 @@ def _call_texts(call: TimelineCall) -> tuple[tuple[str, str], ...]:
 
 
 def event_texts(happening: Happening) -> dict[str, str]:
-    """Return the texts of an event by the part of a reference that names them. No reference can name another text.
+    """Return the texts of an event by name. A reference ends with such a name, and no other text can be read.
 
     Raises:
         ValueError: A value in the event does not have the form that this project writes.
@@ -327,7 +327,7 @@ class _Iteration:
 
 
 _PLACE = re.compile(r"(\d{1,9}\.\d{1,9})((?:\.[a-pr-z]\d+)*)")
-"""The place of a call, and a suffix for a part of it. `q` marks a call that was sent again, which is no part."""
+"""The place of a call, and the suffix of a part of it. A call with the suffix `q` was sent again: it is no part."""
 
 _FIELD_EVENTS = (on.ReasoningComplete, on.ToolsDispatched, on.ObservationsCollected, on.DelegationStarted)
 """Events that the fields of a record show."""
@@ -397,7 +397,7 @@ class TimelineFold:
         if happening.kind == "started":
             self._on_started(happening)
         for entry in entries:
-            if not entry.run and entry.event != "PastMissing":  # the numbers of the records show what is missing
+            if not entry.run and entry.event != "PastMissing":  # the first record's number shows what is missing
                 self._take_entry(entry, happening, is_numbered)
         if happening.name in PROMPT_ACTIVITIES:
             self._on_prompt(happening)

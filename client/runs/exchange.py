@@ -42,9 +42,9 @@ HEDGE_AFTER = timedelta(seconds=3)
 async def first_answer(
     ask: Callable[[timedelta], Awaitable[T]], within: timedelta, after: timedelta = HEDGE_AFTER
 ) -> T:
-    """Ask, ask again if there is no answer yet after `after`, and return the answer that comes first.
+    """Call `ask`, call it again if there is no answer after the time `after`, and return the answer that comes first.
 
-    Each call of `ask` gets the time that is left of `within`. If both fail, the exception of the first call is raised.
+    Each call gets the time that is left of `within`. If both fail, the exception of the first call is raised.
     """
     asked = [asyncio.ensure_future(ask(within))]
     try:
@@ -65,7 +65,7 @@ async def first_answer(
 ANSWER_TIMEOUT = timedelta(seconds=10)
 
 _RECORDING_LOOKS, _BETWEEN_LOOKS_S = 100, 0.05
-"""Looks for a pending workflow task, and seconds between two. Only a slow embedded policy engine needs several."""
+"""Checks for a pending workflow task, and seconds between them. With a slow embedded policy engine, a task is long."""
 
 UNPROCESSED = "UnprocessedUpdate"
 """The server's error for an update that a workflow task left out (temporalio 1.35). This happens if somebody queries a
@@ -95,7 +95,7 @@ class Exchange:
             raise user_error(error, self._id) from error
 
     async def signal(self, name: str, *arguments: str | dict[str, Any]) -> None:
-        """Send a signal. A run without a worker receives it when one starts. Raise TooLong if nothing was sent."""
+        """Send a signal, or raise TooLong. A run without a worker receives it when one starts."""
         for argument in arguments:
             check_length(argument if isinstance(argument, str) else to_json(argument).decode())
         try:
