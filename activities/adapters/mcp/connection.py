@@ -1,4 +1,4 @@
-"""The connection to one MCP server. It lists the server's tools page by page, and calls them."""
+"""The connection to one MCP server, used by `servers.py`. It lists the server's tools and calls them."""
 
 import asyncio
 import logging
@@ -56,12 +56,12 @@ MAX_PAGES_BYTES = 16_000_000
 
 
 async def list_server_tools(session: ClientSession) -> tuple[list[Tool], dict[str, str]]:
-    """Return the tools in the server's order, and why others are left out. Listing stops at the limits."""
+    """Return the tools in the server's order, and the reason for each omitted tool. Listing stops at the limits."""
     tools: list[Tool] = []
     left_out: dict[str, str] = {}
-    size, cursor, requested = 0, None, set[str | None]()
-    while cursor not in requested and len(requested) < MAX_PAGES:
-        requested.add(cursor)
+    size, cursor, requested_cursors = 0, None, set[str | None]()
+    while cursor not in requested_cursors and len(requested_cursors) < MAX_PAGES:
+        requested_cursors.add(cursor)
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         tools += page.tools
         left_out |= omitted_tools(page)
@@ -79,7 +79,7 @@ _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToo
 
 
 class McpConnection:
-    """A server's last list of tools, and the session for calls."""
+    """Holds a server's last list of tools, and the session that carries out calls."""
 
     def __init__(self, settings: ServerSettings, taken: Collection[str]) -> None:
         """Prepare the connection. Its tools cannot have the names in `taken`."""
@@ -92,9 +92,9 @@ class McpConnection:
         self._listing = asyncio.Lock()
         self._listed_at = -math.inf
         self._reading_tools: frozenset[str] = frozenset()
-        """The tools of the last list that read resources and prompts."""
+        """The names of our own tools in the last list: they read the server's resources and prompts."""
         self._changes = 0
-        """The number of notifications that the list has changed."""
+        """How many times the server notified us that its list changed."""
 
     async def current(self) -> ToolDefinitions:
         """Return the server's list of tools, at most `FRESH_S` old. Raise ToolError if there is no connection."""
@@ -109,7 +109,7 @@ class McpConnection:
     ) -> CallToolResult:
         """Carry out one call. Cancelling it also cancels the request at the server.
 
-        `call` collects the requests that the server makes meanwhile, and has the earlier answers.
+        `call` holds people's earlier answers, and collects the requests that the server makes during the call.
         """
         session = await self.keeper.ready_session()
         try:
@@ -144,7 +144,7 @@ class McpConnection:
             self._calls.remove(call)
 
     async def _answer_question(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        """Answer a request in the middle of a call. It does not name the call, so there has to be only one."""
+        """Answer a request in the middle of a call. It does not name the call, so only one call may be in flight."""
         if len(self._calls) == 1:
             return self._calls[0].answer(params)
         for call in self._calls:
@@ -166,7 +166,7 @@ class McpConnection:
         if error.code != CONNECTION_CLOSED:
             return _protocol_error(self.settings.name, error, error.message)
         if self.settings.server.url:
-            self.keeper.request_proof()  # over HTTP one request can fail alone, and others may still be answered
+            self.keeper.request_proof()  # over HTTP one request can fail while others are still answered
         else:
             self.keeper.give_up(connection_error_text(error))
         why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.redact(connection_error_text(error))
@@ -210,11 +210,11 @@ BAD_RESULT = "McpBadResult"
 MAX_ERROR_BYTES = 2_000
 
 _FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})
-"""Codes after which the same call would fail again."""
+"""Codes that mean: the same call would fail again."""
 
 _REFUSING_CODES = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
-"""Codes which show that the server did not begin the call. INVALID_REQUEST is missing, because the SDK also uses it for
-a redirect, a 202, and an answer that is neither JSON nor an event stream.
+"""Codes that show that the server did not begin the call. INVALID_REQUEST does not show it: the SDK also uses it for a
+redirect, a 202, and an answer that is neither JSON nor an event stream.
 """
 
 
@@ -259,13 +259,13 @@ _PROMPT_TOOLS = (
 
 
 def _reading_tools(server: McpServer, own: Collection[str]) -> list[Tool]:
-    """Return the tools that the settings ask for. A tool of the server with the same name, in `own`, wins."""
+    """Return the reading tools that the settings ask for, without those whose name a tool of the server has (`own`)."""
     wanted = (*(_RESOURCE_TOOLS if server.resources else ()), *(_PROMPT_TOOLS if server.prompts else ()))
     return [tool for tool in wanted if tool.name not in own]
 
 
 async def _read_from_server(session: ClientSession, name: str, arguments: dict[str, Any]) -> CallToolResult | None:
-    """Return the result of one of `_reading_tools`, or None if the server asks for input."""
+    """Carry out one of `_reading_tools`. Return None if the server asks for input instead."""
     page = PaginatedRequestParams(cursor=as_text(arguments["cursor"])) if arguments.get("cursor") else None
     if name == "list_resources":
         resources = await session.list_resources(params=page)

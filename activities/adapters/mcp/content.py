@@ -1,4 +1,4 @@
-"""Converts a tool's result, and other texts of a server, to plain text. Other content is named instead of dumped."""
+"""Converts an MCP server's results and texts to text for models. A note replaces content such as audio."""
 
 import json
 import unicodedata
@@ -26,31 +26,31 @@ from orga.workflows.types.text import clean_text, clip
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
 MAX_BLOCKS = 1_000
-"""Blocks of one result. The rest is only counted."""
+"""Blocks of one result that are shown. A note gives the number of the others."""
 
 EMPTY_RESULT = "(nothing)"
 
 
 def result_output(result: CallToolResult) -> ToolOutput:
-    """Return the result's blocks, in order, and its structured content unless a block repeats it.
+    """Return the text of the blocks in order, then the structured content unless a block repeats it.
 
-    Pictures and PDFs that models read become media of the output.
+    Pictures and PDFs that models can read become media of the output.
     """
     blocks = result.content[:MAX_BLOCKS]
     media = [_block_media(block) for block in blocks]
-    parts = [_block_text(block) for block, part in zip(blocks, media, strict=True) if part is None]
+    texts = [_block_text(block) for block, loaded in zip(blocks, media, strict=True) if loaded is None]
     if len(result.content) > MAX_BLOCKS:
-        parts.append(f"[{len(result.content) - MAX_BLOCKS} more blocks left out]")
+        texts.append(f"[{len(result.content) - MAX_BLOCKS} more blocks left out]")
     structured: Any = result.structured_content
     if structured is not None and not _repeats_structured(structured, blocks):
-        parts.append(to_json(structured).decode())
-    shown = tuple(part for part in media if part is not None)
-    output = ToolOutput(content="\n".join(parts) or ("" if shown else EMPTY_RESULT))
+        texts.append(to_json(structured).decode())
+    shown = tuple(loaded for loaded in media if loaded is not None)
+    output = ToolOutput(content="\n".join(texts) or ("" if shown else EMPTY_RESULT))
     return output.with_media(shown) if shown else output
 
 
 def _block_media(block: ContentBlock) -> LoadedMedia | None:
-    """Return a picture or a PDF by its own bytes, whatever type the server claims."""
+    """Return the block's picture or PDF, or None. Its bytes decide the type, not the server's claim."""
     match block:
         case ImageContent():
             data, name = block.data, ""
@@ -101,7 +101,7 @@ def _decoded_size(base64: str) -> int:
 
 
 def _repeats_structured(structured: Any, blocks: Sequence[ContentBlock]) -> bool:
-    """Return whether text blocks repeat the structured content, as servers do for clients that only know text."""
+    """Return whether text blocks repeat the structured content. Servers do this for clients that only read text."""
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     parsed = [_parsed_json(text) for text in texts]
     fields = list(as_object(structured).values())
@@ -117,10 +117,10 @@ def _parsed_json(text: str) -> Any:
 
 
 _INVISIBLE_CATEGORIES = frozenset({"Co", "Cn", "Zl", "Zp"})
-"""Private and unassigned characters, and separators of lines, because a server's text must not end a line of ours."""
+"""Private and unassigned characters, and line separators. A server's text must not end a line of ours."""
 
 _EXAMINED_FACTOR = 4
-"""Characters that are read for each byte of the limit, so that millions of them delay nobody."""
+"""Characters that are read for each byte of the limit. Without a limit, a huge text would delay the worker."""
 
 
 def is_plain_text(text: str) -> bool:

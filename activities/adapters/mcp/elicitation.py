@@ -1,4 +1,4 @@
-"""A server's requests for input from people, and the answers that it gets."""
+"""Converts an MCP server's requests for input to questions for people, and the answers back. Refuses unsafe ones."""
 
 import re
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from orga.workflows.types.questions import AskedInput, AskedInputs, FormField, G
 from orga.workflows.types.text import one_line
 
 MAX_FIELDS = 20
-"""Fields of one call's forms together. A request without fields counts as one."""
+"""Fields of all forms of one call. A request without fields counts as one."""
 MAX_LINE_BYTES = 1_000
 MAX_BYTES = 100_000
-"""Bytes of JSON of a server's requests for one call. The history has them."""
+"""Bytes of JSON of all requests of one call. They are written to history."""
 
 DIGEST_CHARS = 32
 
@@ -34,37 +34,37 @@ _SECRET = re.compile(
 )
 
 _WARNING = re.compile(r"\b(?:do not|don't|never) (?:enter|give|share|use|provide|include|put)\b[^.;:)]*", re.I)
-"""Part of a sentence that tells people to give no secret."""
+"""Part of a sentence that warns people not to enter a secret. The secret that it names is not asked for."""
 
 _ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(?:[/?#]\S*)?", re.ASCII)
-"""An address whose host is plain: no user name before it, and no letters that look like others."""
+"""An address whose host hides nothing: no user name before the host, and only ASCII letters in it."""
 
 _MAX_LIMIT = 1e15
-"""The largest limit of a field that people are shown. JSON can hold numbers that no field can."""
+"""The largest limit of a field that is kept. JSON can hold numbers that are too large for a field."""
 
 
 class UnusableRequest(Exception):
-    """A request that no person is asked. The text states the reason."""
+    """A request that must not reach a person. The text states the reason."""
 
 
 @dataclass
 class CallInFlight:
-    """A call whose server may make requests in the middle of it, as servers of protocols before 2026-07-28 do.
+    """A call during which the server may ask people something. Only protocols before 2026-07-28 do this.
 
-    No activity waits for a person. So a request is cancelled, and the call is made once more after people have
-    answered, if the tool's effect allows that. Then the server makes the same request, and gets the answer at once.
+    An activity does not wait for a person. So it cancels the request. After people have answered, the call is repeated
+    if the tool's effect allows that. The server then makes the same request, and gets the answer at once.
     """
 
     given: GivenInputs
     may_repeat: bool
-    """True if the tool's effect allows that the call is made once more."""
+    """True if the tool's effect allows another attempt of the call."""
     asked: dict[str, ElicitRequest] = field(default_factory=dict[str, ElicitRequest])
     """The requests to people, by digest."""
     unanswered: str = ""
-    """Why a request reaches nobody."""
+    """The reason if a request could not be passed on to people."""
 
     def answer(self, params: ElicitRequestParams) -> ElicitResult:
-        """Return the answer to the same request of an earlier attempt. Otherwise collect the request and cancel it."""
+        """Return the answer from an earlier attempt. If there is none, collect the request and cancel it."""
         content = params.model_dump_json(exclude={"meta", "task", "elicitation_id"}, by_alias=True)
         key = sha256(content.encode(errors="replace")).hexdigest()[:DIGEST_CHARS]
         response = input_responses(self.given).get(key)
@@ -74,7 +74,7 @@ class CallInFlight:
             self.unanswered = 'The call would be made once more, so the tool\'s options need effect = "idempotent".'
         elif len(content) > MAX_BYTES:
             self.unanswered = f"A request has more than {MAX_BYTES:,} bytes."
-        elif len(self.asked) <= MAX_FIELDS:  # one too many is kept, and `asked_inputs` refuses it
+        elif len(self.asked) <= MAX_FIELDS:  # collects one more than allowed, so that `asked_inputs` refuses them
             self.asked[key] = ElicitRequest(params=params)
         return ElicitResult(action="cancel")
 
@@ -82,7 +82,7 @@ class CallInFlight:
 def asked_inputs(
     server: str, result: InputRequiredResult, secrets: KnownSecrets, given: GivenInputs | None = None
 ) -> AskedInputs:
-    """Return the requests to people, with the earlier answers that the call needs again. Raise UnusableRequest."""
+    """Return the questions for people, with the earlier answers that the next attempt needs. Raise UnusableRequest."""
     requests = result.input_requests or {}
     inputs = tuple(_asked_input(key, request, secrets) for key, request in requests.items())
     if sum(max(len(item.fields), 1) for item in inputs) > MAX_FIELDS:
@@ -136,8 +136,8 @@ def _form_field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, 
     titled = as_objects(choices.get("oneOf")) or as_objects(choices.get("anyOf"))
     values: Any = choices.get("enum") or [choice.get("const") for choice in titled]
     options = tuple(_line(value, secrets) for value in values if isinstance(value, str))
-    can_be_typed = kind != "list" or (options and "," not in "".join(options))  # commas separate the choices
-    # each value is a text, and none is repeated or altered by `_line`
+    can_be_typed = kind != "list" or (options and "," not in "".join(options))  # people type a comma between choices
+    # every choice must be a text, must occur once, and must stay unchanged by `_line`
     can_be_shown = len(options) == len(values) and options == tuple(dict.fromkeys(values))
     if not (can_be_shown and can_be_typed):
         raise UnusableRequest(f"the choices of {_line(name, secrets)} cannot be shown")
@@ -145,10 +145,10 @@ def _form_field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, 
     meanings = [f"{option}: {text}" for option, text in zip(options, titles, strict=False) if text not in ("", option)]
     if meanings:
         title = _line(f"{title} ({', '.join(meanings)})", secrets)
-    least, most = _LIMITS.get(kind, ("minimum", "maximum"))
+    least_key, most_key = _LIMIT_KEYS.get(kind, ("minimum", "maximum"))
     if kind == "string" and (form := as_text(schema.get("format"))) in _FORMATS and not options:
         kind = form
-    limits = {"least": schema.get(least), "most": schema.get(most)}
+    limits = {"least": schema.get(least_key), "most": schema.get(most_key)}
     usable = {
         key: limit for key, limit in limits.items() if isinstance(limit, int | float) and abs(limit) <= _MAX_LIMIT
     }
@@ -156,10 +156,10 @@ def _form_field(name: str, schema: Mapping[str, Any], secrets: KnownSecrets, *, 
 
 
 _FORMATS = ("email", "uri", "date", "date-time")
-"""Formats of a text that replace its kind."""
+"""Formats of a text field that are kinds of their own."""
 
-_LIMITS = {"string": ("minLength", "maxLength"), "list": ("minItems", "maxItems")}
-"""The limits of a text and of a list. Those of numbers have other names."""
+_LIMIT_KEYS = {"string": ("minLength", "maxLength"), "list": ("minItems", "maxItems")}
+"""Keywords of the schema for the limits of a text and of a list. Numbers use `minimum` and `maximum`."""
 
 
 def _line(text: str, secrets: KnownSecrets) -> str:

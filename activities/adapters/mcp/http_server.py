@@ -1,4 +1,4 @@
-"""An MCP server over streamable HTTP. A failed request does not affect others: in the SDK alone it ends them all."""
+"""Connects to an MCP server over streamable HTTP. With the SDK alone, one failed request would end all others."""
 
 import asyncio
 import json
@@ -40,22 +40,22 @@ from orga.workflows.types.json_text import as_object, has_more_parts
 MAX_BODY_BYTES = 16_000_000
 
 CONNECT_S = 10.0
-"""Seconds within which a connection has to be made."""
+"""Seconds to open a connection."""
 
 SILENCE_S = 600.0
 """Seconds between two pieces of an answer. Calls have their own limits."""
 
 NOTICE_S = 5.0
-"""Seconds until a notification must be accepted. Until then nothing else is sent."""
+"""Seconds for a server to accept a notification. No other message is sent during that time."""
 
 STREAM_PAUSE_S = 1.0
-"""Seconds between two openings of the server's own stream. A server could ask for endless immediate ones."""
+"""Seconds between two openings of the stream for the server's own messages. A server could ask to reopen it at once."""
 
 NOT_SENT = -32098
-"""Code of the error for a request that found no server, or a session that is over."""
+"""Code of the error for a request that reached no server, or whose session was over."""
 
 _OWN_MARK = secrets.token_hex(16)
-"""A mark in each error of this module. No server knows it, so none can pretend that a call was not carried out."""
+"""A random mark in each error of this module. A server cannot guess it, so it cannot forge the error for `NOT_SENT`."""
 
 _REFUSED_MARK = f"{_OWN_MARK} refused"
 """The mark of an error for a status that means: nothing was done."""
@@ -63,12 +63,12 @@ _REFUSED_MARK = f"{_OWN_MARK} refused"
 _SESSION_HEADER = "mcp-session-id"
 
 _WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-"""Headers that describe a body before it was read. The new body does not have that form."""
+"""Headers that describe the body on the wire. They would be wrong for the decoded body."""
 
 
 @asynccontextmanager
 async def http_streams(settings: ServerSettings, on_end: Callable[[str], None]) -> AsyncGenerator[TransportStreams]:
-    """Connect to a server without following redirects to another origin. `on_end` gets the reason to leave it."""
+    """Connect without following redirects to another origin. `on_end` gets the reason if the connection must end."""
     url = settings.server.url or ""
     timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
     headers = {"accept-encoding": "identity"} | dict(settings.headers)
@@ -124,13 +124,13 @@ class _BoundedClient(httpx2.AsyncClient):
         super().__init__(**options)
         self.on_end = on_end
         self.unsolicited = ByteBudget()
-        """The budget of unsolicited messages in all its streams."""
+        """The budget for unsolicited messages of all streams together."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method == "GET":
             await self._pause()
         message = _request_message(request)
-        if message and "id" not in message:  # a notification, which has no answer
+        if message and "id" not in message:  # a notification: it gets no answer
             request.extensions["timeout"] = httpx2.Timeout(NOTICE_S).as_dict()
         try:
             response = await _bounded_response(request, await super().send(request, **options), self)
@@ -161,19 +161,18 @@ def was_refused(error: MCPError) -> bool:
 
 
 def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """Return the answer to a call. After a failure, the status shows the effect, and not the body.
+    """Return the answer to a call. The status of a failed one decides whether the call may have had an effect.
 
-    A proxy may also send a 502 with JSON.
+    The body does not decide that, because a proxy may send a 502 with JSON.
     """
     status, error = response.status_code, _error_object(response) if response.is_error else {}
     if not response.is_error or error.get("data") in (_OWN_MARK, _REFUSED_MARK):
         return response
     code, message = error.get("code"), error.get("message")
     why = _status_text(response) + (f": {message}" if isinstance(message, str) else "")
-    known = next(
-        (final for final in (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND) if final == code), INTERNAL_ERROR
-    )
-    return _error_response(request, known if status in REFUSAL_STATUSES else INTERNAL_ERROR, why, status)
+    final_codes = (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND)
+    is_final = status in REFUSAL_STATUSES and code in final_codes
+    return _error_response(request, final_codes[final_codes.index(code)] if is_final else INTERNAL_ERROR, why, status)
 
 
 def _status_text(response: httpx2.Response) -> str:
@@ -188,7 +187,7 @@ def _status_text(response: httpx2.Response) -> str:
 async def _bounded_response(
     request: httpx2.Request, response: httpx2.Response, client: _BoundedClient
 ) -> httpx2.Response:
-    """Return the response with its body read, unless it is an event stream, whose events have their own limit."""
+    """Return the response with a bounded body. An event stream is not read here; its events have their own limit."""
     kind = response.headers.get("content-type", "").lower()
     if response.is_redirect:
         return response
@@ -207,7 +206,7 @@ async def _bounded_response(
 
 
 async def _read_body(response: httpx2.Response) -> tuple[bytes, str]:
-    """Return the body, and the reason if it is unusable."""
+    """Return the body, and the reason if it is unusable, else ""."""
     body = bytearray()
     try:
         async for piece in response.aiter_bytes():
@@ -227,11 +226,11 @@ _END_OF_EVENT = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 
 
 def _split_events(held: bytes, piece: bytes) -> list[bytes]:
-    """Return the events that a piece completes, and last the rest. Raise ByteBudgetExceeded if one is too large."""
+    """Return the events that a piece completes, then the rest. Raise ByteBudgetExceeded if that is too large."""
     if len(held) > MAX_BODY_BYTES:
         raise ByteBudgetExceeded(f"it sent an event of more than {MAX_BODY_BYTES} bytes")
     data, start = held + piece, 0
-    searched = max(len(held) - 3, 0)  # an end has at most four bytes, so at most three of them are in `held`
+    searched = max(len(held) - 3, 0)  # the end of an event has up to four bytes, so `held` has up to three of them
     events: list[bytes] = []
     while end := _END_OF_EVENT.search(data, max(start, searched)):
         events.append(data[start : end.end()])
@@ -240,7 +239,7 @@ def _split_events(held: bytes, piece: bytes) -> list[bytes]:
 
 
 async def _event_stream(request: httpx2.Request, response: httpx2.Response, client: _BoundedClient) -> httpx2.Response:
-    """Return an event stream with the budget of its request. A compressed one is refused: its size is unknown."""
+    """Return the event stream, limited by a byte budget. A compressed one is refused, because its size is unknown."""
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         await response.aclose()
         return _error_response(request, INTERNAL_ERROR, "its events are compressed, which nobody asked for")
@@ -272,7 +271,7 @@ class _BudgetedStream(httpx2.AsyncByteStream):
                 raise httpx2.ReadError(str(error)) from None
             except RecursionError:
                 raise httpx2.ReadError("it sent a message that is nested too deep") from None
-            await asyncio.sleep(0)  # a stream that is always ready would never let other tasks run
+            await asyncio.sleep(0)  # without this, a stream that always has data would never let other tasks run
         yield held
 
     async def _checked_event(self, event: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Keeps a server's session open, and reconnects with a growing delay. The SDK wants one task for open and close."""
+"""Keeps an MCP session open, and reconnects with a growing delay. One task opens and closes it, as the SDK requires."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from orga.activities.adapters.mcp.stdio import StdioServer
 from orga.activities.ports import ToolError
 
 UNAVAILABLE = "McpUnavailable"
-"""Kind of the error if the server cannot be reached. The call never left the worker."""
+"""Kind of the error if the server cannot be reached. The call was not sent."""
 
 
 def unavailable_error(server: str, why: str) -> ToolError:
@@ -31,43 +31,44 @@ def unavailable_error(server: str, why: str) -> ToolError:
 
 
 FIRST_DELAY_S = 0.25
+"""Seconds before the connection after the first failure. Each further failure doubles them."""
 MAX_DELAY_S = 60.0
 
 
 def reconnect_delay_s(failures: int) -> float:
-    """Return the delay after so many consecutive failures. After a useful connection there is none."""
+    """Return the delay after this number of consecutive failures."""
     if not failures:
         return 0.0
-    doublings = min(failures, 20) - 1  # more would only make a huge number
+    doublings = min(failures, 20) - 1  # the limit only avoids huge numbers
     return min(FIRST_DELAY_S * 2**doublings, MAX_DELAY_S)
 
 
 CLOSE_S = 5.0
-"""Seconds for the end of a connection."""
+"""Seconds to close a connection."""
 
 STOP_S = CLOSE_S + 2.0
-"""Seconds for a stop: the end of the connection, and a moment for its task."""
+"""Seconds to stop a keeper: the time to close its connection, and a moment for its task."""
 
 WAIT_S = 8.0
 """Seconds that a call waits for a new connection."""
 
 PROOF_S = 5.0
-"""Seconds in which a server has to answer a check after it did not answer a call in time."""
+"""Seconds for a server to answer the check that follows an unanswered call."""
 
 LONG_PAUSE_S = 1.0
-"""Seconds. During a longer delay before the next connection, calls fail at once."""
+"""Seconds. If the delay before the next connection is at least this long, calls fail at once instead of waiting."""
 
 STABLE_S = 60.0
-"""Seconds. The end of a connection that lasted so long does not count as a failure."""
+"""Seconds. If a connection lasted longer than this, its end does not count as a failure."""
 
 _logger = logging.getLogger(__name__)
 _CLIENT_INFO = Implementation(name="orga", version=version("orga"))
 
 
 class _UnaskableClient(Client):
-    """Hides from servers of protocols before 2026-07-28 that people can be asked, because no call may be repeated.
+    """Does not announce to servers of protocols before 2026-07-28 that people can be asked.
 
-    A server that knows it may ask, and not carry out the call without an answer.
+    Used if no call may be repeated, because then no answer can reach the server, which may refuse the call without it.
     """
 
     async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
@@ -94,16 +95,16 @@ class SessionKeeper:
         """Prepare the keeper.
 
         Args:
-            check: Called with a new session before anybody gets it, and with a doubtful one. Raises if it is useless.
+            check: Called with each new session before it is used, and with a doubtful one. Raises if it is useless.
             handle_message: Called with the server's notifications.
-            answer: Called with requests to people in the middle of a call.
+            answer: Called with the requests to people that the server makes during a call.
         """
         self.why = "it was not started"
         """The reason if there is no session."""
         self.has_served = False
-        """True after a call was answered."""
+        """True after the session answered a call."""
         self.asks_during_calls = False
-        """True if the protocol of the session is one in which servers ask people in the middle of a call."""
+        """True if the session's protocol lets servers ask people in the middle of a call."""
         self._settings = settings
         self._check = check
         self._handle_message = handle_message
@@ -112,9 +113,9 @@ class SessionKeeper:
         self._scope: anyio.CancelScope | None = None
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
-        """Set while no call needs to wait for a new connection: there is one, or there is none for a while."""
+        """Set while no call needs to wait: there is a connection, or there will be none for a while."""
         self._wake = asyncio.Event()
-        """Set if the task that keeps the session has to look at it."""
+        """Wakes the task that keeps the session, so that it checks the flags below."""
         self._stopping = asyncio.Event()
         self.is_lost = False
         """True if the session has become useless. `why` is the reason."""
@@ -141,7 +142,7 @@ class SessionKeeper:
             await asyncio.wait_for(self._settled.wait(), within_s)
 
     async def ready_session(self) -> ClientSession:
-        """Raise ToolError if there is none."""
+        """Return the session, after waiting for a new connection. Raise ToolError if there is none."""
         await self.wait_until_settled(WAIT_S)
         if self._session is None or self.is_lost:
             raise unavailable_error(self._settings.name, self.why)
@@ -158,7 +159,7 @@ class SessionKeeper:
             self._wake.set()
 
     def request_proof(self) -> None:
-        """Check that the server is alive, as soon as no call waits for it. It did not answer a call in time."""
+        """Check that the server is alive, as soon as no call is in flight. Used after it did not answer a call."""
         self._is_in_doubt = True
         self._wake.set()
 
@@ -174,7 +175,7 @@ class SessionKeeper:
         self.is_lost = True
         self.why = self._settings.secrets.redact(why)
         if not self._stopping.is_set():
-            self._settled.clear()  # a call waits for the next connection
+            self._settled.clear()  # new calls wait for the next connection
         self._wake.set()
 
     async def _keep_connected(self) -> None:
@@ -184,8 +185,8 @@ class SessionKeeper:
             self._settled.clear()
             self.is_lost = self._is_in_doubt = self.has_served = False
             was_open = await self._connect_once()
-            is_fine = self.has_served or (was_open and time.monotonic() - began > STABLE_S)
-            failures = 0 if is_fine else failures + 1
+            was_useful = self.has_served or (was_open and time.monotonic() - began > STABLE_S)
+            failures = 0 if was_useful else failures + 1
             if not self._stopping.is_set():
                 await self._pause(reconnect_delay_s(failures))
         self.why = "the worker stops"
@@ -194,12 +195,12 @@ class SessionKeeper:
     async def _pause(self, seconds: float) -> None:
         _logger.warning("MCP server %s: %s; again in %g s", self._settings.name, self.why, seconds)
         if seconds >= LONG_PAUSE_S:
-            self._settled.set()  # nobody waits for it
+            self._settled.set()  # calls fail at once instead of waiting so long
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _connect_once(self) -> bool:
-        """Connect, and keep the session until it ends. `why` has the reason. Return whether there was a session."""
+        """Connect, and keep the session until it ends. Set `why` to the reason. Return whether there was a session."""
         self.why = "it is being connected to"
         limit_s = self._settings.server.connect_timeout_s
         was_open = False
@@ -247,14 +248,14 @@ class SessionKeeper:
         with anyio.move_on_after(PROOF_S):
             try:
                 await self._check(session)
-            except Exception as error:  # a server can cause any error, and the session has to be left in time
+            except Exception as error:  # a server can cause any error, and the session must still be closed
                 self.give_up(connection_error_text(error))
             return
         self.give_up("it does not answer")
 
 
 def connection_error_text(error: BaseException) -> str:
-    """Return an error, or the first one of a group, as one line."""
+    """Return the error as one line. Of a group, the first error counts."""
     if isinstance(error, BaseExceptionGroup):
         return connection_error_text(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, OSError) and error.filename:  # the program, its folder, or a file of certificates

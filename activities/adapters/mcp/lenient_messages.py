@@ -1,7 +1,7 @@
-"""Bounds what a server sends, and repairs results that break the protocol, so that a fault affects nothing else.
+"""Limits how much an MCP server sends, and repairs results that break the protocol.
 
-The SDK refuses a whole list because of one tool, and a whole result because of one block. So such parts are repaired or
-left out before the SDK reads them.
+The SDK refuses a whole list of tools because of one tool, and a whole result because of one block. So invalid parts are
+repaired or left out before the SDK reads them.
 """
 
 import asyncio
@@ -34,24 +34,25 @@ from orga.workflows.types.json_text import as_object, has_more_parts, is_list, i
 from orga.workflows.types.text import clean_json
 
 ANSWER_BYTES = 17_000_000
-"""Bytes for a request of ours: the largest message, and progress notes before it."""
+"""Bytes that a server may send for one request of ours: the largest message, and progress notes before it."""
 
 UNSOLICITED_BYTES = 2_000_000
-"""Bytes of a server's notifications and requests, also within its answers."""
+"""Bytes of notifications and requests that a server may send at once."""
 
 UNSOLICITED_OVERHEAD_BYTES = 1_000
-"""The least bytes that one of them counts, because each takes a fraction of a millisecond."""
+"""A smaller unsolicited message counts as this many bytes, because each takes a fraction of a millisecond."""
 
 UNSOLICITED_BYTES_PER_S = 50_000
+"""A used budget grows by this many bytes each second, until it is UNSOLICITED_BYTES again."""
 
 MAX_BUDGET_BYTES = 2 * ANSWER_BYTES
-"""The most bytes that many small answers can save up."""
+"""The largest budget. Without it, many small answers would save up an endless one."""
 
 SMALL_MESSAGE_BYTES = 100_000
 """Bytes. A larger message is parsed in a thread."""
 
 MAX_PARTS = 100_000
-"""Lists, objects and commas of a message. More would block the whole worker while they are parsed."""
+"""Lists, objects and commas of a message. Parsing more of them would block the whole worker."""
 
 
 class ByteBudgetExceeded(Exception):
@@ -80,12 +81,12 @@ class ByteBudget:
             raise ByteBudgetExceeded("it sends far more than it is asked for")
 
     def spend_unsolicited(self, size: int) -> None:
-        """Subtract an unsolicited message from its own budget. Raise ByteBudgetExceeded if the server sent too much."""
+        """Subtract an unsolicited message. Call it on a budget only for these. Raise like `spend`."""
         self.spend(max(size, UNSOLICITED_OVERHEAD_BYTES))
 
 
 OMITTED_META = "orga/left-out"
-"""Key of a list's `_meta`: the reasons for refused tools, by name."""
+"""Key in the `_meta` of a list of tools. Its value has the reason for each tool that was left out, by name."""
 
 MAX_TOOLS = 1_000
 MAX_NAME_BYTES = 200
@@ -97,12 +98,12 @@ Json = dict[str, Any]
 
 
 def make_lenient(session: ClientSession) -> None:
-    """Make a session lenient. The client that creates it cannot pass it a dispatcher."""
+    """Make a session lenient, by replacing its private dispatcher. `mcp.Client` offers no other way."""
     session._dispatcher = cast("Dispatcher[Any]", _LenientDispatcher(session, session._dispatcher))  # pyright: ignore
 
 
 class _LenientDispatcher:
-    """A session's dispatcher that returns results in a form that the session can read."""
+    """Passes everything on to a session's dispatcher, and repairs the results that come back."""
 
     def __init__(self, session: ClientSession, inner: Dispatcher[Any]) -> None:
         self._session, self._inner = session, inner
@@ -119,19 +120,19 @@ class _LenientDispatcher:
 
 
 def repaired_result(method: str, version: str, result: Json) -> Json:
-    """Return a result that fits the protocol, as far as possible. A valid result stays unchanged."""
+    """Return the result with invalid parts repaired or left out, as far as possible. A valid result stays unchanged."""
     if method == "tools/list":
         return _with_usable_tools(version, result)
     return result if _first_problem(method, version, result) is None else _with_usable_blocks(version, result)
 
 
 def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
-    """Return the reasons for tools that were left out of a list, by name."""
+    """Return the reason for each tool that `repaired_result` left out of a list, by name."""
     return as_object((listed.meta or {}).get(OMITTED_META))
 
 
 def _first_problem(method: str, version: str, result: Json) -> tuple[tuple[int | str, ...], str] | None:
-    """Return the location of the first value that the SDK refuses, and the reason, or None if it accepts the result."""
+    """Return the location of the first value that the SDK refuses, and its reason. None: the SDK accepts the result."""
     try:
         protocol.validate_server_result(method, version, result)
         _RESULT_MODELS[method].model_validate(result, by_name=False)
@@ -164,7 +165,7 @@ def _with_usable_tools(version: str, result: Json) -> Json:
 
 
 def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
-    """Return a tool without unreadable optional fields, or the reason why it cannot be offered."""
+    """Return the tool without its unreadable optional fields, or the reason why it cannot be offered."""
     if not is_object(tool):
         return "its definition is no object"
     tool = tool | {"inputSchema": _arguments_schema(tool.get("inputSchema"))}
@@ -185,7 +186,7 @@ def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
 
 
 def _arguments_schema(schema: Any) -> Any:
-    """Return the schema of arguments. A missing one, or `null` as servers in Go send, becomes an empty object."""
+    """Return the schema with missing parts added. Servers in Go send `null` for an empty schema or list."""
     if schema is None:
         return {"type": "object"}
     if not is_object(schema):
@@ -203,7 +204,7 @@ def _with_usable_blocks(version: str, result: Json) -> Json:
     is_error = result.get("isError") not in (None, False, 0, "", "false")
     fixed: Json = {**others, "isError": is_error, "content": []}
     usable = [_usable_block(version, fixed, block) for block in blocks[:MAX_BLOCKS]]
-    fixed["content"] = usable + [_text_block("")] * (len(blocks) - len(usable))  # only their number matters
+    fixed["content"] = usable + [_text_block("")] * (len(blocks) - len(usable))  # of the rest, only the number is shown
     if structured is not None:
         unchanged: Json = fixed | {"structuredContent": structured}
         is_valid = _first_problem("tools/call", version, unchanged) is None
@@ -218,7 +219,7 @@ def _content_blocks(content: Any) -> list[Any]:
 
 
 def _usable_block(version: str, result: Json, block: Any) -> Json:
-    """Return a block, or its text, or a note for an unknown kind."""
+    """Return a valid block unchanged. Return an invalid one as a block with its text, or with a note about its type."""
     if is_object(block) and _first_problem("tools/call", version, result | {"content": [block]}) is None:
         return block
     if not is_object(block):
@@ -240,7 +241,7 @@ _ANSWER_START = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]{1,18}|"[\w.-]{1,100}")\s*,'
     rb'(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"(?:result|error)"'
 )
-"""The beginning of an answer. It identifies the request even if the rest is no JSON."""
+"""The beginning of an answer. Its id identifies the request even if the rest is not JSON."""
 
 _UNREADABLE = ErrorData(code=PARSE_ERROR, message="its answer cannot be read")
 
@@ -257,9 +258,9 @@ def is_answer(message: JSONRPCMessage | None) -> bool:
 
 
 def parse_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
-    """Return the message, and its line in a form that the SDK can read. A line that is no message has None.
+    """Return the message, or None if the line is none, and the line in a form that the SDK can read.
 
-    Raise RecursionError if it is nested so deep that its request is unknown.
+    Raise RecursionError if the line is nested so deep that its request is unknown.
     """
     line = line.removeprefix(codecs.BOM_UTF8)
     try:
@@ -270,7 +271,7 @@ def parse_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
 
 
 def _repaired_message(line: bytes) -> JSONRPCMessage | None:
-    """Return a message with invalid bytes and halves of characters replaced, or an error message."""
+    """Return the message with invalid bytes and lone surrogates replaced, else an error for its request, else None."""
     try:
         given: Any = json.loads(line.decode(errors="replace"), strict=False)
     except ValueError:
@@ -285,7 +286,7 @@ def _repaired_message(line: bytes) -> JSONRPCMessage | None:
 
 
 def _unreadable_answer(request: Any) -> JSONRPCError | None:
-    """Return the error message for an unreadable answer, if its id is valid."""
+    """Return the error for an unreadable answer, or None if its id is invalid."""
     if isinstance(request, bool) or not isinstance(request, (int, str)):
         return None
     return JSONRPCError(jsonrpc="2.0", id=request, error=_UNREADABLE)

@@ -1,7 +1,7 @@
-"""Logins of people at MCP servers. Each has a private file, which `orga tools login` writes and all workers share.
+"""Logins of people at MCP servers (OAuth). `orga tools login` writes each one to a private file that all workers share.
 
-A server may accept each refresh token only once. So a worker refreshes a login under the lock of its file, after it has
-read the file again.
+A server may accept each refresh token only once. So a worker takes the lock of the file and reads it again before it
+refreshes a login.
 """
 
 import asyncio
@@ -40,15 +40,15 @@ REQUEST_S = 30.0
 """Seconds for one request to an authorization server."""
 
 MAX_VALID_S = 1e9
-"""Seconds. Some servers mean "for ever" by a number that no date can hold."""
+"""Seconds that a token is valid at most. Some servers send a number for "for ever" that is too large for a date."""
 
 LOCK_PAUSE_S = 0.05
 
 MAX_BYTES = 1_000_000
-"""Bytes of a login, and of each answer on the way to it."""
+"""Bytes of a login file, and of each answer of a server during a login or refresh."""
 
 _ACCESS_TOKEN = re.compile(r"[!-~]+")
-"""An access token (RFC 6749, A.12) without spaces, which no header can have."""
+"""An access token (RFC 6749, A.12), but without spaces, because the header cannot have them."""
 
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
@@ -60,7 +60,7 @@ class Login(BaseModel):
 
     tokens: OAuthToken
     expires_at: float | None
-    """Seconds since 1970 until which the access token is valid. None: the server does not limit it."""
+    """The time at which the access token expires, in seconds since 1970. None: it does not expire."""
     client: OAuthClientInformationFull
     server: OAuthMetadata | None
     resource: ProtectedResourceMetadata | None
@@ -74,7 +74,7 @@ class LoginFile(OwnFile[Login]):
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
-        """Keep all other processes, and all other tasks, from changing the file."""
+        """Hold the lock, so that no other process or task changes the file. Wait until it is free."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             if (descriptor := try_lock(self.path.with_suffix(".lock"))) is not None:
@@ -86,15 +86,15 @@ class LoginFile(OwnFile[Login]):
             os.close(descriptor)
 
     async def write(self, login: Login) -> None:
-        """Replace the file. Call it under the lock."""
+        """Replace the file. The caller must hold the lock."""
         await asyncio.to_thread(write_atomically, self.path, login.model_dump_json(exclude_none=True).encode())
 
 
 class EncryptedOnly(httpx2.Auth):
-    """Stops a provider from using addresses that are unencrypted or private, because the MCP server names them.
+    """Refuses unencrypted and private addresses that a provider would use, because the MCP server chooses them.
 
-    It also limits the provider's requests. Whatever a server answers, the only error is an OAuthFlowError without the
-    answer, because that may have tokens.
+    It also limits the time and size of the provider's requests. A bad answer raises an OAuthFlowError that does not
+    quote the answer, because the answer may contain tokens.
     """
 
     def __init__(self, provider: OAuthClientProvider, settings: ServerSettings) -> None:
@@ -155,7 +155,7 @@ async def read_answer(response: httpx2.Response) -> None:
 
 
 def _failure(response: httpx2.Response | None) -> str:
-    """Return the status with the error's code (RFC 6749, 5.2)."""
+    """Return the HTTP status, with the error code of the body if it has one (RFC 6749, 5.2)."""
     if response is None:
         return "there was no answer"
     try:
@@ -167,13 +167,14 @@ def _failure(response: httpx2.Response | None) -> str:
 
 
 async def check_address(address: str, settings: ServerSettings) -> None:
-    """Raise OAuthFlowError for an address without TLS or in a private network, unless the server or issuer is there.
+    """Raise OAuthFlowError for an address without TLS or in a private network.
 
-    A proxy may know names that this machine does not know. They are not checked.
+    Loopback without TLS, and private networks, are allowed if the server's or issuer's own address is one too. A name
+    that this machine cannot resolve is not checked, because a proxy may know it.
     """
     try:
         parts = urlsplit(address)
-        host, _ = parts.hostname or "", parts.port  # reading the port raises ValueError if it is none
+        host, _ = parts.hostname or "", parts.port  # reads the port only because an invalid one raises ValueError
     except ValueError:
         raise OAuthFlowError(f"the server names an unusable address ({address[:200]!r})") from None
     oauth = settings.server.oauth
@@ -193,7 +194,7 @@ async def _is_private(host: str) -> bool:
 
 
 class _LoginProvider(OAuthClientProvider):
-    """The SDK's provider. It is its own storage, because all parts of a login are stored together."""
+    """The SDK's provider, which is also its own token storage. So it can store all parts of a login together."""
 
     def __init__(
         self,
@@ -235,7 +236,7 @@ class _LoginProvider(OAuthClientProvider):
         await self.file.write(self.login)
 
     def known_client(self, *, with_secret: bool = True) -> OAuthClientInformationFull | None:
-        """Return the configured client, or None if a login registers one. No file has the configured secret."""
+        """Return the configured client, or None if a login registers one. The login file gets it without its secret."""
         if (client_id := self.oauth.client_id) is None:
             return None
         secret = self.settings.client_credential if with_secret else ""
@@ -255,7 +256,7 @@ class _LoginProvider(OAuthClientProvider):
 
 
 class StoredLogin(_LoginProvider):
-    """Adds the token of the stored login to requests, and refreshes it. It never begins a login."""
+    """Adds the token of the stored login to requests, and refreshes the login. It never begins a new one."""
 
     def __init__(self, settings: ServerSettings) -> None:
         super().__init__(settings, OAuthClientMetadata(redirect_uris=None))
@@ -275,7 +276,7 @@ class StoredLogin(_LoginProvider):
         if not self._is_usable(refused):
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.create_task(self._refresh(refused))
-            try:  # a refresh token is spent even if the request that needs it is cancelled
+            try:  # the refresh goes on if this request is cancelled, because its refresh token is used up anyway
                 await asyncio.shield(self._refreshing)
             except (OSError, httpx2.HTTPError) as error:
                 why = f"{error}" or type(error).__name__
@@ -283,7 +284,7 @@ class StoredLogin(_LoginProvider):
         self._add_auth_header(request)
 
     def _is_usable(self, refused: str) -> bool:
-        """Take the login from the file, and return whether its access token can be used."""
+        """Read the login from the file. Return whether its access token is valid and not the `refused` one."""
         login, context = self.file.read(), self.context
         if login is None:
             raise self.login_needed_error("there is no login at this server")
@@ -310,7 +311,7 @@ class StoredLogin(_LoginProvider):
             request.headers["accept-encoding"] = "identity"
             trust_env = not is_loopback(str(request.url))
             async with (
-                asyncio.timeout(REQUEST_S),  # for the whole request, because all calls of all workers wait for it
+                asyncio.timeout(REQUEST_S),  # limits the whole request, because calls of all workers wait for the lock
                 httpx2.AsyncClient(timeout=REQUEST_S, trust_env=trust_env) as client,
             ):
                 response = await client.send(request, stream=True)
@@ -320,7 +321,7 @@ class StoredLogin(_LoginProvider):
     async def _store_refreshed(self, response: httpx2.Response) -> None:
         status = response.status_code
         if status in (400, 401) and self.login:
-            self.login.tokens.refresh_token = None  # nobody sends it again
+            self.login.tokens.refresh_token = None  # so that no worker sends it again
             self.login.expires_at = time.time()
             await self.file.write(self.login)
             raise self.login_needed_error("the login has ended")
@@ -332,7 +333,7 @@ class StoredLogin(_LoginProvider):
 
 
 class _FixedScope(OAuthClientMetadata):
-    """Metadata with the configured scope. The SDK would replace it by what the server asks for."""
+    """Client metadata whose configured scope stays. The SDK would replace it by the scope that the server asks for."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "scope":
@@ -365,7 +366,8 @@ class _NewLogin(_LoginProvider):
                 raise OAuthFlowError(f"the address of the login hides its host ({address[:200]!r})")
         if issuer and not (metadata and issuers_match(str(metadata.issuer), issuer)):
             raise OAuthFlowError(f"the server does not lead to the issuer {issuer}")
-        self.context.client_info = self.known_client() or self.context.client_info  # by now the methods are known
+        # the server's metadata is known now, and it decides how the client authenticates
+        self.context.client_info = self.known_client() or self.context.client_info
         return await super()._perform_authorization()
 
 
@@ -375,11 +377,11 @@ async def log_in(
     show: Callable[[str], Awaitable[None]],
     answer: Callable[[], Awaitable[AuthorizationCodeResult]],
 ) -> Login:
-    """Let a person log in, store the login, and return it. Raise OAuthFlowError or httpx2.HTTPError with the reason.
+    """Let a person log in, then store and return the login. Raise OAuthFlowError or httpx2.HTTPError if it fails.
 
     Args:
-        show: Shows the person the address at which to log in.
-        answer: Waits for what the authorization server sends to `redirect_uri`.
+        show: Shows the person the address of the login page.
+        answer: Waits for the authorization server's redirect to `redirect_uri`.
     """
     url, scope = settings.server.url or "", settings.server.oauth and settings.server.oauth.scope
     metadata = _FixedScope if scope else OAuthClientMetadata

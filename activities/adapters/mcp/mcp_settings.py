@@ -1,4 +1,4 @@
-"""The settings of an MCP server, with variables, headers and secrets from the worker's environment."""
+"""The settings of an MCP server: its configuration, with values and secrets from the worker's environment."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,10 +23,10 @@ BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", 
 """Variables that every server process gets."""
 
 MAX_TOKENS = 6
-"""Tokens that are hidden in texts: an access token and a refresh token of the last three requests."""
+"""Tokens that are hidden in texts: the access token and the refresh token of the last three token requests."""
 
 CallerSecrets = tuple[tuple[str, str], ...]
-"""The tenant or user, and the secret, for each header with a secret by caller."""
+"""A pair for each header in `by_caller`: the tenant or user, and its secret."""
 
 
 @dataclass(frozen=True)
@@ -40,35 +40,35 @@ class ServerSettings:
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     known_secrets: KnownSecrets = NO_SECRETS
-    """The values that the settings pass on by name."""
+    """The secret values that the configuration names by variable."""
     by_caller: Mapping[str, "CallerHeader"] = field(default_factory=dict[str, "CallerHeader"])
-    """Headers whose values only a call has. `headers` has them with the worker's own secrets, if there are such."""
+    """Headers whose secret depends on the caller. `headers` has them too if the worker has its own secret for them."""
     client_credential: str = field(default="", repr=False)
     """The secret or the private key of the OAuth client."""
     tokens: deque[str] = field(default_factory=lambda: deque[str](maxlen=MAX_TOKENS), repr=False, compare=False)
-    """The last tokens that the OAuth client got."""
+    """The last tokens of the OAuth client. All copies of the settings share them."""
     login_file: Path = Path()
-    """The login of a person at this URL (`orga.activities.adapters.mcp.login`)."""
+    """The file of a person's login at this URL (`orga.activities.adapters.mcp.login`)."""
 
     @property
     def secrets(self) -> KnownSecrets:
-        """The values that may not reach a history."""
+        """The values that must not reach a history."""
         return _with_tokens(self.known_secrets, tuple(self.tokens)) if self.tokens else self.known_secrets
 
     @property
     def may_repeat_calls(self) -> bool:
-        """True if the effect of any tool may allow that its call is made once more."""
+        """True if the effect of at least one tool may allow that its call is repeated."""
         effects = {self.server.options.effect, *(options.effect for options in self.tool_options.values())}
         return self.server.trust_annotations or not effects <= {None, "irreversible"}
 
     def options(self, tool: str) -> ToolOptions:
-        """Return the options of a tool: the server's, overridden by its own."""
+        """Return the options of a tool: those of its server, overridden by the tool's own."""
         own = self.tool_options.get(tool)
         options = self.server.options.with_timeout(self.server.options.timeout_s or self.server.timeout_s)
         return options.with_overrides(own) if own else options
 
     def caller_secrets(self, context: ToolContext) -> CallerSecrets:
-        """Return the caller's name and secret for each header. Raise ToolError (NoCredentials) if it lacks one."""
+        """Return the caller's name and secret for each header. Raise ToolError (NoCredentials) if one is missing."""
         secrets = [header.secret for header in self.by_caller.values()]
         return tuple((secret.caller_name(context), secret.for_call(context)) for secret in secrets)
 
@@ -94,7 +94,7 @@ class CallerHeader(NamedTuple):
 def server_settings(
     servers: Mapping[str, McpServer], options: Mapping[str, ToolOptions], env: Mapping[str, str], logins: Path
 ) -> list[ServerSettings]:
-    """Return the settings of all servers. `logins` is the folder of the logins of people.
+    """Return the settings of all servers. `logins` is the folder of people's login files.
 
     Raise ValueError if a variable is not set, a secret would be sent unencrypted, or an option does not apply.
     """
@@ -108,7 +108,7 @@ def server_settings(
 
 
 def unready_servers(servers: Iterable[ServerSettings]) -> Iterator[FileProblem]:
-    """Yield why servers cannot work as things are here, without connecting to them: no program, or no login."""
+    """Yield a problem for each server whose program or login is missing here. This connects to no server."""
     for settings in servers:
         section, server = f"mcp.servers.{settings.name}", settings.server
         command = server.command or ""
@@ -173,7 +173,7 @@ def _client_credential(section: str, oauth: McpOAuth, env: Mapping[str, str]) ->
 
 
 def key_algorithm(pem: str) -> str:
-    """Return the algorithm of signatures with a private key. Raise ValueError, without the key, for any other text."""
+    """Return the algorithm that a private key signs with. Raise ValueError, without the text, if it is no such key."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -191,7 +191,7 @@ def key_algorithm(pem: str) -> str:
 
 
 def _secret_headers(server: McpServer) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each header with its reference, the key that sets it, and the text before the secret."""
+    """Yield each header with the reference to its secret, its key in `orga.toml`, and the text before the secret."""
     yield from ((header, reference, "headers_from", "") for header, reference in server.headers_from.items())
     if server.bearer_from:
         yield "Authorization", server.bearer_from, "bearer_from", "Bearer "
@@ -221,7 +221,7 @@ def _check_options(section: str, options: ToolOptions) -> None:
 
 
 def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
-    """Return the variables that go into headers, so they hold credentials. `env_from` can name any variable."""
+    """Return the variables that certainly hold credentials: those for headers and OAuth. `env_from` may name others."""
     variables = set[str]()
     for server in servers.values():
         variables |= {reference for _, reference, *_ in _secret_headers(server) if not is_by_caller(reference)}
@@ -233,7 +233,7 @@ def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
 def own_options(
     options: Mapping[str, ToolOptions], servers: Iterable[str], static: Iterable[str]
 ) -> dict[str, ToolOptions]:
-    """Return the options that apply to no server's tool. Names in `static` belong to the worker's own tools."""
+    """Return the options that do not apply to a server's tool. `static` has the names of the worker's own tools."""
     static_names, server_names = set(static), set(servers)
     return {
         tool: tool_options

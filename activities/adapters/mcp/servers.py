@@ -1,4 +1,4 @@
-"""All MCP servers of a worker, and their tools. Tools come and go while the worker runs. No server can delay it."""
+"""All MCP servers of a worker as one source of tools, which may change. A server delays a start by seconds at most."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
@@ -21,10 +21,10 @@ from orga.workflows.types.tool_calls.mcp import meant_server
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 KEY_META = "orga/idempotency-key"
-"""Key of a request's `_meta` for servers that know it: the key that all attempts of a call share."""
+"""Key in the `_meta` of a request. Its value is the idempotency key, which all attempts of a call share."""
 
 CHANGED = "McpToolChanged"
-"""Kind of the error if the tool is not the one that was offered to the run."""
+"""Kind of the error if the tool is gone, or differs from the tool that was offered to the run."""
 
 REPORTED = "McpToolError"
 """Kind of the error if the server reports that the call failed."""
@@ -32,10 +32,10 @@ REPORTED = "McpToolError"
 _MAX_NOTE_BYTES = 200
 
 IDLE_S = 300.0
-"""Seconds after its last call until the connection of one caller is closed."""
+"""Seconds. A caller's connection is closed this long after its last call."""
 
 MAX_IDLE = 50
-"""Idle connections of one server, one for each caller. With more, the one that is idle longest is closed."""
+"""Idle connections of callers to one server. If there are more, those that are idle longest are closed."""
 
 
 @dataclass
@@ -45,11 +45,11 @@ class _CallerConnection:
     connection: McpConnection
     calls: int = 0
     closing: asyncio.TimerHandle | None = None
-    """The timer that closes it once it was idle for long."""
+    """The timer that closes the connection after IDLE_S."""
 
 
 class McpServerConnections:
-    """The connections to one server: one that lists its tools, and one for each caller if they have own secrets."""
+    """The connections to one server: the worker's own, which lists the tools, and one for each caller with a secret."""
 
     def __init__(self, settings: ServerSettings, taken: Collection[str]) -> None:
         """Prepare the connections. The server's tools cannot have the names in `taken`."""
@@ -61,7 +61,7 @@ class McpServerConnections:
 
     @asynccontextmanager
     async def for_call(self, context: ToolContext) -> AsyncGenerator[McpConnection]:
-        """Yield the connection for a call. No other caller's calls use it, and none with other secrets.
+        """Yield the connection for a call. If secrets depend on the caller, only calls with the same secrets share it.
 
         Raise ToolError (NoCredentials) if the caller lacks a secret.
         """
@@ -90,11 +90,11 @@ class McpServerConnections:
         await asyncio.gather(self.own.keeper.stop(), *self._ending)
 
     def _keep_or_close(self, key: CallerSecrets, idle: _CallerConnection) -> None:
-        """Keep a connection that works for the caller's next call. If too many are idle, close the oldest ones."""
+        """Keep a working connection for the caller's next call. If too many are idle, close those idle longest."""
         if not idle.connection.keeper.is_open:
             self._close(key)
             return
-        self._by_caller[key] = self._by_caller.pop(key)  # last, so that the first idle one is idle longest
+        self._by_caller[key] = self._by_caller.pop(key)  # moves it to the end, so that the order is by idle time
         idle.closing = asyncio.get_running_loop().call_later(IDLE_S, self._close, key)
         idle_keys = [other for other, connection in self._by_caller.items() if not connection.calls]
         for oldest in idle_keys[:-MAX_IDLE]:
@@ -117,10 +117,10 @@ class McpTool:
         self._name = name
         self._digest = digest
         self.spec = ToolSpec(name=name, options=server.own.settings.options(name), digest=digest)
-        """The definition, without its server's part until the first call."""
+        """The definition. Until the first call it has only the name, the options and the digest."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Carry out one call, if the definition is still the same as the run was offered."""
+        """Carry out one call. Raise ToolError if the definition is no longer the one that the run was offered."""
         async with self._server.for_call(context) as connection:
             try:
                 return await self._call_with_retry(connection, arguments, context)
@@ -132,7 +132,7 @@ class McpTool:
     async def _call_with_retry(
         self, connection: McpConnection, arguments: dict[str, Any], context: ToolContext
     ) -> ToolOutput:
-        """Call the tool. Repeat it once if the session was over and the first call was never sent."""
+        """Call the tool. If the call was not sent because the session was over, try once more."""
         try:
             return await self._call_once(connection, arguments, context)
         except ToolError as error:
@@ -183,7 +183,7 @@ class McpTool:
 
 
 START_S = 5.0
-"""Seconds that the start of a worker or a run waits for servers. Slower ones join later."""
+"""Seconds that the start of a worker or a run waits for servers. The tools of slower servers are offered later."""
 
 
 class McpServers:
@@ -208,10 +208,10 @@ class McpServers:
         await asyncio.gather(*(server.stop() for server in self._servers.values()))
 
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:
-        """Return the tools of all servers. The lists of servers that `wanted` means are up to date."""
+        """Return the tools of all servers. First refresh the lists of the servers whose tools are in `wanted`."""
         servers = {meant_server(name, self._connections) for name in wanted}
-        meant = [connection for name, connection in self._connections.items() if name in servers]
-        await asyncio.gather(*map(_refresh_connection, meant))
+        used = [connection for name, connection in self._connections.items() if name in servers]
+        await asyncio.gather(*map(_refresh_connection, used))
         specs = dict[str, ToolSpec]()
         for connection in self._connections.values():
             if connection.known:
@@ -244,4 +244,4 @@ async def _refresh_connection(connection: McpConnection) -> None:
             await connection.keeper.wait_until_settled(START_S)
             await connection.current()
     except (ToolError, TimeoutError):
-        return  # the known tools are offered, if any. A call will report that the server is unavailable.
+        return  # the tools of the last list stay offered; a call of one reports that the server is unavailable

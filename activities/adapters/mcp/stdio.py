@@ -1,6 +1,6 @@
-"""Runs an MCP server as a child process: JSON lines over its standard streams, in a process group that ends with it.
+"""Runs an MCP server as a child process with its own process group. Messages are JSON lines over its standard streams.
 
-The SDK's own transport does not limit a line, and notices the end of a server only at the next call.
+The SDK's transport is not used: it does not limit a line, and notices the end of a server only at the next call.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.adapters.process_streams import signal_group
 
 MAX_MESSAGE_BYTES = 16_000_000
-"""Bytes of one line. A server that sends a longer one is given up."""
+"""Bytes of one line. A longer one ends the connection."""
 
 MAX_UNANSWERED = 1_000
-"""Requests of a server whose answers it has not read yet. A server with more of them is given up."""
+"""Requests of a server whose answers it has not read yet. More of them end the connection."""
 
 CLOSE_S = 1.0
 """Seconds from closing the server's input to SIGTERM, and from SIGTERM to SIGKILL."""
@@ -33,26 +33,27 @@ CLOSE_S = 1.0
 _STDERR_LINES = 5
 
 _STDERR_WAIT_S = 0.2
-"""Seconds to read the last output of an ended server. Its own child may keep the stream open."""
+"""Seconds to read the last error output of an ended server. A child of the server may keep the stream open longer."""
 
 _MAX_STDERR_BYTES = 300
 _POLL_S = 0.02
+"""Seconds between two checks whether the process has exited."""
 
 ReceivedStream = MemoryObjectSendStream[SessionMessage | Exception]
 StdioStreams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
 class StdioServer:
-    """One server process. It runs as long as its `streams` are in use."""
+    """One server process. It runs while its `streams` are in use."""
 
     def __init__(self, settings: ServerSettings, on_end: Callable[[str], None]) -> None:
-        """Prepare the start. `on_end` gets the reason why the server has ended."""
+        """Prepare the start. `on_end` gets the reason if the server ends before `streams` is left."""
         self._settings = settings
         self._on_end = on_end
         self._stderr_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._is_closing = False
         self._open_requests = 0
-        """The server's requests that were not answered yet."""
+        """The number of requests of the server that are not answered yet."""
         self._budget, self._unsolicited = ByteBudget(), ByteBudget()
 
     @asynccontextmanager
@@ -91,14 +92,14 @@ class StdioServer:
         )
 
     async def _read(self, process: Process, received: ReceivedStream, errors: asyncio.Task[None]) -> None:
-        """Pass messages on, and ignore other lines, such as a banner."""
+        """Pass the server's messages on until its output ends. Ignore other lines, such as a banner."""
         assert process.stdout
         why = "it closed its output"
         try:
             async with received:
                 while line := await process.stdout.readline():
                     if (message := await self._checked_message(line)) is None:
-                        await asyncio.sleep(0)  # otherwise a flood of other lines would block the worker
+                        await asyncio.sleep(0)  # without this, a flood of ignored lines would block the worker
                         continue
                     self._open_requests += isinstance(message, JSONRPCRequest)
                     if self._open_requests > MAX_UNANSWERED:
@@ -120,7 +121,7 @@ class StdioServer:
             self._on_end(": ".join(filter(None, (why, shown))))
 
     async def _checked_message(self, line: bytes) -> JSONRPCMessage | None:
-        """Return the message. If it exceeds a budget, report the end first, so that waiting callers see the reason."""
+        """Return the message of a line, or None. Call `on_end` before raising, so that waiting calls see the reason."""
         try:
             self._budget.spend(len(line))
             message, _ = await read_message(line)
@@ -152,7 +153,7 @@ class StdioServer:
 
 
 async def _end_process(process: Process) -> None:
-    """End the server as the protocol requires: close its input, then SIGTERM, then SIGKILL, to the whole group."""
+    """End the server as the protocol requires: close its input, then send SIGTERM, then SIGKILL, to the whole group."""
     assert process.stdin
     process.stdin.close()
     if not await _has_exited(process, CLOSE_S):
@@ -161,11 +162,11 @@ async def _end_process(process: Process) -> None:
     signal_group(process.pid, signal.SIGKILL)
     await _has_exited(process, CLOSE_S)
     transport = cast("asyncio.SubprocessTransport", process._transport)  # pyright: ignore
-    transport.close()  # without this it logs a warning if other processes still hold the pipes
+    transport.close()  # otherwise asyncio logs a warning if other processes still hold the pipes
 
 
 async def _has_exited(process: Process, within_s: float) -> bool:
-    """Return whether the process exits in time. `Process.wait` would also wait for others that hold its pipes."""
+    """Return whether the process exits in time. `Process.wait` would also wait for its children that hold the pipes."""
     deadline = anyio.current_time() + within_s
     while process.returncode is None and anyio.current_time() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)
