@@ -103,7 +103,8 @@ class ModelChoice:
             _refuse_non_local("model", own, models, local)
         tiers = {RUN_TIER: tier} if tier else {}
         if is_goal and not named and not local:
-            tiers |= {each: self._tier(f"goals.tiers.{each}", name) for each, name in self.goals.by_goal_prompt.items()}
+            for prompt, name in self.goals.by_goal_prompt.items():
+                tiers[prompt] = self._tier(f"goals.tiers.{prompt.removeprefix('goal_')}", name)
         for asker in agent.askers:
             found = self._asker_tier(asker, local)
             tiers |= {asker.tier_key: found} if found else {}

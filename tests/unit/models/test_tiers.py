@@ -118,6 +118,12 @@ async def test_goal_prompts_can_have_their_own_tiers() -> None:
     assert (setup.model, setup.models_for("goal_decide")) == ("openai:gpt-6", ("openai:gpt-6",))
 
 
+async def test_a_goal_prompt_s_tier_without_models_is_refused_under_its_key() -> None:
+    light_only = ModelTiers(light=("openai:nano",))
+    with pytest.raises(InvalidInput, match=r"^goals\.tiers\.plan: tier heavy has no models"):
+        await prepared(agents(light_only, goals=GOALS), is_goal=True)
+
+
 @pytest.mark.parametrize(
     ("is_goal", "request_"),
     [
@@ -276,7 +282,7 @@ def test_delegates_inherit_the_limit_to_the_local_tier(tiers: dict[str, Tier], a
             id="an empty tier of a prompt",
         ),
         pytest.param('[goals.tiers]\nplan = "strong"\n', 2, "goals.tiers.plan: 'strong' should be", id="no tier"),
-        pytest.param('[goals.tiers]\nthink = "heavy"\n', 2, "goals.tiers.think: unknown key", id="no such turn"),
+        pytest.param('[goals.tiers]\nthink = "heavy"\n', 2, "goals.tiers.think: unknown key", id="no such prompt"),
     ],
 )
 def test_a_mistake_is_reported_with_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
