@@ -32,7 +32,7 @@ from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.models.endpoints import EndpointSettings, Lack
 
 MAX_LESSONS = 5
-"""Refusals of one call that may teach anything. Later ones may only teach that a tool is refused."""
+"""Lessons from the refusals of one call. Lessons about single tools do not count."""
 
 BYTES_PER_TOKEN = 3.3
 """An estimate, used until a provider counts. The loop uses the same number."""

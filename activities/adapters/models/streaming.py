@@ -298,7 +298,7 @@ class StreamingProvider:
         """
         known = dialect = self._known_dialect(wire, request.model)
         fitting = self._thinking.without_refused(request)
-        refusals, temporary = 0, set[str]()
+        refusals, lessons, temporary = 0, 0, set[str]()
         while True:
             readable = in_words(fitting, images=not dialect.images, documents=not dialect.documents)
             asked = shaped_request(readable, dialect)
@@ -310,8 +310,9 @@ class StreamingProvider:
             except Refusal as error:
                 lesson = None
                 if self._other_wire(wire, error, is_named=True) is None:
-                    lesson = learned_dialect(dialect, sent, error) if refusals < MAX_LESSONS else None
                     refusals += 1
+                    lesson = learned_dialect(dialect, sent, error) if lessons < MAX_LESSONS else None
+                    lessons += lesson is not None
                     lesson = lesson or tools.lesson(error)
                 # a tool may cost two refusals: one of its own schema, and one of the plain schema
                 if lesson is None or refusals > MAX_LESSONS + 2 * len(asked.tools):

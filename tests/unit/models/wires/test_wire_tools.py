@@ -20,6 +20,7 @@ from orga.activities.adapters.models.wire_tools import WireTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
@@ -242,6 +243,19 @@ async def test_a_refused_tool_is_simplified_and_then_left_out(
     assert ["minimum" in json.dumps(network.body(i)["tools"][1]) for i in range(2)] == [True, False]
     lines = [record.getMessage() for record in caplog.records]
     assert [line for line in lines if "the tool odd is left out" in line and "answered 400" in line] == lines
+
+
+async def test_refused_tools_do_not_hinder_what_a_later_refusal_teaches() -> None:
+    names = [f"odd{n}" for n in range(4)]
+    tools = tuple(ToolSpec(name=name, parameters={"properties": {"x": {"minimum": 1}}}) for name in names)
+    refusals = [refused(f"the tool {name} cannot be used") for name in names for _ in range(2)]
+    temperature = refused("Unsupported value: 'temperature' does not support 0.3")
+    network = Network([*refusals, temperature, stream_response(chunk("stop", content="hi"))])
+    model = provider("openai", network)
+    request = a_request(tools=tools, settings=ModelSettings(temperature=0.3))
+    assert (await model.complete(request, lambda text: None)).text == "hi"
+    await model.close()
+    assert "temperature" not in network.body()
 
 
 async def test_an_accepted_plain_schema_is_remembered_for_that_definition_only() -> None:
