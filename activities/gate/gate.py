@@ -27,7 +27,7 @@ MAX_BYTES = 400_000
 """Bytes of all verdicts on one reply. The history holds the changed arguments of held calls a second time."""
 
 MAX_WAIT_S = 10 * 365 * 86_400.0
-"""The longest time that a call can be held: ten years. A larger time could exceed the year 9999 of `datetime`."""
+"""Seconds. A call can be held for ten years. There is a limit because `datetime` ends with the year 9999."""
 
 UNRECORDABLE = "the policy's answer cannot be recorded"
 

@@ -23,7 +23,7 @@ def normalised_vector(vector: Sequence[float]) -> list[float]:
 
 
 def vector_code(vector: Sequence[float]) -> int:
-    """Return one bit for each dimension of the rotated vector: its sign. Codes of similar vectors differ in few bits.
+    """Return the signs of the first dimensions of the rotated vector, one bit each. Similar vectors differ in few bits.
 
     In plain Python, a comparison of two codes takes about 80 ns, and one of two vectors with 256 numbers 8 us. So only
     the vectors with the nearest codes are compared exactly. The rotation is random, but always the same.

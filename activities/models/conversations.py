@@ -75,7 +75,7 @@ class _CachedConversation:
     sent: tuple[Message, ...] = ()
     """The messages as a model gets them."""
     size: int = 0
-    """Bytes of the setup and the messages."""
+    """Bytes of the messages, and of those that a model gets in another form."""
 
     def with_chain(self, chain: HashedMessages) -> "_CachedConversation":
         """Return the conversation with another chain. If the chain only grew, only its new messages are prepared."""

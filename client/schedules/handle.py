@@ -87,7 +87,7 @@ class ScheduleHandle:
         return TriggerResult("pending")
 
     async def pause(self, why: str) -> None:
-        """Pause the schedule, so that it starts no runs. `why` becomes its note. Live runs continue."""
+        """Pause the schedule, so that it starts no runs at its times. `why` becomes its note. Live runs continue."""
         await self.describe()
         with _server_errors(self.id):
             await self._schedule.pause(note=clean_text(why))
