@@ -207,7 +207,7 @@ def with_extension(state: AgentState, limits: dict[str, float]) -> AgentState:
 
 
 def with_budget_question(state: AgentState, question: Question) -> AgentState:
-    """Return the state in which this question is asked. The run has no ending then."""
+    """Return the state in which this question is asked, without the ending that the run had."""
     is_carried = any(asked.question_id == question.question_id for asked in state.questions)
     asked_so_far = state.budget_questions if is_carried else state.budget_questions + 1
     return state.with_budget(budget_questions=asked_so_far).with_control(stop=None)

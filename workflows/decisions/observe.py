@@ -62,7 +62,7 @@ class ClassifiedReply(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """True if the loop can continue with it without feedback."""
+        """True if the reply needs no feedback."""
         return self.kind in {"calls", "answer"}
 
     @property

@@ -71,7 +71,7 @@ class ReviewStage(NamedTuple):
     """The reason for its position in the order."""
     follows: Transitions = {}
     concerns: Callable[[Setup, ToolCall | None], bool] = lambda setup, call: False
-    """True if this stage may decide on this call after the gate allowed it. None is an answer."""
+    """True if this stage may decide on this call after the gate allowed it. None means the answer."""
     needs: str = ""
     """The part of the setup without which this stage has no work. "" if there is no such part."""
     keeps: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class ProposalStatuses(Generic[ProposalKey]):
         return tuple(place for place, status in self._statuses.items() if status in statuses)
 
     def begin_judging(self, place: ProposalKey) -> None:
-        """Restart its review, for example after continue-as-new. Earlier verdicts do not count any more."""
+        """Restart the review of a proposal, for example after continue-as-new. Earlier verdicts no longer count."""
         self._statuses[place] = "proposed"
         self._unconfirmed.discard(place)
 

@@ -161,7 +161,7 @@ def termination_data(happening: Happening) -> dict[str, Any]:
 
 
 class JournalStart:
-    """Makes the `Started` entry once. That of a fork is made after its past is read, because the past has the task."""
+    """Makes the `Started` entry once. A fork gets it after its past is read, because the past may have the task."""
 
     def __init__(self) -> None:
         self.agent = ""
@@ -228,7 +228,7 @@ PASSED_STATUSES = LET_THROUGH_STATUSES - REJECTED_STATUSES
 APPROVED_STATUSES: frozenset[ProposalStatus] = frozenset({"approved"})
 UNDECIDED_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "held", "approved"})
 WAITING_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "allowed"})
-"""A request to the gate about several calls is about these: first all calls, later those that waited for held ones."""
+"""Statuses of the calls in a gate request about several: first all calls, later those that waited for held ones."""
 
 
 class JournalVerdicts:

@@ -49,7 +49,7 @@ PAUSE_SIGNALS = frozenset({"pause", "resume"})
 
 
 class JournalFold:
-    """Takes one event after the other and returns its entries."""
+    """Takes the events of a run in order, and returns the entries of each."""
 
     def __init__(self) -> None:
         self._agent = ""

@@ -53,7 +53,7 @@ class JournalIteration:
         self.reply = reply
 
     def take_verdicts(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
-        """Apply verdicts by place. Return the ids of the reply's calls among them, or None for its first verdicts."""
+        """Apply verdicts by place. Return the ids of the reply's calls among them, None if they are the first."""
         indexes = {place: self._index_of_whole_call(place) for place in verdicts}
         own = {index: verdicts[place] for place, index in indexes.items() if index is not None}
         is_about_answer = bool(self._answer_activity_id) and self._answer_activity_id in verdicts

@@ -1,4 +1,4 @@
-"""Start of allowed calls: the budget, stopped steps and circuits decide. A call that does not start gets its outcome.
+"""Decides by the budget, stopped steps and circuits which allowed calls start. The others get their outcomes here.
 
 This module also counts failed calls. The circuits of a run are part of its state, so a replay finds each as it was.
 """
