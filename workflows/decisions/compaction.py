@@ -53,12 +53,12 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
     """
     if is_within_budget(conversation, token_budget):
         return ()
-    target = token_budget * KEEP_SHARE - reserve
+    target_tokens = token_budget * KEEP_SHARE - reserve
     tokens, size = conversation.tokens, conversation.size
     dropped: set[int] = set()
     seen_last = latest_group(conversation.messages[: conversation.sent])
     for start, stop in _groups(conversation, pinned=False):
-        if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= target:
+        if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= target_tokens:
             break
         if start >= seen_last and size <= MAX_CONVERSATION_BYTES and tokens <= token_budget - reserve:
             break  # dropping what the model saw last only saves room for later

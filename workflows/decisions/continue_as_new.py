@@ -175,18 +175,18 @@ CARRIED_PARTS = (
     CarriedPart(
         ("questions", "announced"),
         130_000,
-        "one about all calls of a reply (the calls are in `pending`), or one for each stuck call; their texts are cut",
+        "one question about all calls of a reply, which `pending` has, or one for each stuck call; texts are cut",
         _with_light_questions,
     ),
     CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_steps),
-    CarriedPart(("output", "data", "gathered"), 72_000, "the output is not final; cut", _with_light_output),
+    CarriedPart(("output", "data", "gathered"), 72_000, "none of it is final, so it is cut", _with_light_output),
     CarriedPart(("inbox", "inbox_bytes", "unheard"), 66_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
     CarriedPart(("intervention_ids", "pauses"), 9_000, "the newest `MAX_KEPT_IDS` and `MAX_KEPT_PAUSES`"),
     CarriedPart(("completions",), 3_700, "the newest `MAX_COMPLETIONS`"),
     CarriedPart(
         ("denials", "invalid"), 34_000, "only those of the last reply; their names are cut", _with_light_streaks
     ),
-    CarriedPart(("partial",), 52_000, "cut if a few more replies do not finish the answer", _with_light_partial),
+    CarriedPart(("partial",), 52_000, "it is cut if a few more replies do not finish the answer", _with_light_partial),
     CarriedPart(
         (
             *("origin", "clock", "doing", "is_standing", "is_over", "last", "refused", "iteration", "usage"),

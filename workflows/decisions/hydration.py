@@ -124,7 +124,7 @@ def _url_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _url_end(text: str, start: int) -> int:
-    """Return the end of the URL: a space, a character not allowed in URLs, or a closing bracket that it did not open."""
+    """Return the end of the URL: a space, a character not allowed there, or a closing bracket that it did not open."""
     opened = {"(": 0, "[": 0}
     for index in range(start, len(text)):
         character = text[index]

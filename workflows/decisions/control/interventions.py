@@ -270,7 +270,7 @@ def with_end_at_full_history(state: S, events: int, history_bytes: int) -> S:
         return state
     has_waited = state.work_elsewhere_text or state.questions or state.paused
     why = state.not_continued_reason if has_waited else "its state was too large to be carried on"
-    detail = f"the history is full, some {events} events and {history_bytes} bytes: the run could not continue as new"
+    detail = f"the history is full ({events} events, {history_bytes} bytes), and the run could not continue as new"
     return state.with_control(stop=("error", f"{detail}, since {why}"))
 
 

@@ -84,7 +84,7 @@ def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline)
     if not number:
         return f"inputs: pipeline {name!r} has no inputs, and the goal gives none. Give at least one"
     if number > pipeline.max_inputs:
-        return f"inputs: {number} of them, and pipeline {name!r} takes {pipeline.max_inputs} (max_inputs)"
+        return f"inputs: there are {number}, and pipeline {name!r} takes {pipeline.max_inputs} (max_inputs)"
     return ""
 
 

@@ -136,7 +136,7 @@ class JournalFold:
     def _on_scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Yield lazily: each entry gets the iteration that is current when it is yielded."""
         if happening.name not in names.PROMPT_ACTIVITIES:
-            if self._current.is_dispatch_start(happening.key):
+            if self._current.record_activity(happening.key):
                 yield from self._dispatch_calls(is_begun=True)
             return
         yield from self._collect_outcomes()
@@ -236,7 +236,7 @@ class JournalFold:
     def _on_acted(self, happening: Happening) -> EventList:
         outcome = "ok" if happening.kind == "finished" else happening.kind
         reported = knowledge_events(happening) if happening.name in KNOWLEDGE_TOOLS else []
-        begun = self._dispatch_calls(is_begun=True) if self._current.is_dispatch_start(happening.key) else []
+        begun = self._dispatch_calls(is_begun=True) if self._current.record_activity(happening.key) else []
         self._current.record_end(happening.key, outcome, happening.text, self._shown_value(happening))
         return [*begun, *self._on_retried(happening, outcome), *reported, *self._collect_if_complete()]
 
@@ -269,7 +269,7 @@ class JournalFold:
             self._current.take_note(note)
             return [(note.event, self._current.note_with_arguments(note.data)), *self._dispatch_if_final()]
         place = str(note.data.get("place"))
-        begun = self._dispatch_calls(is_begun=True) if self._current.is_dispatch_start(place) else []
+        begun = self._dispatch_calls(is_begun=True) if self._current.record_activity(place) else []
         given = note.data.get("outcome")
         outcome = given if isinstance(given, str) else "ok"  # a decision's outcome is its fields
         self._current.record_end(place, outcome, str(note.data.get("error") or ""))
@@ -284,7 +284,7 @@ class JournalFold:
     def _on_delegated(self, happening: Happening) -> EventList:
         place = delegate_activity_id(happening.key)
         if happening.kind == "child_started":
-            begun = self._dispatch_calls(is_begun=True) if self._current.is_dispatch_start(place) else []
+            begun = self._dispatch_calls(is_begun=True) if self._current.record_activity(place) else []
             given = as_object(happening.value)
             data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
             return [*begun, ("DelegationStarted", {**self._current.call_data(place), **data})]
@@ -308,7 +308,7 @@ class JournalFold:
         unbegun = self._dispatch_calls(is_begun=False) if self._current.undispatched_verdicts else []
         if not self._current.is_open:
             return unbegun
-        return [*unbegun, ("ObservationsCollected", self._current.collected_outcomes())]
+        return [*unbegun, ("ObservationsCollected", self._current.collect_outcomes())]
 
     def _dispatch_if_final(self) -> EventList:  # after the last verdict of the gate, a person or a critic
         undispatched = self._current.undispatched_verdicts
@@ -316,7 +316,7 @@ class JournalFold:
 
     def _dispatch_calls(self, *, is_begun: bool) -> EventList:
         """Add an entry for the calls that are carried out. If there are none, also add the entry for their outcomes."""
-        dispatched = ("ToolsDispatched", self._current.dispatch_data(is_begun=is_begun))
+        dispatched = ("ToolsDispatched", self._current.record_dispatch(is_begun=is_begun))
         return [dispatched, *self._collect_if_complete()]
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:

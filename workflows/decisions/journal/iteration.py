@@ -107,7 +107,7 @@ class JournalIteration:
         if self._verdicts:
             self._verdicts.record_pause(is_paused)
 
-    def is_dispatch_start(self, key: str) -> bool:
+    def record_activity(self, key: str) -> bool:
         """Record an activity. Return True if it is the first sign that the reply's calls are carried out.
 
         The place may be that of a part of a call, or of a fallback, which is another call. A requeued call does not
@@ -127,7 +127,7 @@ class JournalIteration:
             self._is_collected = False
         return False
 
-    def dispatch_data(self, *, is_begun: bool) -> dict[str, Any]:
+    def record_dispatch(self, *, is_begun: bool) -> dict[str, Any]:
         """Record that calls are carried out, and return them. Return none if the history shows no start of a call."""
         verdicts = self._verdicts
         self._expected = set(verdicts.allowed_indexes if verdicts else ())
@@ -163,7 +163,7 @@ class JournalIteration:
         """True after the entry that calls are carried out, and before the entry with their outcomes."""
         return self._expected is not None and not self._is_collected
 
-    def collected_outcomes(self) -> dict[str, Any]:
+    def collect_outcomes(self) -> dict[str, Any]:
         self._is_collected = True
         outcomes = [
             self._outcomes.get(index) or {**self._call_data_at(index), "outcome": self._missing_outcome_text(index)}

@@ -73,7 +73,7 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
     if not is_busy(session):
         return
     if message.when_busy == "refuse":
-        raise SessionBusy(f"turn {session.turn or session.queue[0].turn} is under way; wait for it, or enqueue")
+        raise SessionBusy(f"turn {session.turn or session.queue[0].turn} is under way; wait, or use when_busy enqueue")
     if message.when_busy == "steer" and turn_to_guide(state):
         size = state.inbox_bytes + len(message.text.encode())
         if len(state.inbox) >= MAX_INBOX_ITEMS or size > MAX_INBOX_BYTES:

@@ -200,7 +200,7 @@ def check_awaited_turn(session: Session, turn: int) -> None:
         return
     if turn > session.accepted:
         raise TurnUnknown(f"no message became turn {turn}; the last is {session.accepted}")
-    raise TurnUnknown(f"turn {turn} is too long ago: the last {MAX_RESULTS} are kept, the conversation has its answer")
+    raise TurnUnknown(f"turn {turn} is too long ago: only {MAX_RESULTS} results are kept; see the conversation")
 
 
 def results_within_limit(session: Session) -> tuple[TurnResult, ...]:

@@ -164,9 +164,9 @@ def _completion(given: ToolCompletion) -> Completion:
     is_blank = given.result is None or (isinstance(given.result, str) and not given.result.strip())
     ends = [not is_blank, bool(given.result_json.strip()), bool(given.error.strip())]
     if sum(ends) != 1:
-        raise ValueError("give one of result, result_json and error, not empty")
+        raise ValueError("give one of result, result_json and error; it must not be empty")
     if given.nothing_done and not given.error:
-        raise ValueError("nothing_done: only for an error")
+        raise ValueError("nothing_done: only for an error; leave it out for a result")
     by = clean_text(given.by)
     if given.error:
         return Completion(error=clean_text(given.error), nothing_done=given.nothing_done, by=by)

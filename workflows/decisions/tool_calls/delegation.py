@@ -41,7 +41,7 @@ def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceil
     parent keeps one model call, with tokens and money, to read the answers. Each delegate also counts as a tool call.
     """
     left, children = budgets(state, now), state.children
-    begun = max(len(children), state.under_way)
+    running_calls = max(len(children), state.under_way)
     reserved = [child.ceiling for child in children if child.ceiling is not None and child.workflow_id != workflow_id]
     waiting = max(len(children) - len(reserved), 1)
     spendable = (left.cost_usd or 0.0) * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
@@ -54,7 +54,7 @@ def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceil
         "tier": LOCAL_TIER if is_bound_to_local_models(state) else None,
     }
     reading = reserved_reading_tokens(state, left.tokens)
-    kept = {"max_total_tokens": reading, "max_model_calls": 1, "max_tool_calls": begun}
+    kept = {"max_total_tokens": reading, "max_model_calls": 1, "max_tool_calls": running_calls}
     for key, rest in [(limit.key, getattr(left, limit.rest)) for limit in LIMITS]:
         if key not in limits:
             taken = kept.get(key, 0) + sum(getattr(each, key) or 0 for each in reserved)
@@ -85,7 +85,8 @@ def exhausted_limits(ceiling: Ceiling) -> list[str]:
     """Return the limits with which a delegate cannot begin. It needs no tool calls to answer."""
     floors = {"timeout_s": MIN_TIMEOUT_S, "max_cost_usd": 0.0}
     most = {limit: getattr(ceiling, limit.key) for limit in LIMITS if limit.key != "max_tool_calls"}
-    return [limit.noun for limit, n in most.items() if n is not None and (n <= 0 or n < floors.get(limit.key, 1))]
+    given = [(limit, value) for limit, value in most.items() if value is not None]
+    return [limit.noun for limit, value in given if value <= 0 or value < floors.get(limit.key, 1)]
 
 
 def common_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
