@@ -190,8 +190,6 @@ _NO_TOKEN_LIMIT = 10**12
 
 
 class Compaction(NamedTuple):
-    """Ranges of messages to drop and to mask."""
-
     drop: Ranges = ()
     mask: Ranges = ()
     summary_tokens: int = 0

@@ -276,9 +276,9 @@ def shortened_fields(before: AgentState, after: AgentState) -> list[str]:
 def _without_repeats(state: AgentState) -> AgentState:
     """Return the state without duplicates. `AgentState` and `decisions/fork.py` restore them."""
     if state.setup is not None:
-        given = state.input.without_instructions()
-        is_same_schema = given.output_schema == state.setup.output_schema
-        state = state.with_task(input=given.without_schema() if is_same_schema else given)
+        run_input = state.input.without_instructions()
+        is_same_schema = run_input.output_schema == state.setup.output_schema
+        state = state.with_task(input=run_input.without_schema() if is_same_schema else run_input)
     messages = state.conversation.messages
     if not messages or messages[0].role != "user" or messages[0].text != state.input.task:
         return state

@@ -47,8 +47,6 @@ _TRAILING = ".,;:!?'*([…’"
 
 
 class Reference(Record):
-    """A reference in a task."""
-
     ref_type: str
     value: str
     """The text in the task: `#42`, `PR #55`, `./src/main.rs`."""

@@ -271,8 +271,8 @@ def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState
     own = {tool.name for tool in (state.setup.tools if state.setup else ())}
     fresh = [name[:MAX_TAINT_CHARS] for name in taint if name[:MAX_TAINT_CHARS] not in state.taint]
     room = MAX_RECALLED_TAINT - sum(name not in own for name in state.taint)
-    taken = tuple(dict.fromkeys((*state.taint, *fresh[: max(room, 0)])))
-    return state if taken == state.taint else state.with_dialogue(taint=taken)
+    all_taint = tuple(dict.fromkeys((*state.taint, *fresh[: max(room, 0)])))
+    return state if all_taint == state.taint else state.with_dialogue(taint=all_taint)
 
 
 _MAX_SUBJECT_CHARS = 200
@@ -359,8 +359,8 @@ def is_no_answer(text: str) -> bool:
         return False
     parts = _CLAUSE_END.split(text.casefold().replace("’", "'"))
     clauses = [clause for part in parts if (clause := part.strip(" \"'*_`.,!?:()[]{}>-"))]
-    left = [clause for clause in clauses if not _NO_ANSWER.search(clause)]
-    return len(left) < len(clauses) and all(map(_NO_STATEMENT.match, left))
+    others = [clause for clause in clauses if not _NO_ANSWER.search(clause)]
+    return len(others) < len(clauses) and all(map(_NO_STATEMENT.match, others))
 
 
 def _clipped_learnings(text: str) -> str:

@@ -57,10 +57,10 @@ def with_notification_failure(state: S, about: str, error: str) -> S:
 def question_notification(state: Control, question: Question, run_id: str, commands: Commands) -> Notification:
     """Return the notification of a question, with its commands. A question after a rewind has another message id."""
     wait = shown_question(question)
-    held: list[dict[str, Any]] = wait.data.get("calls", [])
+    held_calls: list[dict[str, Any]] = wait.data.get("calls", [])
     own_call = [wait.data] if "tool" in wait.data else []
-    shown = _calls_within_limit(held[:MAX_CALLS] or own_call)
-    expiries = [str(call["expires_at"]) for call in held if call.get("expires_at")]
+    shown = _calls_within_limit(held_calls[:MAX_CALLS] or own_call)
+    expiries = [str(call["expires_at"]) for call in held_calls if call.get("expires_at")]
     return _notification(
         state,
         message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
@@ -71,10 +71,10 @@ def question_notification(state: Control, question: Question, run_id: str, comma
         queue="" if wait.queue == "default" else _line(wait.queue),
         limit=str(wait.data.get("limit", "")),
         calls=tuple(map(_notified_call, shown)),
-        calls_left_out=max(len(held) - MAX_CALLS, 0),
+        calls_left_out=max(len(held_calls) - MAX_CALLS, 0),
         error=_line(str(wait.data.get("error", ""))),
         expires_at=min(expiries, default=str(wait.data.get("expires_at", ""))),
-        commands=tuple(commands(run_id, wait.with_calls(shown) if held else wait)),
+        commands=tuple(commands(run_id, wait.with_calls(shown) if held_calls else wait)),
     )
 
 
@@ -202,9 +202,9 @@ def decision_commands(run_id: str, wait: ShownQuestion) -> list[str]:
         return []
     commands = [_decision_command(run_id, wait, choice) for choice in wait.choices]
     if calls := wait.data.get("calls"):
-        held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
+        ids = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
         is_whole = not any(call.get("arguments_digest") for call in calls)
-        commands += [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
+        commands += [f"orga approve {ids}{'' if is_whole else ' --show'}", f"orga deny {ids}"]
     if wait.kind == "result":
         complete = f"orga complete {quote(run_id)} {quote(wait.wait_id)}"
         commands += [f"{complete} --result JSON", f"{complete} --error TEXT"]

@@ -73,7 +73,6 @@ def _question_asked_event(question: Question) -> _EventData:
 
 
 def _question_closed_event(question: Question) -> _EventData:
-    """Return the journal's note that the question is closed."""
     resolution = question.resolution
     if question.kind == "result":
         return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **_completion_data(question)}
@@ -338,8 +337,8 @@ def _changed_arguments_problem(state: Control, item: Item, decision: ApprovalDec
         return "only an approval can change them"
     if item.critic or item.call.get("name") == ANSWER:
         return "only the arguments of a call that policy holds can be changed"
-    made = [other.answer for other in _items(state) if other.answer is not None]
-    changed = [decision.arguments, *(earlier.arguments for earlier in made if earlier.arguments is not None)]
+    decisions = [other.answer for other in _items(state) if other.answer is not None]
+    changed = [decision.arguments, *(earlier.arguments for earlier in decisions if earlier.arguments is not None)]
     if sum(len(_json(arguments)) for arguments in changed) > MAX_CHANGED_CHARS:
         return f"all arguments that people change at a time may take {MAX_CHANGED_CHARS:,} characters of JSON"
     return ""
@@ -394,9 +393,9 @@ def build_question(
 def parsed_answer(state: Control, raw: object) -> Resolution:
     """Raise ValueError if `raw` is neither a text for the only open question nor an object with the question's id."""
     open_ids = [question.question_id for question in state.open_questions if question.kind == "answer"]
-    given = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {"text": raw}
-    text, by, wanted = given.get("text"), given.get("by", ""), given.get("question_id")
-    if unknown := [str(key) for key in given if key not in {"text", "by", "question_id"}]:
+    fields = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {"text": raw}
+    text, by, wanted = fields.get("text"), fields.get("by", ""), fields.get("question_id")
+    if unknown := [str(key) for key in fields if key not in {"text", "by", "question_id"}]:
         raise ValueError(f"answer: unknown key {unknown[0]!r}; give a text, or question_id and text")
     if not isinstance(text, str) or not text.strip():
         raise ValueError("answer: give a text that is not empty, or question_id and text")

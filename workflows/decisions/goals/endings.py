@@ -180,12 +180,12 @@ def goal_status(state: GoalState, now: datetime) -> GoalStatus:
         memory=pursuit.memory,
         **({"pipeline": state.pipeline} if state.pipeline else {}),
     )
-    known = {
+    fields = {
         **dict(agent_status(state, now)),
         "plan": plan.model_dump(mode="json"),
         "confidence": goal_confidence(state),
     }
-    return with_all_keys(GoalStatus.model_validate(known))
+    return with_all_keys(GoalStatus.model_validate(fields))
 
 
 _GOAL_CHARS = 200
@@ -215,11 +215,11 @@ def chosen_channels(state: GoalState, *, is_in_vain: bool = False) -> tuple[Chan
 
     A goal without results is not stored as knowledge.
     """
-    known = state.setup.deliveries if state.setup else ()
-    known = tuple(channel for channel in known if channel.kind != "memory" or not is_in_vain)
+    channels = state.setup.deliveries if state.setup else ()
+    channels = tuple(channel for channel in channels if channel.kind != "memory" or not is_in_vain)
     if state.deliver is None:
-        return tuple(channel for channel in known if channel.default)
-    return tuple(channel for channel in known if channel.name in state.deliver)
+        return tuple(channel for channel in channels if channel.default)
+    return tuple(channel for channel in channels if channel.name in state.deliver)
 
 
 def delivery_request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str) -> DeliveryRequest:

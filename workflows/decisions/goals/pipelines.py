@@ -68,10 +68,10 @@ def _first_changed_step(state: GoalState, pipeline: Pipeline) -> str:
     """Return the first step of a shared past that today's pipeline would not make, or ""."""
     inputs = _pipeline_inputs(state.inputs, pipeline)
     steps = _pipeline_steps(pipeline, inputs, MAX_ROUNDS)
-    known = {step.id: (step.skill, step.goal) for step in steps}
+    expected = {step.id: (step.skill, step.goal) for step in steps}
     planned = _own_pipeline_steps(state)
     for step in planned:
-        if step.by != OPERATOR and known.get(step.id) != (step.skill, step.goal):
+        if step.by != OPERATOR and expected.get(step.id) != (step.skill, step.goal):
             return step.id
     has_more_inputs = pipeline.takes_inputs and 0 < len(planned) < len(steps)
     return f"map-{len(inputs)}" if has_more_inputs else ""
@@ -187,8 +187,8 @@ def _score_text(value: float) -> str:
 
 
 def _parsed_scores(answer: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
-    given = cast("Mapping[str, Any]", answer["scores"]) if isinstance(answer.get("scores"), dict) else answer
-    numbers = {name: parsed_number(given.get(name), 1) for name in pipeline.rubric}
+    source = cast("Mapping[str, Any]", answer["scores"]) if isinstance(answer.get("scores"), dict) else answer
+    numbers = {name: parsed_number(source.get(name), 1) for name in pipeline.rubric}
     if missing := [name for name, number in numbers.items() if number is None]:
         raise UnusableReply(f"scores: a number from 0 to 1 is missing: {', '.join(missing)}")
     scores = {name: number for name, number in numbers.items() if number is not None}
@@ -281,10 +281,10 @@ def _requested_format_text(pipeline: Pipeline) -> str:
         for name, dimension in pipeline.rubric.items()
     ]
     scores = ", ".join(f'"{name}": 0-1' for name in pipeline.rubric)
-    how = (
+    instruction = (
         f'Answer with one JSON object: {{"scores": {{{scores}}}, "feedback": "what has to change, in a few sentences"}}'
     )
-    return "\n".join(["The rubric, each from 0 to 1:", *lines, f"{how}."])
+    return "\n".join(["The rubric, each from 0 to 1:", *lines, f"{instruction}."])
 
 
 def _step_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:

@@ -69,19 +69,19 @@ def parsed_plan(
     """
     if not isinstance(listed, list) or not listed:
         raise UnusableReply("steps: a list of at least one step")
-    given = cast("list[Any]", listed)
-    if len(given) > most:
-        raise UnusableReply(f"steps: {len(given)} of them, at most {most} may be open; join some")
+    items = cast("list[Any]", listed)
+    if len(items) > most:
+        raise UnusableReply(f"steps: {len(items)} of them, at most {most} may be open; join some")
     problems: list[str] = []
-    steps = [_parsed_step(item, number, skills, agents, problems) for number, item in enumerate(given, start=1)]
+    steps = [_parsed_step(item, number, skills, agents, problems) for number, item in enumerate(items, start=1)]
     finished = {step.id: step for step in before}
     known = {*finished, *(step.id for step in steps)}
     steps = [_with_resolved_needs(step, known) for step in steps]
     steps, reference_problems = _with_references(steps, valued)
     problems += [*reference_problems, *_graph_problems(steps, finished)]
     if problems:
-        left = len(problems) - MAX_SHOWN_PROBLEMS
-        raise UnusableReply("; ".join(problems[:MAX_SHOWN_PROBLEMS]) + (f"; and {left} more" if left > 0 else ""))
+        hidden = len(problems) - MAX_SHOWN_PROBLEMS
+        raise UnusableReply("; ".join(problems[:MAX_SHOWN_PROBLEMS]) + (f"; and {hidden} more" if hidden > 0 else ""))
     return tuple(steps)
 
 
@@ -215,10 +215,10 @@ def calls_mismatch(
 ) -> str:
     """Return why these calls do not match these steps one by one, or "". `planned` is as in `due_step_calls`."""
     wanted = [step.skill if setup.tool(step.skill) is not None else DELEGATE for step in steps]
-    made = [call.name for call in calls]
-    if made != wanted:
+    called = [call.name for call in calls]
+    if called != wanted:
         asked = [name for name, call in zip(wanted, planned, strict=True) if call is None] or wanted
-        return f"make exactly these calls, in this order: {', '.join(asked)}; you made {', '.join(made) or 'none'}"
+        return f"make exactly these calls, in this order: {', '.join(asked)}; you made {', '.join(called) or 'none'}"
     for call, step, plan in zip(calls, steps, planned, strict=True):
         if plan is not None and (call.malformed is not None or call_fingerprint(call) != call_fingerprint(plan)):
             return f"{step.id}: the plan has the arguments of this call; they stay as they are"

@@ -79,8 +79,8 @@ def round_signature(calls: Sequence[ToolCall]) -> str:
     It begins with a digest, which shows equal rounds. The words after it show nearly equal ones.
     """
     digest = text_digest(" ".join(sorted(map(call_fingerprint, calls))))[:16]
-    made = sorted(f"{call.name} {to_json(sorted(call.arguments.items())).decode()}" for call in calls)
-    return f"{digest} {'; '.join(made)}"[:_SIGNATURE_CHARS]
+    call_texts = sorted(f"{call.name} {to_json(sorted(call.arguments.items())).decode()}" for call in calls)
+    return f"{digest} {'; '.join(call_texts)}"[:_SIGNATURE_CHARS]
 
 
 def is_repeating_rounds(pursuit: Pursuit) -> bool:

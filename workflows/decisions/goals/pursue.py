@@ -117,11 +117,11 @@ def with_round_postponed(state: GoalState) -> GoalState | None:
 
 
 def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
-    pursuit, found = state.pursuit, list[PlanStep]()
+    pursuit, ended = state.pursuit, list[PlanStep]()
     for index, (step, outcome) in enumerate(zip(pursuit.due_steps, outcomes, strict=True)):
         spec = state.setup.tool(outcome.call.name) if state.setup else None
         is_done = outcome.status == "ok"
-        found.append(
+        ended.append(
             step.with_fields(
                 state="done" if is_done else "failed",
                 arguments=None,
@@ -132,19 +132,19 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
                 error="" if is_done else one_line(outcome.text, MAX_SUMMARY_CHARS),
             )
         )
-    done = [step for step in found if step.state == "done"]
-    values = {step.id: _step_value(state, outcome) for step, outcome in zip(found, outcomes, strict=True)}
+    done = [step for step in ended if step.state == "done"]
+    values = {step.id: _step_value(state, outcome) for step, outcome in zip(ended, outcomes, strict=True)}
     finished = {step.id: values[step.id] for step in done}
     open_steps = [with_values(step, finished) for step in pursuit.open_steps if step.id not in values]
     state = state.with_pursuit(
         rounds=pursuit.rounds + 1,
-        steps=pursuit.with_steps([*found, *open_steps]).steps,
+        steps=pursuit.with_steps([*ended, *open_steps]).steps,
         errors=0 if done else pursuit.errors + 1,
         unusable=0,
         recent=(*pursuit.recent, round_signature([outcome.call for outcome in outcomes]))[-MAX_REPEATED_ROUNDS:],
         stage="evaluate" if done else "decide",
     )
-    for step, outcome in zip(found, outcomes, strict=True):
+    for step, outcome in zip(ended, outcomes, strict=True):
         error = {"error": step.error} if step.error else {}
         state = state.with_note(
             "StepExecuted", step=step.id, skill=step.skill, place=step.place, status=outcome.status, **error
@@ -171,17 +171,17 @@ def with_evaluation(state: GoalState, reply: Reply) -> GoalState:
     pursuit, steps = state.pursuit, steps_to_evaluate(state.pursuit)
     try:
         answer = reply_object(reply, "goal_evaluate")
-        found = parsed_evaluations(answer, tuple(step.id for step in steps))
+        evaluations = parsed_evaluations(answer, tuple(step.id for step in steps))
     except UnusableReply as error:
         return with_unusable_reply(state, str(error))
-    means = [found[step.id].scores.mean for step in steps]
+    means = [evaluations[step.id].scores.mean for step in steps]
     qualities = [quality_from_mean(mean) for mean in means]
     judged = [
         step.with_fields(
             state="failed" if quality == "failed" else "done",
-            scores=found[step.id].scores,
-            label=found[step.id].label,
-            summary=found[step.id].summary,
+            scores=evaluations[step.id].scores,
+            label=evaluations[step.id].label,
+            summary=evaluations[step.id].summary,
         )
         for step, quality in zip(steps, qualities, strict=True)
     ]
@@ -220,16 +220,16 @@ def with_decision_by_rules(state: GoalState) -> GoalState | None:
     """Return the state with the next action if no model is needed, else None."""
     pursuit = state.pursuit
     is_due = any(step.by == OPERATOR for step in ready_steps(pursuit.steps, MAX_KEPT_STEPS))
-    what = "continue" if is_due else decision_by_rules(pursuit, state.goal_config)
-    if what is None:
+    action = "continue" if is_due else decision_by_rules(pursuit, state.goal_config)
+    if action is None:
         return None
-    if what == "stuck":
+    if action == "stuck":
         state = with_ending_if_stuck(state)
-    elif what == "done":
+    elif action == "done":
         state = with_ending(state, ("completed", ""))
     else:
         state = state.with_pursuit(stage="execute", adjusted=0)
-    return state.with_note("DecisionMade", action=what, by="operator" if is_due else "rule")
+    return state.with_note("DecisionMade", action=action, by="operator" if is_due else "rule")
 
 
 def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:

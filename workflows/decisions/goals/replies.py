@@ -104,11 +104,11 @@ def parsed_confidence(value: object) -> float:
 def parsed_scores(answer: Mapping[str, Any]) -> Scores:
     """Return the scores, each from 1 to 5. Raise UnusableReply if one is missing."""
     source = cast("Mapping[str, Any]", answer["scores"]) if isinstance(answer.get("scores"), dict) else answer
-    found = {name: parsed_number(source.get(name), MAX_SCORE) for name in Scores.model_fields}
-    if missing := [name for name, score in found.items() if score is None]:
+    numbers = {name: parsed_number(source.get(name), MAX_SCORE) for name in Scores.model_fields}
+    if missing := [name for name, score in numbers.items() if score is None]:
         raise UnusableReply(f"a number from 1 to 5 is missing: {', '.join(missing)}")
     return Scores.model_validate(
-        {name: min(max(score or MIN_SCORE, MIN_SCORE), MAX_SCORE) for name, score in found.items()}
+        {name: min(max(score or MIN_SCORE, MIN_SCORE), MAX_SCORE) for name, score in numbers.items()}
     )
 
 

@@ -173,13 +173,14 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
 
 def template_problem(name: PromptName, text: str) -> str:
     """Return the problem of a template with its remedy, or "". The template is tried with samples and empty values."""
-    known = PLACEHOLDERS[name]
+    placeholders = PLACEHOLDERS[name]
     try:
         shown = {each for tag in parsed_tags(text) if tag.is_shown for each in tag.names}
-        render_template(text, {each: placeholder.sample for each, placeholder in known.items()})
-        render_template(text, {each: 0 if placeholder.sample == 0 else "" for each, placeholder in known.items()})
+        samples = {each: placeholder.sample for each, placeholder in placeholders.items()}
+        render_template(text, samples)
+        render_template(text, {each: 0 if sample == 0 else "" for each, sample in samples.items()})
     except TemplateProblem as error:
         return str(error)
-    lacking = [each for each, placeholder in known.items() if placeholder.is_needed and each not in shown]
-    listed = "; ".join(f"{{{{ {each} }}}}, {known[each].what}" for each in lacking)
+    lacking = [each for each, placeholder in placeholders.items() if placeholder.is_needed and each not in shown]
+    listed = "; ".join(f"{{{{ {each} }}}}, {placeholders[each].what}" for each in lacking)
     return f"lacks {listed}: insert each where it belongs" if lacking else ""

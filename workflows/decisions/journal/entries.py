@@ -147,9 +147,9 @@ def _update_data(name: str, value: object) -> dict[str, Any]:
 
 def termination_data(happening: Happening) -> dict[str, Any]:
     if happening.kind == "workflow_completed":
-        found = as_object(happening.value)
+        result = as_object(happening.value)
         keys = ("iterations", "usage", "tool_calls", "duration_s", "conversation_digest")
-        return {**as_object(found.get("termination")), **{key: found.get(key) for key in keys}}
+        return {**as_object(result.get("termination")), **{key: result.get(key) for key in keys}}
     reasons = {
         "workflow_failed": "error",
         "workflow_cancelled": "aborted",
@@ -294,11 +294,12 @@ def recall_data(happening: Happening) -> dict[str, Any]:
     """Return the recalled items before a reasoning step, and the state of the block."""
     if happening.kind != "finished":
         return {"terms": [], "items": [], "error": happening.text, "block": "none"}
-    found = RecalledContext.model_validate(happening.value)
-    shown = "injected" if found.text else "none"
-    block = "kept" if found.same else shown
-    data: dict[str, Any] = {"terms": list(found.terms), "items": _recalled_items_data(found.items), "block": block}
-    optional = {"taint": list(found.taint), "error": found.error}
+    recalled = RecalledContext.model_validate(happening.value)
+    new_block = "injected" if recalled.text else "none"
+    block = "kept" if recalled.same else new_block
+    items = _recalled_items_data(recalled.items)
+    data: dict[str, Any] = {"terms": list(recalled.terms), "items": items, "block": block}
+    optional = {"taint": list(recalled.taint), "error": recalled.error}
     return data | {key: value for key, value in optional.items() if value}
 
 

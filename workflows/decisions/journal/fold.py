@@ -210,10 +210,10 @@ class JournalFold:
         if by_place is None:
             return self._on_gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
         verdicts = self._current.verdicts_in_call_order(by_place)
-        shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
+        verdicts_data = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
         denied = sum(v.decision != "allow" for v in verdicts.values())
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
-        judged["verdicts"] = shown
+        judged["verdicts"] = verdicts_data
         if (about := next(iter(verdicts), "")) in SEPARATE_PROPOSALS:
             return [("PolicyEvaluated", {**judged, "about": about})]
         calls = self._current.take_verdicts(verdicts)
@@ -289,10 +289,11 @@ class JournalFold:
             data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
             return [*begun, ("DelegationStarted", {**self._current.call_data(place), **data})]
         ended = as_object(happening.value)
-        how = as_object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
-        is_good = how.get("reason") == "completed"
-        self._current.record_end(place, "ok" if is_good else "failed", "" if is_good else str(how.get("detail", "")))
-        data = {"workflow_id": happening.key, **how, "usage": ended.get("usage")}
+        termination = as_object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
+        is_good = termination.get("reason") == "completed"
+        error = "" if is_good else str(termination.get("detail", ""))
+        self._current.record_end(place, "ok" if is_good else "failed", error)
+        data = {"workflow_id": happening.key, **termination, "usage": ended.get("usage")}
         return [("DelegationEnded", {**self._current.call_data(place), **data}), *self._collect_if_complete()]
 
     def _on_terminated(self, happening: Happening) -> EventList:

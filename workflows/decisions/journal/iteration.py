@@ -97,10 +97,10 @@ class JournalIteration:
 
     def note_with_arguments(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return a note's data. A recovery's call without arguments gets those of the reply's call."""
-        made = data.get("calls")
-        if not isinstance(made, list):
+        calls = data.get("calls")
+        if not isinstance(calls, list):
             return data
-        return {**data, "calls": [self._with_known_arguments(each) for each in cast("list[dict[str, Any]]", made)]}
+        return {**data, "calls": [self._with_known_arguments(each) for each in cast("list[dict[str, Any]]", calls)]}
 
     def record_pause(self, is_paused: bool) -> None:
         self._is_paused = is_paused
@@ -187,10 +187,10 @@ class JournalIteration:
         calls = self.reply.calls if self.reply else ()
         return [index for index, call in enumerate(calls) if is_in_question(self._setup, call)]
 
-    def _with_known_arguments(self, made: dict[str, Any]) -> dict[str, Any]:
-        index = self._call_index(str(made.get("place", "")))
+    def _with_known_arguments(self, data: dict[str, Any]) -> dict[str, Any]:
+        index = self._call_index(str(data.get("place", "")))
         known = {} if index is None or self.reply is None else {"arguments": self.reply.calls[index].arguments}
-        return {**known, **made}
+        return {**known, **data}
 
     def _index_of_whole_call(self, place: str) -> int | None:
         """Return the index of the reply's call at this place, or None if it is a part of a call."""

@@ -108,18 +108,18 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
     state = state.with_budget(usage=UsageTotals(), tool_calls=ToolCallCounts(), extended={})
     state = state.with_control(stop=None, doing="idle", clock=Clock(started_at=now)).with_clock_updated(now)
     data = {"iterations": ended.iterations, "usage": ended.usage.model_dump(mode="json")}
-    how = ended.termination
-    return state.with_note(TURN_ENDED, turn=ended.turn, reason=how.reason, detail=how.detail, **data)
+    termination = ended.termination
+    return state.with_note(TURN_ENDED, turn=ended.turn, reason=termination.reason, detail=termination.detail, **data)
 
 
 def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
     session, (reason, detail) = state.session, stop
-    how = TurnTermination(reason="interrupted" if session.is_cut else reason, detail=clip_json(detail, DETAIL_BYTES))
+    ended_as = "interrupted" if session.is_cut else reason
     return TurnResult(
         turn=session.turn,
         output=state.output,
         data=result_data(state),
-        termination=how,
+        termination=TurnTermination(reason=ended_as, detail=clip_json(detail, DETAIL_BYTES)),
         iterations=state.counted_iterations,
         usage=state.usage,
         tool_calls=state.tool_calls,

@@ -62,16 +62,16 @@ def approval_item(
             it.
     """
     terms = verdict.approval or ApprovalTerms()
-    about, whole = _call_digest(state.origin, request_id, call, verdict.version), call.model_dump()
+    about, call_data = _call_digest(state.origin, request_id, call, verdict.version), call.model_dump()
     before = find_item(state, about)
     if before is not None:  # the previous segment asked, and may have cut the item
-        if before.call == whole:
+        if before.call == call_data:
             return before
-        return before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
+        return before.with_content(call_data, verdict.version, verdict.reason, terms.approvers)
     return Item(
         approval_id=sha256(f"{about}/{occasion}".encode()).hexdigest()[:ID_CHARS],
         about=about,
-        call=whole,
+        call=call_data,
         version=verdict.version,
         reason=verdict.reason,
         approvers=terms.approvers,
@@ -133,18 +133,18 @@ def parsed_completion(state: Control, raw: object) -> tuple[str, Completion] | N
     Raise ValueError if no such call waits, if it comes too late, or if it has neither a result nor an error.
     """
     given = parse_record(ToolCompletion, raw, long=_LONG_KEYS)
-    key, found = given.idempotency_key, _completion(given)
+    key, completion = given.idempotency_key, _completion(given)
     if key in state.completions:
         if not state.completions[key]:
             raise ValueError(f"{key} has expired: no result arrived in time")
-        if state.completions[key] != _digest(found):
+        if state.completions[key] != _digest(completion):
             raise ValueError(f"{key} is completed already, with another result")
         return None
     question = find_question(state, key)
     if question is None or question.kind != "result" or not question.is_open:
         waiting = ", ".join(each.question_id for each in state.open_questions if each.kind == "result") or "none"
         raise ValueError(f"no call waits for a result under {key!r}; waiting: {waiting}")
-    return key, found
+    return key, completion
 
 
 def with_completion(state: S, raw: object, now: datetime) -> S:
@@ -195,8 +195,8 @@ def _digest(completion: Completion) -> str:
 
 
 def _with_digest(state: S, key: str, digest: str) -> S:
-    kept = [*((each, other) for each, other in state.completions.items() if each != key), (key, digest)]
-    return state.with_control(completions=dict(kept[-MAX_COMPLETIONS:]))
+    latest = [*((each, other) for each, other in state.completions.items() if each != key), (key, digest)]
+    return state.with_control(completions=dict(latest[-MAX_COMPLETIONS:]))
 
 
 INPUT_EXPIRES_S = 86_400.0
@@ -222,8 +222,8 @@ def input_question_text(server: str, tool: str, asked: AskedInput, field: FormFi
 def _limits_text(field: FormField) -> str:
     limits = (("at least", field.least), ("at most", field.most))
     unit = {"number": "", "integer": "", "list": " of them"}.get(field.kind, " characters")
-    given = [f"{name} {limit:.15g}{unit}" for name, limit in limits if limit is not None]
-    return f", {', '.join(given)}" if given else ""
+    texts = [f"{name} {limit:.15g}{unit}" for name, limit in limits if limit is not None]
+    return f", {', '.join(texts)}" if texts else ""
 
 
 def unasked_text(rounds: int) -> str:

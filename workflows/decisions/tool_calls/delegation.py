@@ -157,8 +157,8 @@ def with_delegate_usage(state: AgentState, workflow_id: str, result: AgentResult
 def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, ...] | None:
     """Return the tools that the delegate may use. The config, the gate, and this run's input and ceiling limit them."""
     spec = _find_delegate(state, target)
-    given = state.input
-    return common_tools(verdict.tools, spec.tools if spec else (), given.tools, given.lineage.ceiling.tools)
+    run_input = state.input
+    return common_tools(verdict.tools, spec.tools if spec else (), run_input.tools, run_input.lineage.ceiling.tools)
 
 
 def child_input(
@@ -168,14 +168,14 @@ def child_input(
     optional = {"taint": state.taint, "is_awaited": is_awaited}
     more: dict[str, Any] = {name: value for name, value in optional.items() if value}
     lineage = Lineage(parent=parent, chain=delegation_chain(state), key=key, ceiling=ceiling, **more)
-    given: dict[str, object] = {"task": task, "agent": child.agent, "lineage": lineage}
+    fields: dict[str, object] = {"task": task, "agent": child.agent, "lineage": lineage}
     if state.step_timeout_s is not None and ceiling.timeout_s is not None:
-        given["config"] = {"timeout_s": ceiling.timeout_s}
+        fields["config"] = {"timeout_s": ceiling.timeout_s}
     if state.input.tenant is not None:
-        given["tenant"] = state.input.tenant
+        fields["tenant"] = state.input.tenant
     if state.input.trusted_context:
-        given["trusted_context"] = state.input.trusted_context
-    return parse_input(given)
+        fields["trusted_context"] = state.input.trusted_context
+    return parse_input(fields)
 
 
 def delegate_abort_reason(state: AgentState) -> str:

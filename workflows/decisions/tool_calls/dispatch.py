@@ -51,12 +51,12 @@ def exceeds_call_budget(state: AgentState, calls: Sequence[ToolCall]) -> bool:
     """Return True if `max_tool_calls` is the only reason why some of these calls cannot start."""
     if state.config.max_tool_calls is None:
         return False
-    wanted = (
+    costs = (
         _call_cost(call)
         for call in calls
         if given_up_outcome(state, call) is None and not loop_tool(call.name).stands_alone
     )
-    return sum(wanted) > _calls_left(state)
+    return sum(costs) > _calls_left(state)
 
 
 def with_over_budget(state: AgentState, is_over: bool) -> AgentState:

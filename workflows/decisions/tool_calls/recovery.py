@@ -243,7 +243,7 @@ def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resoluti
 def with_recovery_note(
     state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str, *, calls: Sequence[Alternative] = ()
 ) -> AgentState:
-    made = {"calls": [alternative.as_note(call) for alternative in calls]} if calls else {}
+    calls_data = {"calls": [alternative.as_note(call) for alternative in calls]} if calls else {}
     return state.with_note(
         "RecoveryTriggered",
         tool=call.name,
@@ -251,7 +251,7 @@ def with_recovery_note(
         strategy=strategy,
         error=error,
         outcome=outcome,
-        **made,
+        **calls_data,
     )
 
 

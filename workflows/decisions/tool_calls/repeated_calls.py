@@ -199,8 +199,8 @@ def _stopped_call_question(state: AgentState, call: ToolCall, step: Step, now: d
 def _with_result(state: AgentState, data: Mapping[str, Any], step: Step, decision: Resolution) -> AgentState:
     text = f"[Result from the operator] {step.tool} {data.get('arguments', '')}\n{decision.result}"
     conversation = with_message(state.conversation, Message.of("user", text))
-    known = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
-    state = _with_repeated_call(state, str(data.get("step_id", "")), step.with_stop(known))
+    reason = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
+    state = _with_repeated_call(state, str(data.get("step_id", "")), step.with_stop(reason))
     return state.with_dialogue(conversation=conversation)
 
 

@@ -182,9 +182,9 @@ def saga_outcome(saga: ToolCall, course: SagaCourse, specs: SpecLookup, max_byte
     if is_saga_done(course.steps, course.outcomes):
         done = Outcome(call=saga, status="ok", text="")
         return done.with_own_text(before="\n".join([f"[Saga done] all {len(course.steps)} steps", *report]))
-    left = _remaining_effects_text(course)
-    failed = Outcome(call=saga, status="failed", text="", error=f"{saga_stop_text(course)}; {left}", ours=(0, 0))
-    return failed.with_own_text(before="\n".join([f"{ERROR_MARKER}{_stop_position_text(course)}; {left}", *report]))
+    effects = _remaining_effects_text(course)
+    failed = Outcome(call=saga, status="failed", text="", error=f"{saga_stop_text(course)}; {effects}", ours=(0, 0))
+    return failed.with_own_text(before="\n".join([f"{ERROR_MARKER}{_stop_position_text(course)}; {effects}", *report]))
 
 
 def saga_stop_text(course: SagaCourse) -> str:
@@ -208,12 +208,12 @@ def _remaining_effects_text(course: SagaCourse) -> str:
         return "partly done: a final step had succeeded before, so nothing is taken back"
     if any(map(may_have_effect, finals)):
         return f"nothing is taken back, since it is a final step{UNKNOWN_OUTCOME_TEXT}"
-    bad = [str(n + 1) for n, outcome in course.undone.items() if outcome.status != "ok"]
-    going = [str(n + 1) for n, outcome in enumerate(course.outcomes) if n in course.undone and outcome.goes_on]
-    left = [f"NOT taken back: step {', '.join(bad)}"] if bad else []
-    left += [f"NOT surely taken back: step {', '.join(going)}, which may still act"] if going else []
-    if left:
-        return f"{'; '.join(left)}; see to it"
+    not_undone = [str(n + 1) for n, outcome in course.undone.items() if outcome.status != "ok"]
+    maybe_active = [str(n + 1) for n, outcome in enumerate(course.outcomes) if n in course.undone and outcome.goes_on]
+    problems = [f"NOT taken back: step {', '.join(not_undone)}"] if not_undone else []
+    problems += [f"NOT surely taken back: step {', '.join(maybe_active)}, which may still act"] if maybe_active else []
+    if problems:
+        return f"{'; '.join(problems)}; see to it"
     return "what was done is taken back" if course.undone else "there was nothing to take back"
 
 
