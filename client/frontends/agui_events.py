@@ -28,7 +28,7 @@ from orga.workflows.types.questions import ANSWER, Choice, Item
 
 @dataclass
 class ClientView:
-    """The messages that a client has. So it gets only the events that it lacks.
+    """Knows the messages that a client has, and yields only the events that the client lacks.
 
     A message has the same id whenever its turn is read again.
     """

@@ -120,7 +120,7 @@ class Runs:
             await asyncio.sleep(min(LOOK_S, max(deadline - clock(), 0)))
 
     async def find_wait(self, run: AgentHandle, wanted: str, kinds: frozenset[str]) -> OpenWait:
-        """Return the open question with this id, or with a held call of this id. "" is the only one of these kinds."""
+        """Return the open question with this id or held call. The id "" means the only question of these kinds."""
         waits = [wait for wait in await open_waits(run) if wait.wait.kind in kinds]
         if not wanted and len(waits) == 1:
             return waits[0]
@@ -178,7 +178,7 @@ class Runs:
         return await self.reach.open(state["run"])
 
     async def _take_answer(self, asker: AgentHandle, question: str, result: ElicitResult) -> None:
-        """Answer a question, unless the person declined. No form asks it again, or refused answers would never end."""
+        """Answer a question, unless the person declined. No form asks it again, even if the run refuses the answer."""
         self._no_form.add((asker.id, question))
         text = (result.content or {}).get("answer") if result.action == "accept" else None
         if isinstance(text, str) and text.strip():

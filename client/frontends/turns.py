@@ -202,8 +202,9 @@ class TurnFold:
         viewed = self.view.take(entry)
         event, run = viewed.event, entry.run
         is_begun = isinstance(event, on.TurnStarted) and event.turn == self.turn
-        if self.turn is None or (not run and (is_begun or isinstance(event, on.Terminated))):
-            self._is_reached = True  # a session may also end before the turn begins
+        is_ended = isinstance(event, on.Terminated)  # a session may end before the turn begins
+        if self.turn is None or (not run and (is_begun or is_ended)):
+            self._is_reached = True
         if not self._is_reached or self.is_over:
             return
         yield from self._steps(entry, event)

@@ -169,7 +169,7 @@ class _Command:
 
 
 def _python_operands(line: Sequence[str]) -> Iterator[str]:
-    """Yield the first operand after each `python`, and all after `uv`, since values of its options look alike."""
+    """Yield the first operand after each `python`. Yield all after `uv`, whose options may have values among them."""
     for index, program in enumerate(line):
         if not _PYTHON.fullmatch(program):
             continue

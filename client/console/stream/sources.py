@@ -103,12 +103,12 @@ class RowReader:
             live = await newest_runs(client, self._condition, MAX_LIVE, with_ended=False)
             runs |= {run.id: run for run in live}
         shown = {id: _visible_values(run) for id, run in runs.items()}
-        changed = [
-            run
-            for id, run in runs.items()
-            if self._known.get(id, ("", None))[0] != shown[id]
-            or (is_full and run.status == WorkflowExecutionStatus.RUNNING)
-        ]
+
+        def is_outdated(run: WorkflowExecution) -> bool:
+            known_values, _ = self._known.get(run.id, ("", None))
+            return known_values != shown[run.id] or (is_full and run.status == WorkflowExecutionStatus.RUNNING)
+
+        changed = [run for run in runs.values() if is_outdated(run)]
         if changed or self._known.keys() - runs.keys() or is_full:
             self._counts = await run_counts(client, self._condition)
         replaced = await replaced_run_ids(client, changed)
