@@ -173,9 +173,9 @@ async def timeline(
     Args:
         client: From `connect`, `orga.worker` or your own.
         workflow_id: The run's id.
-        around: Return iterations around this number.
-        before: Return iterations before this number.
-        after: Return iterations after this number.
+        around: Return the iterations around this number.
+        before: Return the last iterations before this number.
+        after: Return the first iterations after this number.
         limit: The most records, from 1 to 100. There may be fewer.
 
     Raises:

@@ -225,13 +225,13 @@ class Check:
     """The result of one check."""
 
     name: str
-    """`replay`, `gate`, `permits`, `decisions`, `ending`, `contexts`, `journal`, `counters`, `export`, `head`,
-    `delegate`."""
+    """`replay`, `plan`, `gate`, `permits`, `decisions`, `ending`, `contexts`, `journal`, `counters`, `export`, `head`
+    or `delegate`. If only a file is checked: `chain`, `laws` or `head`."""
     workflow_id: str
     ok: bool
     detail: str
     run_id: str = ""
-    """Empty if the check is about the whole chain."""
+    """The segment. Empty if the check is about the whole chain."""
 
 
 @dataclass(frozen=True)

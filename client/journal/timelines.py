@@ -121,7 +121,7 @@ class _Chain:
     workflow_id: str
     heads: tuple[_Head, ...]
     length: int
-    """The number of events in the last one."""
+    """The number of events in the last segment."""
 
     @property
     def last(self) -> _Head:
@@ -160,9 +160,9 @@ class Timelines:
 
         Args:
             workflow_id: The run's id.
-            around: Return iterations around this one.
-            before: Return iterations before this one.
-            after: Return iterations after this one.
+            around: Return the iterations around this one.
+            before: Return the last iterations before this one.
+            after: Return the first iterations after this one.
             limit: The most records, from 1 to 100.
 
         Raises:

@@ -123,10 +123,10 @@ async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argu
     run = client.get_workflow_handle(boundary.workflow_id)
     history = await run.fetch_history()
     events = history.events
-    reset_by = _pending_reset_event(events)
-    if reset_by is None or reset_by.event_id != boundary.event_id:
+    reset_event = _pending_reset_event(events)
+    if reset_event is None or reset_event.event_id != boundary.event_id:
         return ""
-    signals = [event.workflow_execution_signaled_event_attributes for event in events[reset_by.event_id :]]
+    signals = [event.workflow_execution_signaled_event_attributes for event in events[reset_event.event_id :]]
     converter = values_of(client, history).own_converter
     arguments = [await converter.decode(sent.input.payloads) for sent in signals if sent.signal_name == signal]
     if [argument] not in arguments:
@@ -308,10 +308,10 @@ async def execute_rewind(
 async def rewind(
     client: Client, workflow_id: str, to_iteration: int, *, steer: str | None = None, keep_interventions: bool = True
 ) -> AgentHandle:
-    """Let a run, live or ended, continue from the end of an earlier iteration.
+    """Let a live or ended run continue from the end of an earlier iteration.
 
-    Effects of its tools since then are not undone. A repeated call has the same idempotency key. The clock continues
-    from its value at that time.
+    Effects of tools since then are not undone. If a call is repeated, it has the same idempotency key. The run's clock
+    continues from its value at the end of that iteration.
 
     Args:
         client: From `connect`.
@@ -342,9 +342,9 @@ async def _locate_boundary(
     try:
         return runs, boundary_of(workflow_id, runs, iteration), False
     except NoSuchIteration:
-        if (reset_by := _pending_reset_event(runs[-1].events)) is None:
+        if (reset_event := _pending_reset_event(runs[-1].events)) is None:
             raise
-    base = reset_by.workflow_task_failed_event_attributes.base_run_id
+    base = reset_event.workflow_task_failed_event_attributes.base_run_id
     return await _locate_boundary(client, workflow_id, iteration, base)
 
 

@@ -25,7 +25,7 @@ MAX_ID_BYTES = 1_000
 
 
 DERIVED = 5
-"""The UUID version of ids that are computed from a request. So a repeated request finds its run."""
+"""The UUID version of ids that are computed from a request, so that a repeated request finds its run."""
 
 
 def made_version(run_id: str) -> int | None:
@@ -39,7 +39,7 @@ def made_version(run_id: str) -> int | None:
 
 
 def refuse_derived(chosen: str | None) -> None:
-    """Raise InvalidInput for an id that may be computed from a request, whose sender would get somebody else's run."""
+    """Raise InvalidInput for an id in the form of computed ids. A request for that id would find a stranger's run."""
     if chosen is not None and made_version(chosen) == DERIVED:
         raise InvalidInput(f"id: {chosen!r} has the form of ids that follow from requests. Choose another id")
 
@@ -185,7 +185,7 @@ ID_PREFIXES = ("agent-", "goal-", "session-")
 _UUID_CHARS = 36
 
 _WHOLE_CHARS = min(map(len, ID_PREFIXES)) + _UUID_CHARS
-"""The length of a generated id. A name without prefix of this length or more is a whole id, not a beginning."""
+"""The length of the shortest generated id. A name without a prefix that is this long is a whole id, not a beginning."""
 
 MIN_CHARS = 4
 """Characters of the shortest beginning, without prefix. A shorter one is probably a typing error."""
