@@ -209,7 +209,7 @@ ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
 class TemporalConfig(CheckedInput):
-    """`[temporal]`: the server. Without an address: that of `TEMPORAL_*` or its profile, else the embedded server."""
+    """`[temporal]`: the server. Without an address, `TEMPORAL_*` or its profile names it, else it is embedded."""
 
     address: str | None = Field(default=None, min_length=1)
     """`host:port`."""

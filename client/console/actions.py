@@ -102,7 +102,7 @@ class Target:
             raise Problem(409, f"run {self.run_id!r} is a {self.workflow_type}, which has no such action")
 
     def new_run_id(self, kind: str) -> str:
-        """Return the id of a run that the action starts. An action that is sent again has the same."""
+        """Return the id of a run that the action starts. A repeated action has the same id."""
         return f"{kind}-{derived_id(self.run_id, self.by, self.action_id)}"
 
     async def signal(self, name: str, argument: Mapping[str, Any] = MappingProxyType({})) -> ActionAnswer:
@@ -199,7 +199,7 @@ class OverrideStep(RunAction):
 
     skill: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(clean_text)]
     input: dict[str, Any] | str
-    """The arguments of the call, or a text that says what to do."""
+    """The arguments of the call, or a text for an agent."""
 
     async def send(self, to: Target) -> ActionAnswer:
         to.require_type(GOAL_WORKFLOW)
@@ -499,8 +499,8 @@ async def _read_traces(to: Target) -> _Traces:
     is_sent, is_taken, noted = False, False, None
     for event in answer.history.events:
         noted = noted or await _noted_outcome(event, values, to)
-        if event.event_type in _EVENTS_OF_WORKERS:  # newer than the signal, since the newest event comes first
-            is_taken = is_taken or not is_sent
+        if event.event_type in _EVENTS_OF_WORKERS:
+            is_taken = is_taken or not is_sent  # the newest event comes first, so this one is newer than the signal
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             is_sent = is_sent or await _is_sent(event, values, to)
     return _Traces(is_sent, is_taken, noted)

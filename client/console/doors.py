@@ -77,7 +77,7 @@ class Visitor:
 class _TokenEntry(CheckedInput):
     name: str = Field(min_length=1, max_length=MAX_SENDER_CHARS)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """The digest of its token. A token is random, so its digest does not reveal it."""
+    """The digest of the token. A token is random, so its digest does not reveal it."""
     role: Role = "viewer"
     tenants: tuple[str, ...] | None = None
 
@@ -90,7 +90,7 @@ class TokenFile:
     """A file of names with hashed tokens. It is read again when it has changed, so removed tokens are not valid."""
 
     def __init__(self, path: Path) -> None:
-        """Read it. Raise OrgaError if it cannot be read."""
+        """Read the file. Raise OrgaError if it cannot be read."""
         self._path = path
         self._version = (0, 0)
         """The file's last change and size when it was read."""
@@ -213,8 +213,8 @@ def cookie_name(host: str, scheme: str = "http") -> str:
 def private_name(token: str) -> str:
     """Return a host name of this machine that is derived from the token. Browsers resolve it by themselves.
 
-    A browser sends cookies of `127.0.0.1` to servers on all ports, and so to those of other users of the machine. It
-    sends cookies of this name only to us.
+    A browser sends cookies of `127.0.0.1` to servers on all ports, and so to those of other users of the machine.
+    They do not know this name.
     """
     return f"orga-{sha256(token.encode()).hexdigest()[:16]}.localhost"
 

@@ -58,7 +58,7 @@ class Wait(Record):
     asked: datetime | None = None
     place: str = ""
     before: str = ""
-    """What the run did last before it asked, such as the error that led to an escalation."""
+    """The last act of the run before it asked, such as the error that led to an escalation."""
 
     def with_context(self, policies: tuple[str, ...], before: str) -> Self:
         """Return the wait with this context, unless it has a context already."""

@@ -80,7 +80,7 @@ const totals = ({ a, b }) => table("Totals", [
 ], TOTALS.filter(([, read]) => typeof (read(a) ?? read(b)) === "number"), { class: "totals" });
 
 /**
- * What people answered and sent.
+ * The answers and the guidance of people.
  * @param {import("orga-api").IterationRecord} record @param {(name: string) => string} marked
  */
 const people = ({ events }, marked) => events.flatMap((event) => {

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What all pages share. Each page module imports it.
+ * The parts that all pages share. Each page module imports this file.
  *
  *     show(...content)                       fills the page;   setTitle("Run x")
  *     inbox                                  resource of what waits, kept fresh;   announce("…") for screen readers

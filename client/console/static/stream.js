@@ -5,7 +5,7 @@
  *     const end = subscribe(["runs", "run:ID"])       adds topics while this page needs them
  *     onEvent("state", (data, id) => …)               events of all topics that any tab needs: look at data.run
  *     onEvent("resync", ({topics}) => …)              read the snapshot of these topics again
- *     connection      signal {state: "connecting" | "live" | "lost", since: ms, why: what the server says}
+ *     connection      signal {state: "connecting" | "live" | "lost", since: ms, why: the reason of the server}
  *
  * The tabs elect a leader by a lock. The leader has the one connection, for the topics of all tabs, and passes each
  * event on by a channel. All tabs remember the id of the last event. When the leader closes, the next tab gets the lock
@@ -27,7 +27,7 @@ export const connection = signal({ state: "connecting", since: Date.now(), why: 
 
 /** @type {Map<string, Set<(data: any, id: string) => void>>} */
 const handlers = new Map();
-/** How often this tab needs each topic. @type {Map<string, number>} */
+/** By topic: the number of times that this tab needs it. @type {Map<string, number>} */
 const needed = new Map();
 /** The topics of each tab, kept by the leader. @type {Map<string, string[]>} */
 const tabs = new Map();

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What a visitor can do to a run: each act as a row of a table, its form, and the same act as commands of a shell.
+ * The acts of a visitor on a run: a table with a row for each, its form, and the same act as commands of a shell.
  *
  * A control is absent if it makes no sense for this run or visitor. It is disabled, with the reason, if it does not
  * make sense at the moment.
@@ -255,7 +255,7 @@ export function runControls(run, first = ["pause", "resume", "steer"]) {
   return [buttons(first), menu];
 }
 
-/** What can be done at an iteration. @param {Run} run */
+/** The acts that start from an iteration. @param {Run} run */
 export const recordControls = (run) => (/** @type {import("./state.js").IterationRecord} */ { number: at }) => {
   const isEnabled = (/** @type {string} */ kind) => untracked(() => controlOf(run.now, kind)?.enabled);
   const jump = (/** @type {string} */ kind, /** @type {string} */ label) =>

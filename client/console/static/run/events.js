@@ -41,7 +41,7 @@ const unlessError = (state) => (/** @type {any} */ data) => (data.error ? "faile
 const ending = (/** @type {any} */ data) => data.reason;
 /** True for a question that nobody answered because something else closed it. @param {TimelineEvent} event */
 const isClosed = ({ event, data }) => event === "QuestionAnswered" && data.choice === "none";
-/** What somebody sent: a text, or the values of an update. @param {any} data @returns {string} */
+/** The text of an intervention, or the values of its update. @param {any} data @returns {string} */
 function sentText({ kind, text }) {
   if (typeof text !== "object" || text === null) return String(text ?? "");
   return text.text ?? text.reason ?? (kind.startsWith("extend") ? Object.entries(text).flat().join(" ") : "");
@@ -151,7 +151,7 @@ const AT_ONCE = /^(extend|send|interrupt|requeue|close|rewind)/;
 /** Guidance, which closes a question of a goal. */
 const CLOSING = /^(steer|add_context|override_step)$/;
 
-/** What somebody did, by the kind of the act. @type {Record<string, string>} */
+/** The verb of each kind of act. @type {Record<string, string>} */
 const VERBS = {
   steer: "steered", add_context: "added context", pause: "paused", resume: "resumed", abort: "aborted", send: "sent",
   interrupt: "interrupted the turn", close: "ended the chat", extend_budget: "extended", extend: "extended",
@@ -224,7 +224,7 @@ function actState({ id, state, why, number, phase, iteration, at, appliedAt }) {
 const MARKS = { received: "waiting", sending: "pending", applied: "done", refused: "denied", failed: "failed" };
 
 /**
- * What somebody did, and what became of it.
+ * A line about an act of a person, and its course.
  * @param {{state: keyof typeof MARKS, by: string, kind: string, text: string}} act
  * @param {...import("../ui.js").Child} course
  */

@@ -49,7 +49,7 @@ export function head(run, controls) {
       }, h("span.run-id.mono", id, copy(id), copy(`${location.origin}${runPath(id)}`, "Copy link"))));
 }
 
-/** What keeps the run from going on, each with its remedy. @param {Run} run */
+/** The problems that keep the run from going on, each with its remedy. @param {Run} run */
 export function troubles(run) {
   const found = stable(() => {
     const { stuck, worker, ended, folder } = run.now;
@@ -132,7 +132,7 @@ export function meters(run, extend) {
   });
 }
 
-/** What people did to the run, newest first: sent, received, applied or refused. @param {Run} run */
+/** The acts of people on the run, newest first: sent, received, applied or refused. @param {Run} run */
 export function actsPanel(run) {
   const recorded = stable(() => {
     void run.records.version.value;

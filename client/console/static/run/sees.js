@@ -1,5 +1,5 @@
 // @ts-check
-/** What the model sees (its memory, its conversation, what was left out and recalled), and the result of a run. */
+/** The panels with the view of the model (memory, conversation, recalled knowledge) and with the result of a run. */
 import { runPath } from "../address.js";
 import { resource } from "../api.js";
 import { resolved } from "../form.js";

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What the pages of one run share: its snapshot, its records by iteration, its calls in flight, and what people did.
+ * The state that the pages of a run share: snapshot, records by iteration, calls in flight, and acts of people.
  *
  *     const run = runState(id)
  *     run.snapshot   signal, as GET /runs/{id}, kept current by the stream;   run.now: its value once it is known
@@ -33,7 +33,7 @@ class Records {
     this.version = signal(0);
     this.problem = signal(/** @type {Problem|null} */ (null));
     this.isLoaded = signal(false);
-    /** What people did, by id. @type {Map<string, import("./events.js").Act>} */ this.acts = new Map();
+    /** The acts of people, by id. @type {Map<string, import("./events.js").Act>} */ this.acts = new Map();
     /** @type {Set<(number: number) => void>} */ this.watchers = new Set();
     /** Pages that are being loaded. @type {Set<number>} */ this.asked = new Set();
   }
