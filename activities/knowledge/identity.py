@@ -35,6 +35,7 @@ def reader_audiences(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str,
 
 
 def is_visible(item: KnowledgeItem, query: Recall) -> bool:
+    """Return whether the reader of a query may see the item."""
     return audience_digits(item.scope, item.owner) in reader_audiences(query.reader, query.scopes)
 
 
@@ -100,6 +101,7 @@ def matching_subjects(subjects: Iterable[str], subject: str) -> list[str]:
 
 
 def is_erased_by(item: StoredItem, what: Erasure) -> bool:
+    """Return whether an item matches all conditions of an erasure."""
     origin = item.provenance
     own = {"workflow_id": origin.workflow_id, "user": item.owner.user, "source": origin.source}
     return (
