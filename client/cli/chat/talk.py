@@ -91,7 +91,7 @@ class SessionTurns:
 
 
 def _is_shown(viewed: ViewedEntry, line: StyledLine) -> bool:
-    """Return whether a line is shown. A reply is not: its calls appear with their results, its answer in full."""
+    """Return whether a line is shown. A reply only shows errors: calls appear with results, and the answer in full."""
     if isinstance(viewed.event, _HIDDEN_EVENTS) or line.tone == "quiet":
         return False
     return not isinstance(viewed.event, on.ReasoningComplete) or line.tone == "bad"

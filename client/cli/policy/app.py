@@ -64,9 +64,9 @@ async def check(
     if engine_name(settings) != "cedar" or settings.folder is None:
         build_policy_engine(settings)
         write_note(
-            "OPA decides here. `opa check` finds problems of its rules; `orga policy test` runs test cases with it"
+            "OPA decides here. `opa check` finds problems in its rules, and `orga policy test` runs test cases with it"
         )
-        write_note("whether Rego names only existing tools, agents and arguments cannot be checked")
+        write_note("names of tools, agents and arguments in Rego cannot be checked")
         return 0
     surfaces = [settings.surface] if settings.surface else [None, *_surface_names(settings.folder)]
     policies, problems, version = _read_surfaces(settings.folder, surfaces)

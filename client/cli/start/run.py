@@ -225,7 +225,7 @@ async def _check_workers(context: CliContext) -> None:
         if not is_same_policy(identity_policy(identity), policy):
             raise ConfigError(
                 f"policy: worker {process} polls task queue {context.task_queue!r} and judges by another policy than "
-                "this folder's. Set [temporal] task_queue to one of this folder's own"
+                "this folder's. Set [temporal] task_queue to a name that only this folder uses"
             )
         if context.connection.endpoint.embedded and config_digest(identity) not in {None, digest}:
             write_warning(

@@ -72,9 +72,9 @@ def _settings(name: str, config: Path | None) -> "ServerSettings":
 
     server = configured_server(name, load_config(config).config)
     if server.url is None:
-        raise UsageError(f"mcp.servers.{name}: nobody logs in to a program. Pass its credentials on with env_from")
+        raise UsageError(f"mcp.servers.{name}: nobody logs in to a program. Pass credentials to it with env_from")
     if server.oauth is None or not server.oauth.login:
-        raise UsageError(f"mcp.servers.{name}: nobody logs in there. Set login = true in [mcp.servers.{name}.oauth]")
+        raise UsageError(f"mcp.servers.{name}: has no login. Set login = true in [mcp.servers.{name}.oauth]")
     with usage_errors():
         return server_settings({name: server}, {}, os.environ, prepare_home().logins)[0]
 

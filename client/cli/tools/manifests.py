@@ -352,7 +352,7 @@ async def _read_document(source: str) -> tuple[Any, str]:
     is_address = re.match(r"https?://", source) is not None
     data = await _fetch_document(source) if is_address else await asyncio.to_thread(_read_file, source)
     if len(data) > _MAX_BYTES:
-        raise UsageError(f"{source}: has more than {_MAX_BYTES:,} bytes. Name a part of it that is a document")
+        raise UsageError(f"{source}: has more than {_MAX_BYTES:,} bytes. Name a smaller document")
     try:
         value = json_format.loads(data) if data.lstrip()[:1] == b"{" else await read_yaml(data)
     except (ValueError, RecursionError):

@@ -101,7 +101,7 @@ def _require_pipes() -> None:
     kinds = [os.fstat(number).st_mode for number in (0, 1)]
     if not all(stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) for kind in kinds):
         raise UsageError(
-            "stdin and stdout: a program has to be at the other end. Name this command in the settings of your editor "
+            "stdin and stdout: must be connected to a program. Name this command in the settings of your editor "
             "or assistant, as docs/front-ends.md shows"
         )
 

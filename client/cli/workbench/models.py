@@ -197,9 +197,7 @@ def _named_models(name: str, settings: OrgaConfig) -> tuple[str, ...]:
         if problem := model_name_problem(name, settings.models.own_endpoints):
             raise UsageError(problem)
         if name.strip().startswith(f"{CODE}:"):
-            raise UsageError(
-                f"{name.strip()} exists only in the worker that was given it in code; try it with orga run"
-            )
+            raise UsageError(f"{name.strip()} exists only in the worker whose code defines it; try it with orga run")
         return (name.strip(),)
     with usage_errors():
         return models_of(RequestedNames("default", name), AgentConfig(), settings, os.environ)

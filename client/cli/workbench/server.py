@@ -74,7 +74,7 @@ async def _run_in_foreground(*, as_json: bool) -> int:
             write_json(asdict(endpoint))
         else:
             write_result(*_endpoint_lines(endpoint))
-        write_note("Ctrl-C ends this command; the server stops when no other uses it (at once: orga server --stop)")
+        write_note("Ctrl-C ends this command; the server stops when no command uses it (at once: orga server --stop)")
         try:
             await _wait_until_down()
         except asyncio.CancelledError:
