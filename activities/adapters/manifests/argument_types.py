@@ -1,4 +1,4 @@
-"""The types of a manifest's arguments: keys, JSON Schema, and checks of values."""
+"""The types of a manifest's arguments: the keys that each allows, its JSON Schema, and its check of a call's values."""
 
 import ipaddress
 import math
@@ -23,21 +23,21 @@ _ILLEGAL_IN_HOST = re.compile(r"[^\x21-\x7e]|[%\\]")
 
 
 def checked_ip_address(value: str) -> str:
-    """Return an IPv4 or IPv6 address. Leading zeros and zones are refused."""
+    """Return an IPv4 or IPv6 address. Refuse leading zeros and zones."""
     if "%" in value:
         raise ValueError("an address with a zone is refused")
     return str(_parse_or_refuse(ipaddress.ip_address, value, "is no IP address; write 192.0.2.1 or 2001:db8::1"))
 
 
 def checked_cidr(value: str) -> str:
-    """Return a network. Bits beyond its prefix are refused."""
+    """Return a network. Refuse one whose host bits are not 0."""
     if "/" not in value or "%" in value:
         raise ValueError("is no network; write 10.0.0.0/8")
     return str(_parse_or_refuse(ipaddress.ip_network, value, "is no network whose host bits are 0; write 10.0.0.0/8"))
 
 
 def checked_hostname(value: str) -> str:
-    """Return a host name in ASCII and lower case. Wildcards, and names that resolvers read as numbers, are refused."""
+    """Return an ASCII host name in lower case. Refuse wildcards, and names that a resolver would read as a number."""
     labels = value.split(".")
     if not all(_HOST_LABEL.fullmatch(label) for label in labels):
         raise ValueError("is no host name; write it as in www.example.org, letters beyond ASCII as xn--")
@@ -47,7 +47,7 @@ def checked_hostname(value: str) -> str:
 
 
 def checked_scope_target(value: str, scope: Iterable[str]) -> str:
-    """Return an address, a network or a host name. If there is a scope, it has to be in it."""
+    """Return an address, a network or a host name. Unless `scope` is empty, refuse one that is not within the scope."""
     target = _checked_target(value)
     allowed = tuple(scope)
     if allowed and not any(_is_within(target, each) for each in allowed):
@@ -56,12 +56,12 @@ def checked_scope_target(value: str, scope: Iterable[str]) -> str:
 
 
 def checked_scope_entry(entry: str) -> str:
-    """Return an entry of a scope, possibly a wildcard for all names below a host. Raise ValueError for others."""
+    """Return an entry of a scope, without the `*.` of a wildcard. Raise ValueError if it is no network or host."""
     return _checked_target(entry.removeprefix("*.")) if entry.startswith("*.") else _checked_target(entry)
 
 
 def normalised_url(value: str, schemes: Iterable[str] = ()) -> str:
-    """Return an absolute URL in its normal spelling, so that the checked URL is the used one."""
+    """Return an absolute URL in its normal spelling, so that the URL that is checked is also the one that is used."""
     allowed = tuple(schemes) or ("http", "https")
     try:
         netloc, parsed = urlsplit(value).netloc, URL(value)
@@ -88,11 +88,12 @@ def _checked_target(value: str) -> str:
 
 
 def _is_within(target: str, entry: str) -> bool:
-    network, wanted = _parsed_network(checked_scope_entry(entry)), _parsed_network(target)
+    name = checked_scope_entry(entry)
+    network, wanted = _parsed_network(name), _parsed_network(target)
+    if network is None and wanted is None:
+        return target.endswith(f".{name}") if entry.startswith("*.") else target == name
     if network is None or wanted is None:
-        name = checked_scope_entry(entry)
-        is_name = network is None and wanted is None
-        return is_name and (target.endswith(f".{name}") if entry.startswith("*.") else target == name)
+        return False
     return isinstance(wanted, type(network)) and wanted.subnet_of(network)  # pyright: ignore[reportArgumentType]
 
 
@@ -116,11 +117,11 @@ _LINE_SEPARATORS = "\u2028\u2029"
 
 
 def checked_text(value: str, argument: Argument) -> str:
-    """Return a text without control characters. The manifest can allow line breaks and tabs."""
-    let_through = _LINE_CHARACTERS + _LINE_SEPARATORS if argument.multiline else ""
+    """Return the text. Refuse control characters, except line breaks and tabs if the manifest allows them."""
+    allowed = _LINE_CHARACTERS + _LINE_SEPARATORS if argument.multiline else ""
     for character in value:
         is_control = unicodedata.category(character) in {"Cc", "Cs"} or character in _LINE_SEPARATORS
-        if is_control and character not in let_through:
+        if is_control and character not in allowed:
             raise ValueError(f"the character U+{ord(character):04X} is refused; leave it out")
     return value
 
@@ -132,6 +133,7 @@ def checked_number(value: float) -> float:
 
 
 def checked_duration(value: str, argument: Argument) -> int:
+    """Return the duration in seconds."""
     found = _DURATION.fullmatch(value)
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
     total = hours * 3_600 + minutes * 60 + seconds
@@ -145,16 +147,16 @@ def checked_duration(value: str, argument: Argument) -> int:
 
 
 def checked_regex(value: str, argument: Argument) -> str:
-    """Return a pattern that can be matched in linear time."""
+    """Return the pattern. Refuse one that cannot be matched in linear time."""
     LinearPattern(checked_text(value, argument))
     return value
 
 
 def is_like_flag(value: str) -> bool:
-    """Return whether a program could take the value for a flag, even after it has normalised its arguments.
+    """Return whether a program could take the value for a flag, because its first visible character is like a dash.
 
-    Blanks, invisible characters and marks before the dash are ignored. Every character that folds to a dash counts as
-    one, because some systems map U+00AD or U+2212 to it (CVE-2024-4577).
+    A program may normalise its arguments, and some systems map U+00AD or U+2212 to a dash (CVE-2024-4577). So every
+    character that becomes a dash counts, and blanks, invisible characters and marks before it are ignored.
     """
     for character in value:
         kind, folded = unicodedata.category(character), unicodedata.normalize("NFKC", character)
@@ -166,7 +168,7 @@ def is_like_flag(value: str) -> bool:
 
 
 Value = str | int | float | bool | tuple[str | int | float | bool, ...]
-"""A checked value. A path is relative to the command's folder and begins with a dot."""
+"""A checked value. A path is relative to the command's folder and begins with a dot, or absolute if outside of it."""
 
 
 @dataclass(frozen=True)
@@ -178,19 +180,19 @@ class PathContext:
 @dataclass(frozen=True)
 class TypeRules:
     schema: Callable[[Argument], dict[str, Any]]
-    """Returns the JSON Schema without the parts that every type has."""
+    """Returns the part of the JSON Schema that only this type has."""
     read: Callable[[Any, Argument, PathContext], Value]
     """Checks a value that fits the schema. Raises ValueError or ToolError."""
     keys: frozenset[str]
-    """The keys of this type in a manifest, in addition to those of every type."""
+    """The keys that this type allows in a manifest, in addition to those of every type."""
     hint: str = ""
-    """A hint for the model after the description."""
+    """A hint for the model, added to the description."""
 
 
-def _text_schema(argument: Argument, longest: int = 10_000) -> dict[str, Any]:
-    least, most = argument.min, argument.max
-    found: dict[str, Any] = {"type": "string", "maxLength": longest if most is None else int(most)}
-    return found if least is None else {**found, "minLength": int(least)}
+def _text_schema(argument: Argument) -> dict[str, Any]:
+    most = 10_000 if argument.max is None else int(argument.max)
+    least = {} if argument.min is None else {"minLength": int(argument.min)}
+    return {"type": "string", "maxLength": most, **least}
 
 
 def _short_text_schema(longest: int) -> Callable[[Argument], dict[str, Any]]:
@@ -216,19 +218,20 @@ def _array_schema(argument: Argument) -> dict[str, Any]:
     return {"type": "array", "items": items, "maxItems": most, **least}
 
 
-def _checked_path(value: str, argument: Argument, ground: PathContext) -> str:
+def _checked_path(value: str, argument: Argument, paths: PathContext) -> str:
     checked_text(value, argument)
-    place = ground.root.locate(value)
-    if argument.must_exist and not (ground.root.path / place).exists():
+    located = paths.root.locate(value)
+    if argument.must_exist and not (paths.root.path / located).exists():
         raise ValueError("there is no such file or folder")
-    inside = place.is_relative_to(ground.cwd)
-    return f"./{place.relative_to(ground.cwd)}" if inside else str(ground.root.path / place)
+    if located.is_relative_to(paths.cwd):
+        return f"./{located.relative_to(paths.cwd)}"
+    return str(paths.root.path / located)
 
 
-def _checked_array(value: list[Any], argument: Argument, ground: PathContext) -> Value:
+def _checked_array(value: list[Any], argument: Argument, paths: PathContext) -> Value:
     assert argument.items is not None
-    found = [RULES_OF_TYPE[argument.items.type].read(each, argument.items, ground) for each in value]
-    return tuple(each for each in found if not isinstance(each, tuple))
+    items = [RULES_OF_TYPE[argument.items.type].read(each, argument.items, paths) for each in value]
+    return tuple(item for item in items if not isinstance(item, tuple))  # no item is a tuple: arrays are not nested
 
 
 _LIST_KEYS = frozenset({"allowed", "allow_dash"})
@@ -238,7 +241,7 @@ _MAX_INTEGER = 2**63 - 1
 
 RULES_OF_TYPE: Mapping[str, TypeRules] = {
     "string": TypeRules(_text_schema, lambda v, a, g: checked_text(v, a), _TEXT_KEYS | {"min", "max", "multiline"}),
-    # JSON also writes the integer 2 as 2.0.
+    # `int`, because the JSON value 2.0 is a valid integer too
     "integer": TypeRules(_number_schema("integer", -_MAX_INTEGER, _MAX_INTEGER), lambda v, a, g: int(v), _NUMBER_KEYS),
     "number": TypeRules(_number_schema("number"), lambda v, a, g: checked_number(v), _NUMBER_KEYS),
     "boolean": TypeRules(lambda a: {"type": "boolean"}, lambda v, a, g: bool(v), frozenset()),
@@ -293,10 +296,10 @@ RULES_OF_TYPE: Mapping[str, TypeRules] = {
 
 
 def argument_schema(argument: Argument) -> dict[str, Any]:
-    """Return the JSON Schema of an argument, with its real JSON type."""
-    kind = RULES_OF_TYPE[argument.type]
-    schema = kind.schema(argument)
-    description = " ".join(part for part in (argument.description, f"({kind.hint})" if kind.hint else "") if part)
+    """Return the JSON Schema of an argument. Its `type` is that of JSON, such as `string` for a URL."""
+    rules = RULES_OF_TYPE[argument.type]
+    schema = rules.schema(argument)
+    description = " ".join(filter(None, (argument.description, f"({rules.hint})" if rules.hint else "")))
     optional = {
         "description": description or None,
         "enum": None if argument.allowed is None else list(argument.allowed),
@@ -307,7 +310,7 @@ def argument_schema(argument: Argument) -> dict[str, Any]:
 
 
 def parameters_schema(arguments: Mapping[str, Argument]) -> dict[str, Any]:
-    """Return the JSON Schema of all arguments together. It refuses other arguments."""
+    """Return the JSON Schema of a call's arguments. It refuses arguments that are not declared."""
     required = [name for name, argument in arguments.items() if argument.is_required]
     return {
         "type": "object",
@@ -318,12 +321,12 @@ def parameters_schema(arguments: Mapping[str, Argument]) -> dict[str, Any]:
 
 
 Values = Mapping[str, Value]
-"""Values by name, without optional arguments that were not given."""
+"""Checked values by name of their argument. An optional argument that was not given is missing."""
 
 
-def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], ground: PathContext) -> Values:
-    """Return the checked values. Raise ToolError (InvalidArguments, or PathRefused for a path) with all problems."""
-    defaults = {name: each.default for name, each in declared.items() if each.default is not None}
+def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], paths: PathContext) -> Values:
+    """Return checked values, with defaults. Raise ToolError (InvalidArguments with all problems, or PathRefused)."""
+    defaults = {name: argument.default for name, argument in declared.items() if argument.default is not None}
     all_given = {**defaults, **given}
     problems = argument_errors(parameters_schema(declared), all_given)
     if problems:
@@ -331,7 +334,7 @@ def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], g
     values: dict[str, Value] = {}
     for name, value in all_given.items():
         try:
-            values[name] = RULES_OF_TYPE[declared[name].type].read(value, declared[name], ground)
+            values[name] = RULES_OF_TYPE[declared[name].type].read(value, declared[name], paths)
         except ValueError as error:
             problems.append(f"{name}: {error}")
     if problems:
@@ -346,7 +349,7 @@ def value_text(value: Value) -> str:
 
 
 def value_texts(value: Value | None) -> list[str]:
-    """Return the texts of a list or a single value, or nothing for a missing value."""
+    """Return the text of each item of a list, the text of a single value, or no text for a missing value."""
     if value is None:
         return []
     return [value_text(each) for each in value] if isinstance(value, tuple) else [value_text(value)]

@@ -1,4 +1,4 @@
-"""Finds values that a shell or another interpreter would read as code."""
+"""Finds placeholders of a command whose values a shell or another interpreter would read as code."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,37 +8,37 @@ from pathlib import PurePosixPath
 from orga.activities.adapters.manifests.manifest import CommandSection, Flaw, parse_template, template_placeholders
 
 ALL_OPERANDS = 99
-"""More operands than any command has."""
+"""A number larger than the operands of any command. As the last index of a range it means: to the end."""
 
 
 @dataclass(frozen=True)
 class CodeInputs:
-    """The flags, operands and input, but not the files, from which a program reads code."""
+    """The flags, operands and stdin from which a program reads code. The content of files is not looked at."""
 
     flags: str = ""
-    """Letters of flags whose value is code, attached or in the next element: `-c`, `-Ic`."""
+    """Letters of flags whose value is code. The value may be in the same element or the next: `-c`, `-Ic`."""
     valued: str = ""
-    """Letters of flags with another value, such as an encoding."""
+    """Letters of flags whose value is not code, such as an encoding."""
     long: tuple[str, ...] = ()
     """Long options whose value is code."""
     operands: tuple[int, ...] = ()
-    """Operands, counted from 0, that are code unless a flag gives code. `(1, ALL_OPERANDS)`: all after the first."""
+    """Indexes of operands that are code if no flag gives code. `(1, ALL_OPERANDS)` means all after the first."""
     files: str = ""
-    """Letters of flags whose value names a file or a module with code. With one, no operand is code, and no input."""
+    """Letters of flags whose value names a file or a module with code. Then neither operands nor stdin are code."""
     leading: bool = False
     """True if all flags come before the first operand."""
     input_with_operands: bool = False
-    """True if the first operand is not a file with code, so that the input is code even with operands."""
+    """True if the first operand is not a file with code. Then stdin can be code although there are operands."""
     operand_flags: str = ""
-    """Letters of flags without which no operand is code. A shell's `-c` makes its first operand code."""
+    """Letters of flags that are needed to make operands code, such as a shell's `-c`. Empty: no flag is needed."""
     stdin: bool = False
-    """True if the input is code unless a flag or an operand is, or names a file with code."""
+    """True if stdin is code when no flag or operand is code or names a file with code."""
     input_flags: str = ""
-    """Letters of flags that always make the input code."""
+    """Letters of flags that always make stdin code."""
     long_valued: tuple[tuple[str, int], ...] = ()
-    """Long options with the number of their values, which are neither code nor operands."""
+    """Long options, each with the number of its values. These values are neither code nor operands."""
     subcommands: tuple[str, ...] = ()
-    """First operands after which the other operands are counted."""
+    """Words that can be the first operand without being counted as one."""
 
 
 _SHELL = CodeInputs(
@@ -180,17 +180,17 @@ CODE_INPUTS: dict[str, CodeInputs] = {
     "zip": CodeInputs(long=("-TT", "--unzip-command")),
     "sort": CodeInputs(long=("--compress-program",)),
 }
-"""Code inputs by the program's name without a version."""
+"""The code inputs of each program, by its name without a version."""
 
 
 @dataclass(frozen=True)
 class ProgramRunner:
-    """A program that runs another one."""
+    """A program that runs another program."""
 
     own_operands: int = 0
-    """Its own operands before the other program. `ALL_OPERANDS`: that comes only after a flag such as `-exec`."""
+    """Its own operands before the other program. `ALL_OPERANDS`: the other program only follows a flag like `-exec`."""
     valued: str = ""
-    """Letters of flags with a value."""
+    """Letters of its flags that have a value."""
 
 
 _AFTER_FLAG = ProgramRunner(ALL_OPERANDS)
@@ -210,10 +210,10 @@ RUNNERS: dict[str, ProgramRunner] = {
 }
 
 RUNNERS_FROM_INPUT = frozenset({"xargs", "parallel"})
-"""Programs that turn their input into arguments of the program that they run."""
+"""Programs that turn their stdin into arguments of the program that they run."""
 
 VARIABLES_ARE_CODE = frozenset({"make", "gmake"})
-"""Programs that expand `NAME=value` like code."""
+"""Programs that expand the value of an operand `NAME=value` like code."""
 
 _VERSION = re.compile(r"[-.\d]+$")
 _EXEC_FLAGS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
@@ -221,10 +221,10 @@ _STDIN_NAMES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 def code_flaws(command: CommandSection) -> Iterator[Flaw]:
-    """Yield a flaw for each placeholder within code, in a program's arguments or its input."""
+    """Yield a flaw for each placeholder within code, in the arguments or the stdin of a command."""
     argv = [element for part in command.argv for element in part.argv]
     meanings: dict[str, str] = {}
-    """The kind of text as which the program would read each of these placeholders."""
+    """The faulty placeholders, each with the meaning that its value would have: code, or the name of a program."""
     is_input_code = False
     for position in _program_positions(argv):
         name, rest = _program_name(argv[position]), argv[position + 1 :]
@@ -234,8 +234,8 @@ def code_flaws(command: CommandSection) -> Iterator[Flaw]:
             meanings |= {placeholder: "code" for text in texts for placeholder in _placeholder_names(text)}
             is_input_code = is_input_code or arguments.is_input_code()
         if (runner := RUNNERS.get(name)) is not None:
-            programs = _placeholder_names(_nested_program(rest, runner))
-            meanings = dict.fromkeys(programs, "the name of a program") | meanings
+            program_placeholders = _placeholder_names(_nested_program(rest, runner))
+            meanings = dict.fromkeys(program_placeholders, "the name of a program") | meanings
             runs_interpreter = any(_program_name(element) in CODE_INPUTS for element in rest)
             is_input_code = is_input_code or (name in RUNNERS_FROM_INPUT and runs_interpreter)
     for placeholder, meaning in meanings.items():
@@ -249,7 +249,7 @@ def code_flaws(command: CommandSection) -> Iterator[Flaw]:
 
 
 def _program_positions(argv: Sequence[str]) -> list[int]:
-    """Return the indexes of programs: the first element, and known ones that another runs or that a flag follows."""
+    """Return the indexes of programs: of the first element, and of known ones after a runner or before a flag."""
     begins_with_runner = bool(argv) and _program_name(argv[0]) in RUNNERS
 
     def is_later_program(index: int) -> bool:
@@ -269,7 +269,7 @@ def _placeholder_names(template: str) -> list[str]:
 
 
 class _ProgramArguments:
-    """The arguments of a program, divided into code, operands and the rest."""
+    """Divides the arguments of a program into code, operands and the rest."""
 
     def __init__(self, arguments: Sequence[str], code: CodeInputs) -> None:
         self._arguments = arguments
@@ -292,14 +292,10 @@ class _ProgramArguments:
         return self._texts + self._code_operands()
 
     def is_input_code(self) -> bool:
-        """Return whether the program reads code from its input."""
+        """Return whether the program reads code from its stdin."""
         names_file = bool(self._operands) and self._operands[0] not in _STDIN_NAMES
-        has_other_code = (
-            self._has_code_flag
-            or self._has_file_flag
-            or bool(self._code_operands())
-            or (names_file and not self._code.input_with_operands)
-        )
+        runs_file = names_file and not self._code.input_with_operands
+        has_other_code = self._has_code_flag or self._has_file_flag or bool(self._code_operands()) or runs_file
         return self._has_input_flag or (self._code.stdin and not has_other_code)
 
     def _code_operands(self) -> list[str]:
@@ -320,7 +316,7 @@ class _ProgramArguments:
             option, _, value = element.partition("=")
             if option in self._code.long:
                 self._texts.append(value or self._take_following())
-                # A shell with code in a long option still reads its `-c`.
+                # a shell also reads its `-c`, even if a long option has code
                 self._has_code_flag = not self._code.operand_flags
             elif option in long_valued:
                 self._next += long_valued[option] - bool(value)
@@ -336,7 +332,7 @@ class _ProgramArguments:
         return is_after_flags or element in _STDIN_NAMES or not element.startswith(("-", "+"))
 
     def _read_letters(self, element: str) -> None:
-        """Read flags such as `-xc` or `-cCODE`. The first letter that has a value takes the rest as its value."""
+        """Read flags such as `-xc` or `-cCODE`. The first letter that takes a value takes the rest of the element."""
         code = self._code
         with_value = code.flags + code.files + code.valued
         first_with_value = (index for index, letter in enumerate(element) if index and letter in with_value)
@@ -346,7 +342,7 @@ class _ProgramArguments:
         self._has_operand_flag = self._has_operand_flag or not set(letters).isdisjoint(code.operand_flags)
         last = letters[-1] if letters else "-"
         if last in code.flags:
-            is_value = not set(value) <= set(code.flags)  # in `-pe CODE`, the `e` is a flag too
+            is_value = not set(value) <= set(code.flags)  # in `-pe CODE`, the rest `e` is a flag, not the value of `-p`
             self._texts.append(value if is_value else self._take_following())
             self._has_code_flag = True
         elif last in code.files + code.valued:
@@ -367,14 +363,14 @@ class _ProgramArguments:
 
 
 def _nested_program(rest: Sequence[str], runner: ProgramRunner) -> str:
-    """Return the program that is run, or ""."""
+    """Return the program that a runner with the arguments `rest` runs, or ""."""
     operands: list[str] = []
-    before = ""
+    previous = ""
     for element in rest:
-        if before in _EXEC_FLAGS:
+        if previous in _EXEC_FLAGS:
             return element
-        is_value = len(before) == 2 and before[0] == "-" and before[1] in runner.valued
+        is_value = len(previous) == 2 and previous[0] == "-" and previous[1] in runner.valued
         if not is_value and not element.startswith("-") and "=" not in element:
             operands.append(element)
-        before = element
+        previous = element
     return operands[runner.own_operands] if len(operands) > runner.own_operands else ""

@@ -1,4 +1,4 @@
-"""Finds all errors of a manifest with valid keys and types: in arguments, placeholders and requests."""
+"""Finds the flaws of a manifest whose keys and types are valid: in arguments, placeholders, commands and requests."""
 
 import json
 import re
@@ -39,13 +39,13 @@ from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.text import LinearPattern, known_names_hint
 
 TemplateTarget = Literal["argv", "stdin", "url", "query", "header", "json", "form", "text"]
-"""The part of a command or a request that a text becomes."""
+"""The part of a command or a request that a text with placeholders belongs to."""
 
 LIST_TARGETS: frozenset[TemplateTarget] = frozenset({"argv", "query", "json", "form"})
-"""Targets for which a text can become a list, if the placeholder is the whole text."""
+"""Targets in which a text can become a list, if it is only one placeholder."""
 
 OPTIONAL_TARGETS: frozenset[TemplateTarget] = frozenset({"query", "header", "json", "form"})
-"""Targets for which a text is left out if its argument has no value."""
+"""Targets from which a text is left out if its argument has no value."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TemplateUse:
     target: TemplateTarget
     source: str
     when: str = ""
-    """The argument without which the text is left out. Empty: it is always used."""
+    """The argument that the text depends on: without its value the text is left out. Empty: it is always used."""
 
 
 def template_uses(manifest: Manifest) -> Iterator[TemplateUse]:
@@ -122,8 +122,8 @@ def _placeholder_flaws(use: TemplateUse, template: Template, name: str, argument
     is_alone = only_placeholder(template) is not None
     if argument.type == "array" and not (is_alone and use.target in LIST_TARGETS):
         yield Flaw(use.key, f"{{{name}}} is an array, and is used within a text", f'write "{{{name}}}" alone')
-    can_be_left_out = use.when == name or (use.target in OPTIONAL_TARGETS and (is_alone or use.target != "json"))
-    if argument.may_be_missing and not can_be_left_out:
+    is_optional_text = use.target in OPTIONAL_TARGETS and (is_alone or use.target != "json")
+    if argument.may_be_missing and not (is_optional_text or use.when == name):
         part = f', or write {{ when = "{name}", argv = [...] }}' if use.target == "argv" else ""
         yield Flaw(use.key, f"{{{name}}} may have no value", f"give it a default, or make it required{part}")
     kinds = {argument.type, argument.items.type if argument.items else ""}
@@ -132,7 +132,7 @@ def _placeholder_flaws(use: TemplateUse, template: Template, name: str, argument
 
 
 _OWN_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
-"""Headers that the client sets."""
+"""Headers that the HTTP client sets itself."""
 
 _AUTHORITY = re.compile(r"https?://[^/?#\\]+")
 
@@ -142,7 +142,7 @@ def http_flaws(http: Http) -> Iterator[Flaw]:
         yield from _url_flaws(http)
         yield from _header_flaws(http)
     except ValueError:
-        pass  # the check of placeholders reports a broken one
+        pass  # `use_flaws` reports a broken placeholder
     bodies = [key for key in ("json_body", "form", "text") if getattr(http, key) is not None]
     if len(bodies) > 1:
         yield Flaw(("http",), "a request has one body", "keep one of json, form and text")
@@ -192,7 +192,7 @@ COMMON_KEYS = frozenset({"type", "description", "required", "default"})
 
 def argument_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
     flaws = [*_key_flaws(key, argument), *_contradiction_flaws(key, argument), *_pattern_flaws(key, argument)]
-    yield from flaws or _value_flaws(key, argument)  # only a valid declaration can check values
+    yield from flaws or _value_flaws(key, argument)  # values can only be checked against a declaration without flaws
 
 
 def _key_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
@@ -251,7 +251,7 @@ def _value_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
 
 
 def _value_problem(argument: Argument, value: object) -> str:
-    """Return why a value is not allowed for the argument, or "". Only a call checks that a path exists."""
+    """Return why a value does not fit the argument, or "". Whether a path exists is only checked by a call."""
     try:
         if errors := argument_errors(argument_schema(argument), value):
             return "; ".join(errors)
@@ -262,7 +262,7 @@ def _value_problem(argument: Argument, value: object) -> str:
 
 
 TOP_LEVEL_OPTIONS = ("effect", "timeout_s", "approval", "verified", "tags")
-"""Options of tools that a manifest has at its top, and not under `[options]`."""
+"""Options of tools that belong at the top of a manifest, not under `[options]`."""
 
 
 def manifest_flaws(manifest: Manifest) -> Iterator[Flaw]:
@@ -292,7 +292,7 @@ def _command_flaws(command: CommandSection) -> Iterator[Flaw]:
         has_placeholder = any(template_placeholders(parse_template(program)))
         yield from code_flaws(command)
     except ValueError:
-        return  # the check of placeholders reports it
+        return  # `use_flaws` reports a broken placeholder
     if first.when or has_placeholder:
         yield Flaw(key, "the program depends on an argument", "name one program, the first element")
     if not program or program.startswith("-") or ("/" in program and not program.startswith("/")):

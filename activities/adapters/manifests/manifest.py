@@ -1,4 +1,4 @@
-"""A tool declared in a TOML file: one command or one HTTP request, its arguments, and how its output is parsed."""
+"""A tool declared in a TOML file: a command or HTTP request, its arguments, its templates, and its output's parser."""
 
 import json
 import re
@@ -28,30 +28,30 @@ Number = StrictInt | StrictFloat
 
 
 class Argument(CheckedInput):
-    """`[arguments.NAME]`. `argument_types.py` lists the keys of each type in addition to the first four."""
+    """`[arguments.NAME]`. All types have the first four keys. `argument_types.py` lists which type has which others."""
 
     type: ArgumentType
     description: str = ""
     required: StrictBool | None = None
-    """True if a call has to give it. None means: required unless there is a default."""
+    """True if each call must have the argument. None means: required unless there is a default."""
     default: Any = None
     allowed: tuple[Any, ...] | None = None
     """The only allowed values."""
     pattern: str | None = None
     """An RE2 pattern that the whole value has to match."""
     min: Number | None = None
-    """The least number, characters of a text, items of an array, or seconds of a duration."""
+    """The smallest number, length of a text in characters, number of items, or duration in seconds."""
     max: Number | None = None
-    """The largest, in the unit of `min`."""
+    """The largest value, in the unit of `min`."""
     schemes: tuple[str, ...] = ()
     """Schemes that a URL may have. Empty: http and https."""
     scope: tuple[str, ...] = ()
-    """Networks and hosts that a target has to be within: `10.0.0.0/8`, `example.org`, `*.example.org`."""
+    """Networks and hosts. A target must be in one of them: `10.0.0.0/8`, `example.org`, `*.example.org`."""
     must_exist: StrictBool = False
     multiline: StrictBool = False
     """Allow line breaks and tabs."""
     allow_dash: StrictBool = False
-    """Allow a dash at the start. The author has to make sure that the program does not take it for a flag."""
+    """Allow values that begin with a dash. The author must make sure that the program does not take them for flags."""
     items: "Argument | None" = Field(default=None)
 
     def without(self, *fields: Literal["default", "allowed", "must_exist"]) -> Self:
@@ -63,13 +63,13 @@ class Argument(CheckedInput):
 
     @property
     def may_be_missing(self) -> bool:
-        """True if it can have no value in a call."""
+        """True if a call can leave the argument without a value."""
         return not self.is_required and self.default is None
 
 
 @dataclass(frozen=True)
 class Flaw:
-    """An error in a manifest. `key` is the path of keys to it in the file."""
+    """An error in a manifest. `key` is the path of keys to its place in the file."""
 
     key: tuple[str, ...]
     problem: str
@@ -83,10 +83,10 @@ Json = dict[str, Any] | list[Any]
 
 
 class ArgvPart(CheckedInput):
-    """Elements that are used or left out together. A plain text in a manifest is a part with one element."""
+    """Elements of `argv` that are used or left out together. A plain text in a manifest is a part with one element."""
 
     when: str = ""
-    """The argument that needs a value, or has to be true if it is a boolean. Empty means always."""
+    """The part is only used if this argument has a value, and not if it is false or an empty list. Empty: always."""
     argv: tuple[str, ...] = Field(min_length=1)
 
 
@@ -102,17 +102,17 @@ class CommandSection(CheckedInput):
     """`[command]`: a program, started without a shell."""
 
     argv: tuple[Annotated[ArgvPart, BeforeValidator(_argv_part)], ...]
-    """The program, by bare name or absolute path, and its arguments. One text stays one element with any value."""
+    """The program (bare name or absolute path) and its arguments. No value can split a text into several elements."""
     stdin: str = ""
     cwd: str = "."
-    """The command's folder, below the root."""
+    """The folder in which the command runs, relative to the root."""
     env: dict[Variable, str] = {}
     env_from: tuple[Variable, ...] = ()
-    """Variables of the worker's environment that the program gets. Their values are hidden in its output."""
+    """Variables that the program gets from the worker's environment. Their values are hidden in its output."""
     retry_codes: tuple[int, ...] = ()
-    """Exit codes after which the same call may succeed later."""
+    """Exit codes that mean: the same call may succeed later."""
     refusal_codes: tuple[int, ...] = ()
-    """Exit codes that mean: nothing was done. After another one, the effect of an irreversible command is unknown."""
+    """Exit codes that mean: nothing was done. After any other failure, the effect of the command is unknown."""
     sandbox: Sandbox = Sandbox()
     max_output_bytes: int = Field(default=200_000, ge=1_000, le=5_000_000)
 
@@ -122,13 +122,13 @@ class Http(CheckedInput):
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     url: str
-    """Encoded values are inserted into path and query. Or the whole URL is one argument of type `url`."""
+    """The URL. Values in its path and query are encoded. The whole URL can also be one argument of type `url`."""
     query: dict[str, str] = {}
     headers: dict[HeaderName, str] = {}
-    """Headers. `{secret:VARIABLE}` is a variable of the worker's environment. `{secret:VARIABLE[tenant]}` and
+    """`{secret:VARIABLE}` is a variable of the worker's environment. `{secret:VARIABLE[tenant]}` and
     `{secret:VARIABLE[trusted_context.user]}` are secrets of the run's tenant or user."""
     json_body: Json | None = Field(default=None, alias="json")
-    """The body. A text that is only a placeholder becomes the value with its JSON type."""
+    """The body as JSON. A text that is only one placeholder becomes the value with its JSON type."""
     form: dict[str, str] | None = None
     text: str | None = None
     max_body_bytes: int = Field(default=1_000_000, ge=1_000, le=5_000_000)
@@ -139,11 +139,11 @@ class Output(CheckedInput):
 
     parser: Literal["text", "json", "lines", "regex"] = "text"
     pattern: str | None = None
-    """The RE2 pattern for `regex`. Each match is an object of its named groups, or a text without such groups."""
+    """The RE2 pattern for `regex`. A match becomes an object of its named groups, or a text if it has none."""
     json_schema: dict[str, Any] | None = Field(default=None, alias="schema")
     """JSON Schema of the parsed output."""
     strict: StrictBool = False
-    """Make a misfit with the schema an error instead of a warning."""
+    """Treat output that does not fit the schema as an error. Otherwise it only gets a warning."""
 
 
 class Manifest(CheckedInput):
@@ -160,18 +160,18 @@ class Manifest(CheckedInput):
     http: Http | None = None
     output: Output = Output()
     options: ToolOptions = ToolOptions()
-    """The same keys as `[tools.options.NAME]`, without those at the top of a manifest."""
+    """The same keys as `[tools.options.NAME]`, except those that a manifest has at its top."""
 
 
 MAX_MATCHES = 1_000
 _NO_OUTPUT = "(no output)"
 
 _TAIL_CHARS = 2_500
-"""Characters. The activity cuts the end of an error's text, but the end of the output shows what failed."""
+"""Characters of the output's end in an error. The activity cuts long errors at the end, which shows what failed."""
 
 
 def parsed_output(text: str, output: Output) -> str:
-    """Return the text for the model: unchanged, or as the parser's JSON.
+    """Return the text for the model: without a parser almost unchanged, else the parsed value as JSON.
 
     Raise ToolError (BadOutput) if it cannot be parsed, or (OutputMismatch) if it does not fit a strict schema.
     """
@@ -187,13 +187,13 @@ def parsed_output(text: str, output: Output) -> str:
 
 
 def error_tail(output: str) -> str:
-    """Return the end of the output, as the end of an error's text."""
+    """Return the text with which an error ends: the end of the program's output."""
     output = output.strip()
     return f". The end of its output:\n{output[-_TAIL_CHARS:]}" if output else ", without output"
 
 
 def output_pattern(pattern: str) -> Any:
-    """Return a pattern of RE2, because anybody can have written the output. Raise ValueError if it is none."""
+    """Return the compiled RE2 pattern. RE2 matches hostile output in linear time. Raise ValueError if it is invalid."""
     return compiled_pattern(f"(?m){pattern}")
 
 
@@ -222,10 +222,10 @@ _PARSERS: dict[str, Callable[[str, Output], Any]] = {
 }
 
 
-# Texts of a manifest with placeholders: `{name}`, `{secret:VARIABLE}`; `{{` is a brace.
+# Templates: texts of a manifest with placeholders such as `{name}` or `{secret:VARIABLE}`. `{{` means a brace.
 
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-"""An escaped brace, a placeholder with the text in it, or a single brace."""
+"""Matches an escaped brace, a placeholder with its text as group 1, or a single brace, which is an error."""
 
 _NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)(?(1)(\[(?:tenant|trusted_context(?:\.[^.\s\[\]{}]+)+)\])?|)")
 
@@ -234,7 +234,7 @@ _NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)(?(1)(\[(?:tenant|trusted
 class TemplatePlaceholder:
     name: str
     is_secret: bool = False
-    """True if the name is a variable of the worker's environment, or a secret by caller such as `VARIABLE[tenant]`."""
+    """True for a secret: the name is a variable of the worker, or a secret by caller such as `VARIABLE[tenant]`."""
 
 
 Template = tuple[str | TemplatePlaceholder, ...]
@@ -242,7 +242,7 @@ Template = tuple[str | TemplatePlaceholder, ...]
 
 @lru_cache(maxsize=1_000)
 def parse_template(source: str) -> Template:
-    """Return literal texts and placeholders in order. Raise ValueError for a broken brace or an invalid name."""
+    """Return literal texts and placeholders in order. Raise ValueError for a single brace or an invalid name."""
     parts: list[str | TemplatePlaceholder] = []
     text, end = "", 0
     for brace in _BRACE.finditer(source):
@@ -264,18 +264,18 @@ def template_placeholders(template: Template) -> Iterator[TemplatePlaceholder]:
 
 
 def only_placeholder(template: Template) -> TemplatePlaceholder | None:
-    """Return the placeholder of a template that has nothing else, or None."""
+    """Return the placeholder if the template consists only of it, else None."""
     only = template[0] if len(template) == 1 else None
     return only if isinstance(only, TemplatePlaceholder) else None
 
 
 def fill_template(template: Template, fill: Callable[[TemplatePlaceholder], str]) -> str:
-    """Return the text with values. Placeholders within values are never filled."""
+    """Return the text with its placeholders filled. A placeholder within a value is not filled."""
     return "".join(part if isinstance(part, str) else fill(part) for part in template)
 
 
 def header_secrets(http: Http | None) -> set[str]:
-    """Return the secrets that a request's headers name. Raise ValueError if a placeholder is broken."""
+    """Return the names of the secrets in a request's headers. Raise ValueError if a placeholder is broken."""
     names = set[str]()
     for source in http.headers.values() if http else ():
         names |= {part.name for part in template_placeholders(parse_template(source)) if part.is_secret}
@@ -284,15 +284,15 @@ def header_secrets(http: Http | None) -> set[str]:
 
 @dataclass(frozen=True)
 class ManifestSecrets:
-    """Values by name. The `repr` shows none."""
+    """The secrets of a manifest, by name. The `repr` shows no value."""
 
     values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     by_caller: Mapping[str, CallerSecret] = field(default_factory=dict[str, CallerSecret])
-    """Secrets whose values only a call has."""
+    """Secrets that depend on the caller. `for_call` looks up their values."""
 
     @classmethod
     def from_environment(cls, names: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
-        """Read the variables. Raise ValueError if one is not set."""
+        """Read the secrets of the worker. Raise ValueError if a variable is not set."""
         wanted = list(names)
         by_caller = {name: secret for name in wanted if (secret := CallerSecret.from_reference(name, env))}
         plain = [name for name in wanted if name not in by_caller]
@@ -301,11 +301,11 @@ class ManifestSecrets:
         return cls({name: env[name] for name in plain}, by_caller)
 
     def for_call(self, context: ToolContext) -> "ManifestSecrets":
-        """Return the secrets with the caller's own. Raise ToolError (NoCredentials) if it lacks one."""
+        """Return the secrets together with the caller's own. Raise ToolError (NoCredentials) if one is missing."""
         own = {name: secret.for_call(context) for name, secret in self.by_caller.items()}
         return ManifestSecrets({**self.values, **own}) if own else self
 
     @cached_property
     def known_secrets(self) -> KnownSecrets:
-        """The same values as secrets that can be hidden in texts."""
+        """The values in the form that can hide them in texts."""
         return KnownSecrets.from_values(self.values.values())

@@ -1,7 +1,7 @@
-"""Turns operations of an OpenAPI document (3.0, 3.1) into manifests of HTTP tools.
+"""Converts operations of an OpenAPI document (3.0 or 3.1) to manifests of HTTP tools.
 
-What a manifest cannot express is refused with its place in the document if the server requires it. If it is optional,
-it is left out, and reported.
+If a manifest cannot express a part of an operation, the operation is refused with that part's place in the document.
+Only an optional part is left out instead, and reported.
 """
 
 import json
@@ -21,30 +21,31 @@ from orga.workflows.types.text import LinearPattern, clean_text, clip, one_line
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 _EFFECTS = {"get": "read_only", "head": "read_only", "put": "idempotent", "delete": "idempotent"}
-"""As HTTP defines the methods. All others are irreversible."""
+"""The effects that HTTP defines for methods. All other methods are irreversible."""
 
 _MAX_REFERENCES = 50
+"""References that lead from one to the next."""
 _MAX_DEPTH = 8
 _MAX_STEPS = 1_000_000
-"""Schemas looked at in one document. A hostile one could have schemas that contain each other."""
+"""References and schemas that are resolved for one document. In a hostile one, schemas can contain each other."""
 
 _MAX_DESCRIPTION_CHARS = 1_000
 _MAX_ARGUMENT_DESCRIPTION_CHARS = 300
 _IGNORED_HEADERS = {"accept", "content-type", "authorization"}
-"""Parameters that OpenAPI tells readers to ignore."""
+"""Header parameters that must be ignored according to OpenAPI."""
 
 Table = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A value of the document and its JSON pointer."""
+    """A value in the document, with its JSON pointer."""
 
     value: Any
     pointer: str = "#"
 
     def at(self, *keys: str | int) -> "Place":
-        """Return the place of a value inside. The value is None if there is none."""
+        """Return the place of a nested value. If it does not exist, the place has the value None."""
         value, pointer = self.value, self.pointer
         for key in keys:
             pointer += "/" + str(key).replace("~", "~0").replace("/", "~1")
@@ -58,13 +59,13 @@ class Place:
         return Place(value, pointer)
 
     def items(self) -> "Iterator[tuple[str, Place]]":
-        """Yield the names and values of an object, nothing if it is none."""
+        """Yield the names and values of an object. Another value has none."""
         value = self.value
         for key in cast("Table", value) if isinstance(value, dict) else ():
             yield str(key), self.at(key)
 
     def elements(self) -> "Iterator[Place]":
-        """Yield the elements of a list, nothing if it is none."""
+        """Yield the elements of a list. Another value has none."""
         value = self.value
         for index in range(len(cast("list[Any]", value)) if isinstance(value, list) else 0):
             yield self.at(index)
@@ -75,7 +76,7 @@ class Place:
 
 
 class CannotExpress(ValueError):
-    """A manifest cannot express a part of the document."""
+    """Raised if a manifest cannot express a part of the document, or if that part is wrong."""
 
     def __init__(self, place: Place, problem: str) -> None:
         super().__init__(f"{place.pointer}: {problem}")
@@ -88,9 +89,9 @@ class Operation:
     method: str
     path: str
     place: Place
-    """The operation in the document."""
+    """The operation's own object in the document."""
     shared: Place
-    """The path item, with the parameters of all its operations."""
+    """The object of the path, with the parameters that its operations share."""
 
     @property
     def key(self) -> str:
@@ -118,9 +119,9 @@ class WrittenTool:
     effect: str
     text: str
     secrets: tuple[str, ...]
-    """The variables of the environment that its requests need."""
+    """The environment variables that hold the secrets for its requests."""
     left_out: tuple[str, ...]
-    """Optional parts that the manifest cannot express, with their places."""
+    """Optional parts that the manifest cannot express: the place and the reason of each."""
 
 
 class OpenApi:
@@ -130,9 +131,9 @@ class OpenApi:
         """Take the document as JSON values. Raise CannotExpress if its version is unknown.
 
         Args:
-            address: The URL that it comes from. Relative addresses of servers start there.
-            server: The server's address, instead of those of the document.
-            prefix: The beginning of all names of tools.
+            address: The URL of the document. Relative addresses of servers are resolved against it.
+            server: The server's address. It replaces those in the document.
+            prefix: The text with which the names of all tools begin.
         """
         self._document = Place(document)
         self._address = address
@@ -173,9 +174,9 @@ class OpenApi:
         raise CannotExpress(place, "its references lead in a circle; correct the document")
 
     def tool(self, operation: Operation, secrets: Mapping[str, str]) -> WrittenTool:
-        """Return the manifest of an operation. Raise CannotExpress if it lacks something that the server requires.
+        """Return the manifest of an operation. Raise CannotExpress if it lacks a part that the server requires.
 
-        `secrets` has variables of the environment by name of a security scheme. The others get a name of their own.
+        `secrets` maps security schemes to environment variables. For other schemes, `secret_name` makes up a variable.
         """
         name = operation.tool_name(self._prefix)
         request = _Request(self, operation)
@@ -196,7 +197,7 @@ class OpenApi:
         return self.resolved(self._document.at("components", "securitySchemes", name))
 
     def secret_name(self, scheme: str) -> str:
-        """Return a variable's name for a scheme: the document's title and the scheme's name."""
+        """Return an environment variable for a scheme, named after the document's title and the scheme."""
         words = f"{self._document.text('info', 'title')}_{scheme}"
         found = re.sub(r"[^A-Z0-9]+", "_", words.upper()).strip("_")
         return found if found[:1].isalpha() else f"API_{found}"
@@ -216,7 +217,7 @@ class OpenApi:
 
 
 def _require_valid(text: str, place: Place) -> None:
-    """Raise CannotExpress if a manifest has a flaw, such as a pattern that only JavaScript knows."""
+    """Raise CannotExpress if the text of a manifest has a flaw."""
     try:
         manifest = Manifest.model_validate(read_toml(text), extra="forbid")
     except ValidationError as error:
@@ -227,7 +228,7 @@ def _require_valid(text: str, place: Place) -> None:
 
 
 class _Request:
-    """The request of an operation, as far as it is written."""
+    """Builds the arguments and the request of one operation's manifest, part by part."""
 
     def __init__(self, document: OpenApi, operation: Operation) -> None:
         self._document = document
@@ -295,7 +296,7 @@ class _Request:
                 raise CannotExpress(body.at("content"), f"a body of {kinds} cannot be sent, only JSON, forms and text")
 
     def _fields(self, schema: Place, prefix: str, *, is_nested: bool) -> Table:
-        """Return a body's table with a placeholder for each property."""
+        """Return the table of a body, with a placeholder for each property of an object's schema."""
         properties, required = self._properties(schema)
         if not properties:
             raise CannotExpress(schema, "only an object with named properties can be sent")
@@ -318,7 +319,7 @@ class _Request:
         return found
 
     def _properties(self, schema: Place, depth: int = 0) -> tuple[dict[str, Place], set[str]]:
-        """Return an object's properties and the required ones, those of `allOf` included."""
+        """Return an object's properties, and the names of the required ones. Both include those of `allOf`."""
         schema = self._plain(schema)
         if depth > _MAX_DEPTH:
             raise CannotExpress(schema, "it is nested too deeply")
@@ -328,23 +329,19 @@ class _Request:
         properties = dict(schema.at("properties").items())
         required = {each.value for each in schema.at("required").elements() if isinstance(each.value, str)}
         for part in schema.at("allOf").elements():
-            inner, needed = self._properties(part, depth + 1)
-            properties, required = {**inner, **properties}, required | needed
+            inner, inner_required = self._properties(part, depth + 1)
+            properties, required = {**inner, **properties}, required | inner_required
         return properties, required
 
     def _plain(self, schema: Place) -> Place:
-        """Return a schema without references and without the alternative `null`."""
+        """Return a schema without references, and with a single alternative merged in. `null` does not count as one."""
         for _ in range(_MAX_DEPTH):
             schema = self._document.resolved(schema)
-            parts = [
-                each
-                for word in ("oneOf", "anyOf", "allOf")
-                for each in schema.at(word).elements()
-                if self._document.resolved(each).at("type").value != "null"
-            ]
+            parts = [each for word in ("oneOf", "anyOf", "allOf") for each in schema.at(word).elements()]
+            parts = [part for part in map(self._document.resolved, parts) if part.at("type").value != "null"]
             if len(parts) != 1 or schema.at("properties").value is not None:
                 return schema
-            only = self._document.resolved(parts[0])
+            only = parts[0]
             if not isinstance(only.value, dict) or not isinstance(schema.value, dict):
                 return schema
             own = cast("Table", schema.value)
@@ -353,7 +350,7 @@ class _Request:
         raise CannotExpress(schema, "it is nested too deeply")
 
     def _argument(self, schema: Place, *, multiline: bool = False) -> Table:
-        """Return the keys of an argument for a schema. Raise CannotExpress if no type of an argument fits."""
+        """Return the keys of the argument for a schema. Raise CannotExpress if no type of arguments fits the schema."""
         schema = self._plain(schema)
         kind = _schema_type(schema)
         values = [each.value for each in schema.at("enum").elements() if each.value is not None]
@@ -381,7 +378,7 @@ class _Request:
         return {**found, "description": " ".join(note for note in notes if note)}
 
     def _pattern(self, schema: Place) -> Table:
-        """Return the pattern for a whole value. OpenAPI searches with it."""
+        """Return the key `pattern`, which must match the whole value. In OpenAPI a match of a part is enough."""
         if not (source := schema.text("pattern")):
             return {}
         is_whole = source.startswith("^") and re.search(r"(?<!\\)\$\Z", source) and "|" not in source
@@ -395,7 +392,7 @@ class _Request:
         return {"pattern": pattern}
 
     def _slot(self, name: str, argument: Table, is_required: bool, where: str) -> str:
-        """Add an argument and return its placeholder. Two arguments of one name differ by their place."""
+        """Add an argument and return its placeholder. If its name is taken, append where it is sent: `_query`."""
         own = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or where
         own = (own if not own[0].isdigit() else f"_{own}")[:56]
         if own in self._arguments:
@@ -411,7 +408,7 @@ class _Request:
         return f"{{{own}}}"
 
     def add_security(self, secrets: Mapping[str, str]) -> None:
-        """Take the first requirement whose schemes can all be sent."""
+        """Add the headers of the first security requirement whose schemes can all be sent."""
         security = self._document.security_of(self._operation)
         refused: CannotExpress | None = None
         for requirement in security.elements():
@@ -427,7 +424,7 @@ class _Request:
             raise refused
 
     def _secret_header(self, name: str, place: Place, secrets: Mapping[str, str]) -> tuple[str, tuple[str, str]]:
-        """Return a header, its value and its variable."""
+        """Return the header for a scheme, with its value and its environment variable."""
         scheme = self._document.security_scheme(name)
         variable = secrets.get(name) or self._document.secret_name(name)
         secret = f"{{secret:{variable}}}"
@@ -455,7 +452,7 @@ class _Request:
 
     @contextmanager
     def _optional(self, place: Place, is_required: bool) -> Generator[None]:
-        """Leave out a part that cannot be expressed, unless the server requires it."""
+        """Leave out the part that is added in this context if it cannot be expressed, unless it is required."""
         arguments, headers = dict(self._arguments), dict(self._headers)
         try:
             yield
@@ -496,7 +493,7 @@ class _Request:
 
 
 def _schema_type(schema: Place) -> str:
-    """Return the type of a schema, or "" if it allows several."""
+    """Return the type of a schema apart from `null`, or "" if it is unknown or there are several."""
     kind = schema.at("type").value
     if isinstance(kind, list):
         kinds = [each for each in cast("list[Any]", kind) if each != "null"]
@@ -515,10 +512,11 @@ def _bounds(schema: Place, least: str, most: str) -> Table:
 
 
 def _number_bounds(schema: Place, kind: str) -> Table:
-    """Return the bounds of a number. Exclusive ones of 3.0 (true) and 3.1 (a number) count for integers."""
+    """Return the bounds of a number. For integers, they include exclusive ones: `true` in 3.0, a number in 3.1."""
     found: Table = {}
-    for key, name, step in (("min", "inimum", 1), ("max", "aximum", -1)):
-        bound, exclusive = schema.at(f"m{name}").value, schema.at(f"exclusiveM{name}").value
+    keywords = (("min", "minimum", "exclusiveMinimum", 1), ("max", "maximum", "exclusiveMaximum", -1))
+    for key, inclusive_keyword, exclusive_keyword, step in keywords:
+        bound, exclusive = schema.at(inclusive_keyword).value, schema.at(exclusive_keyword).value
         if kind == "integer" and exclusive is True and isinstance(bound, int):
             bound += step
         elif kind == "integer" and isinstance(exclusive, int) and not isinstance(exclusive, bool):

@@ -1,7 +1,6 @@
-"""Makes a manifest without flaws a tool.
+"""Makes a tool from a manifest without flaws. The tool runs the manifest's command, or sends its HTTP request.
 
-Each element of a command's template becomes one element of the argument vector. Values in a request are encoded, so
-that none can change the rest of it.
+No value can split an element of a command. Values in a request are encoded, so that none can change the rest of it.
 """
 
 import asyncio
@@ -77,13 +76,13 @@ from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.tool_calls.tools import TIME_LIMIT, ToolOptions, ToolOutput, ToolSpec
 
 ENDING_GRACE_S = 5.0
-"""Seconds after a call's own time limit, in which it is ended and can report that."""
+"""Seconds that a call gets after its time limit to end the command or request, and to report that."""
 
 
 def manifest_tool(
     manifest: Manifest, root: Path, env: Mapping[str, str], allow_hosts: Collection[str] = (), rules: Rules = NO_RULES
 ) -> Tool:
-    """Return the tool. Raise ValueError if it lacks a variable, a folder or isolation."""
+    """Return the tool. Raise ValueError if a variable, the folder or the isolation that it needs is missing."""
     spec = manifest_spec(manifest)
     if manifest.command is not None:
         return _CommandTool(
@@ -94,14 +93,14 @@ def manifest_tool(
 
 
 def secret_variables(manifest: Manifest) -> list[str]:
-    """Return the variables that certainly hold credentials by their use. Variables for a program may be anything."""
+    """Return the variables that certainly hold credentials: those in headers. Those for a program may hold anything."""
     return sorted(name for name in header_secrets(manifest.http) if not is_by_caller(name))
 
 
 def manifest_spec(manifest: Manifest) -> ToolSpec:
-    """Return the definition for models. Defaults stay unset, because all set fields are written to histories."""
-    marks: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
-    own = {name: value for name, value in marks.items() if value}
+    """Return the definition for models. Defaults stay unset, because every set option is written to history."""
+    top_level: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
+    own = {name: value for name, value in top_level.items() if value}
     given = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}
     required = [name for name, argument in manifest.arguments.items() if argument.is_required]
     spec = ToolSpec(
@@ -119,7 +118,7 @@ def manifest_spec(manifest: Manifest) -> ToolSpec:
 
 
 def _build_argv(command: CommandSection, declared: Mapping[str, Argument], values: Values) -> list[str]:
-    """Return the program and its arguments. Raise ToolError (InvalidArguments) for a possible flag, or if too long."""
+    """Return the program and its arguments. Raise ToolError (InvalidArguments) for a possible flag or a long argv."""
     _refuse_flags(command, declared, values)
     argv = [element for part in command.argv if _is_included(part, values) for element in _part_elements(part, values)]
     if exceeds_argv_limit(argv):
@@ -137,7 +136,7 @@ def _part_elements(part: ArgvPart, values: Values) -> list[str]:
     for template in map(parse_template, part.argv):
         if only := only_placeholder(template):
             found += value_texts(values.get(only.name))
-        else:  # a manifest that could have a list within a text is refused when it is read
+        else:  # no value is a list here, because a manifest with an array within a text has a flaw
             found.append(_filled_text(template, values))
     return found
 
@@ -164,14 +163,14 @@ def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], val
 
 class _CommandTool:
     def __init__(self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets) -> None:
-        """Prepare its calls. Raise ValueError if a folder is outside the root, or isolation is not possible here."""
+        """Prepare the tool. Raise ValueError if its folder is outside the root, or isolation is not possible here."""
         assert manifest.command is not None
         check_isolation(manifest.command.sandbox.isolation)
         self._manifest = manifest
         self._command = manifest.command
         self.spec = spec
         try:
-            self._ground = PathContext(root, root.locate(self._command.cwd))
+            self._paths = PathContext(root, root.locate(self._command.cwd))
         except ToolError as error:
             raise ValueError(f"command.cwd: {error}") from error
         self._secrets = secrets
@@ -182,7 +181,7 @@ class _CommandTool:
         Raises:
             ToolError: Kind InvalidArguments, PathRefused, CommandFailed, TimeLimit, BadOutput or OutputMismatch.
         """
-        values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._ground)
+        values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._paths)
         argv = _build_argv(self._command, self._manifest.arguments, values)
         context.heartbeat(f"running {argv[0]}")
         try:
@@ -194,29 +193,29 @@ class _CommandTool:
 
     async def _run(self, argv: list[str], values: Values, context: ToolContext) -> CommandResult:
         stdin = _filled_text(parse_template(self._command.stdin), values)
-        key = {"ORGA_IDEMPOTENCY_KEY": context.idempotency_key}
+        call_variables = {"ORGA_IDEMPOTENCY_KEY": context.idempotency_key}
         if context.is_deferred:
-            key["ORGA_RUN"] = context.workflow_id
+            call_variables["ORGA_RUN"] = context.workflow_id
         sandbox = self._command.sandbox
         return await run_sandboxed(
             argv,
             cwd=self._folder(),
-            env=key | self._command.env | dict(self._secrets.values),
+            env=call_variables | self._command.env | dict(self._secrets.values),
             timeout_s=self._manifest.timeout_s,
             limits=sandbox.limits,
             isolation=sandbox.isolation,
             network=sandbox.network,
             stdin=stdin.encode(),
             max_output_bytes=self._command.max_output_bytes,
-            rules=self._ground.root.rules,
+            rules=self._paths.root.rules,
         )
 
     def _folder(self) -> Path:
-        """Return the folder. Its path is checked again, because a link may have replaced it."""
-        place = self._ground.root.locate(str(self._ground.cwd))
-        folder = self._ground.root.path / place
+        """Return the command's folder. Its path is checked again, because a link may have replaced the folder."""
+        located = self._paths.root.locate(str(self._paths.cwd))
+        folder = self._paths.root.path / located
         if not folder.is_dir():
-            raise ToolError(f"the folder of this tool, {place}, is not there; tell the operator", kind="NotFound")
+            raise ToolError(f"the folder of this tool, {located}, is not there; tell the operator", kind="NotFound")
         return folder
 
     def _output_or_failure(self, program: str, finished: CommandResult) -> str:
@@ -267,7 +266,7 @@ class _HttpRequest:
     url: URL
     headers: Mapping[str, str]
     secret_headers: Mapping[str, str]
-    """Headers with a secret. Only the host of `url` gets them."""
+    """Headers with a secret. After a redirect to another server they are not sent."""
     content: bytes
     known_secrets: KnownSecrets
     """The secrets to hide in the answer."""
@@ -277,7 +276,7 @@ class _HttpRequest:
 
 
 def build_request(http: Http, values: Values, secrets: ManifestSecrets) -> _HttpRequest:
-    """Return the request. Raise ToolError (InvalidArguments) if a value could lead elsewhere."""
+    """Return the request. Raise ToolError (InvalidArguments) if a value could change the address or a header's form."""
     content_type, content = _request_body(http, values)
     plain, secret = _request_headers(http, values, secrets)
     if content_type and not any(name.lower() == "content-type" for name in (*plain, *secret)):
@@ -299,12 +298,13 @@ def _request_url(http: Http, values: Values) -> URL:
 
 
 def _url_text(template: Template, values: Values) -> str:
-    """Return the URL. Only the manifest decides about the host, which is before the first placeholder."""
+    """Return the URL with its values. The host comes before the first placeholder, so only the manifest decides it."""
     path, question, query = _split_at_query(template)
     located = fill_template(path, lambda slot: _path_value(slot, values))
-    shape = fill_template(path, lambda slot: _PLACEHOLDER_MARK)  # values have no slash, so both have the same parts
-    for own, part in zip(_path_parts(shape), _path_parts(located), strict=True):
-        if _PLACEHOLDER_MARK in own and (part == "" or any(map(_is_dot_segment, _decoded_spellings(part)))):
+    marked = fill_template(path, lambda slot: _PLACEHOLDER_MARK)  # encoded values have no slash, so the parts are equal
+    for marked_part, part in zip(_path_parts(marked), _path_parts(located), strict=True):
+        is_misleading = part == "" or any(map(_is_dot_segment, _decoded_spellings(part)))
+        if _PLACEHOLDER_MARK in marked_part and is_misleading:
             raise invalid_argument_error("a part of the URL's path would be empty, `.` or `..`; write another value")
     return located + question + fill_template(query, lambda slot: quote(value_text(values[slot.name]), safe=""))
 
@@ -322,7 +322,7 @@ def _path_parts(url: str) -> list[str]:
 
 
 def _path_value(slot: TemplatePlaceholder, values: Values) -> str:
-    """Return a value for a path. Some servers decode before they split, so `..` is refused in any spelling."""
+    """Return a value, encoded for a path. Refuse `..` in any spelling, as some servers decode before they split."""
     value = value_text(values[slot.name])
     if any(_is_dot_segment(part) for reading in _decoded_spellings(value) for part in _SEPARATOR.split(reading)):
         raise invalid_argument_error(f"{slot.name}: `.` and `..` are refused as parts of a path")
@@ -330,19 +330,19 @@ def _path_value(slot: TemplatePlaceholder, values: Values) -> str:
 
 
 def _decoded_spellings(text: str) -> Iterator[str]:
-    """Yield the text unchanged, and decoded once and more often, as some servers read it."""
+    """Yield the text as it is, decoded once, and decoded twice. Some servers decode more than once."""
     for _ in range(_MAX_DECODINGS):
         yield text
         text = unquote(text)
 
 
 def _is_dot_segment(part: str) -> bool:
-    """Return whether a part means this folder or the one above. Some servers ignore text after a semicolon."""
+    """Return whether a part is `.` or `..`. Some servers ignore the text after a semicolon."""
     return part.partition(";")[0] in (".", "..")
 
 
 def _filled_pairs(templates: Mapping[str, str], values: Values) -> list[tuple[str, str]]:
-    """Return names with values. A name without a value is left out, and a list repeats its name."""
+    """Return pairs of name and value. A name without a value is left out. A list gives one pair for each item."""
     pairs: list[tuple[str, str]] = []
     for name, source in templates.items():
         template = parse_template(source)
@@ -388,11 +388,11 @@ def _request_body(http: Http, values: Values) -> tuple[str, bytes]:
 
 
 _MISSING = object()
-"""Marks a value that was not given."""
+"""Stands for the value of an argument that was not given."""
 
 
 def _filled_json(part: Any, values: Values) -> Any:
-    """Return a part of the body with its values. Missing values are left out of objects and lists."""
+    """Return a part of the body with its placeholders filled. Objects and lists leave out missing values."""
     if isinstance(part, str):
         template = parse_template(part)
         only = only_placeholder(template)
@@ -424,13 +424,13 @@ class _HttpTool:
         self._manifest = manifest
         self._http = manifest.http
         self.spec = spec
-        self._ground = PathContext(root)
+        self._paths = PathContext(root)
         self._secrets = secrets
         self._backend = network
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the parsed body. An error states if the request may have had its effect."""
-        values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._ground)
+        """Return the parsed body. `acted` of a ToolError states whether the request may have had its effect."""
+        values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._paths)
         secrets = await asyncio.to_thread(self._secrets.for_call, context)
         request = build_request(self._http, values, secrets)
         context.heartbeat(f"{request.method} {request.url.host}")
@@ -440,39 +440,39 @@ class _HttpTool:
             raise request.known_secrets.redact_error(error) from None
 
     async def _answer(self, request: _HttpRequest, context: ToolContext) -> str:
-        limit_s, host, way = self._manifest.timeout_s, request.url.host, _RequestProgress()
+        limit_s, host, progress = self._manifest.timeout_s, request.url.host, _RequestProgress()
         try:
             async with asyncio.timeout(limit_s), guarded_client(self._backend) as client:
                 client.timeout = limit_s
-                return await self._read(client, request, context, way)
+                return await self._read(client, request, context, progress)
         except ToolError as error:
-            if way.asked > 1 and error.acted == "no":  # the server that redirected it may have carried it out
+            if progress.requests > 1 and error.acted == "no":  # the server that redirected may have carried it out
                 error.acted = "maybe"
             raise
         except (TimeoutError, TimeoutException):
-            if not way.has_begun:
+            if not progress.has_begun:
                 why = f"{host}: no connection within {limit_s:g} s"
                 raise ToolError(why, kind="ConnectionFailed", retryable=True, acted="no") from None
-            why = f"{host}: no full answer within {limit_s:g} s{way.last_words}"
+            why = f"{host}: no full answer within {limit_s:g} s{progress.answered}"
             raise ToolError(why, kind=TIME_LIMIT, retryable=True) from None
         except HTTPError as error:
             why = f"{host}: {str(error) or type(error).__name__}"
-            acted = "maybe" if way.has_begun else "no"
+            acted = "maybe" if progress.has_begun else "no"
             raise ToolError(why, kind="ConnectionFailed", retryable=True, acted=acted) from None
 
     async def _read(
-        self, client: AsyncClient, request: _HttpRequest, context: ToolContext, way: "_RequestProgress"
+        self, client: AsyncClient, request: _HttpRequest, context: ToolContext, progress: "_RequestProgress"
     ) -> str:
-        """Follow redirects of requests that change nothing. Each new address is checked when it is connected to."""
+        """Send the request and return the answer. Only GET and HEAD follow redirects. Each new address is checked."""
 
         def sent(url: URL) -> AbstractAsyncContextManager[Response]:
-            way.asked += 1
+            progress.requests += 1
             headers = self._headers(request, url, context)
-            traced = {"trace": way.note}
+            traced = {"trace": progress.note}
             return client.stream(request.method, url, headers=headers, content=request.content, extensions=traced)
 
         async with final_response(request.url, sent, partial(self._redirect_url, request)) as response:
-            way.last_words = f", after the status {response.status_code} {response.reason_phrase}".rstrip()
+            progress.answered = f", after the status {response.status_code} {response.reason_phrase}".rstrip()
             return await self._read_text(response, request.known_secrets)
 
     def _redirect_url(self, request: _HttpRequest, url: URL, location: str) -> URL:
@@ -499,7 +499,7 @@ class _HttpTool:
         try:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)
         except ToolError as error:
-            if not response.is_success:  # the status is enough
+            if not response.is_success:  # the status shows the failure, even without the body
                 raise _status_error(response, acted, f", and its body cannot be read: {error}") from None
             error.acted = acted
             raise
@@ -523,11 +523,11 @@ class _RequestProgress:
     """The progress of a request through all its redirects."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
         self.has_begun = False
-        """True after a part of the request was sent. Before that, no server can have done anything."""
-        self.last_words = ""
-        """The beginning of an answer."""
+        """True after a part of a request was sent. Before that, no server can have done anything."""
+        self.answered = ""
+        """The end of an error's text once an answer has begun: its status."""
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
         self.has_begun = self.has_begun or event.endswith(".send_request_headers.started")
