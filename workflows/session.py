@@ -110,7 +110,6 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         self._is_leaving = False
         """True if this segment is about to continue as new."""
         self._awaiting = 0
-        """Updates that wait for a turn."""
         self._has_ended_one = False
         """True if this segment has completed a turn. Before that, a waiting message begins its turn."""
         self.begin_run(self._session, problem)

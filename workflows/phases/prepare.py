@@ -1,7 +1,6 @@
-"""The work before the first iteration.
+"""The work before the first iteration: a fork takes over its past, and a worker resolves the setup.
 
-A fork takes over its past, a worker resolves the setup, and the task's references are looked up by calls. These calls
-pass the gate like any others.
+Then the task's references are looked up by calls, which pass the gate like any others.
 """
 
 import asyncio

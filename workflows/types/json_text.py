@@ -61,7 +61,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 MAX_DEPTH = 100
 """Depth of nested lists and objects. JSON that is 200 deep could be written but never read again."""
 
-
 _CONTAINER_TYPES = (dict, list, tuple)
 
 
@@ -128,12 +127,9 @@ MAX_TRIES = 100
 def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> dict[str, Any]:
     """Return the JSON object that is the text, or one within it. Raise ValueError if there is none, or several differ.
 
-    Words, thinking and fences around it are ignored, and so are extra commas.
-
-    Args:
-        keys: Keys of the wanted object, the most certain first. It may be nested in another object. Without keys the
-            first object is returned.
-        listed: A key whose list of objects may also be the whole text, or have another key.
+    Words, thinking and fences around it are ignored, and so are extra commas. `keys` are keys of the wanted object, the
+    most certain first, even if it is nested in another object. Without `keys` the first object is returned. The list
+    of objects under the key `listed` may also be the whole text, or have another key.
     """
     if len(text) > MAX_READ_CHARS:
         raise ValueError(f"it has {len(text)} characters, {MAX_READ_CHARS} at most")

@@ -275,7 +275,7 @@ class ControlledRun(Generic[S]):
         return self.state.clock.paused_seconds(self.now)
 
     def was_paused_since(self, since_s: float) -> bool:
-        """Return True if `paused_seconds()` has changed from `since_s`. Then permissions have to be judged again."""
+        """Return True if `paused_seconds()` has changed from `since_s`. Earlier permissions are then judged again."""
         return self.paused_seconds() != since_s
 
     def is_interrupted(self) -> bool:

@@ -128,7 +128,7 @@ def show_closed(question: Question) -> None:
 
 @contextmanager
 def phase_span(phase: str, iteration: int) -> Generator[None]:
-    """Record a phase as a span, if the run has one. Only orga's own tracer provider makes one, for safe replays."""
+    """Record a phase as a span, if the run has a span: only orga's own tracer provider opens it, safely in replays."""
     if not get_current_span().is_recording():
         yield
         return

@@ -100,10 +100,8 @@ async def ask_goal_prompt(
     """Return the model's reply to this prompt, or None if there is none. A template that fails ends the goal.
 
     Without a reply and a stop reason, the call ran out of time while the clock stood still. Then the phase runs again.
-
-    Args:
-        prompt: Returns the text of the prompt. Called after interventions are applied.
-        with_given: Adds to the request what the plan has already, so that no model has to make it. Called likewise.
+    `prompt` returns the text. `with_given` adds to the request what the plan has already, so that no model has to make
+    it. Both are called after interventions are applied.
     """
 
     def request(iteration: int, context: ContextRef) -> GoalRequest:

@@ -49,7 +49,6 @@ class ValueKind(CheckedInput):
         return "true or false" if self.type == "boolean" else f"{what} from {self.minimum} to {self.maximum}"
 
     def _is_within_bounds(self, value: Number) -> bool:
-        """Return True if a number is within the bounds. Both bounds are required."""
         if self.minimum is None or self.maximum is None or not self.minimum <= value <= self.maximum:
             return False
         return self.type == "number" or (self.type == "integer" and value == int(value))

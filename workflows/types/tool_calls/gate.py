@@ -25,9 +25,7 @@ for a run that ends without an answer, `plan` a goal's plan, and `learning` the 
 """
 
 RECONFIRMED_PURPOSES: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
-"""Purposes of calls that may be judged more than once. The steps of a saga are judged before it begins, too. A dead
-letter may be sent long after its first verdict.
-"""
+"""Purposes of calls that may be judged more than once, because they may run long after their first verdict."""
 
 COMPENSATED_PURPOSES: frozenset[Purpose] = frozenset({"saga"})
 """Purposes of calls that a later call may undo. It can only do so after they have ended."""

@@ -17,7 +17,6 @@ SAGA_ENDED = "SagaEnded"
 """The note about the end of a saga, which has no activity of its own."""
 
 MAX_STEPS = 20
-"""Steps of one saga."""
 
 StepKind = Literal["read_only", "compensatable", "final"]
 """The effect of a step: none, one that its compensation undoes, or one that nothing undoes."""
