@@ -287,9 +287,8 @@ class _ArgumentFitter:
         declared: Json = properties if is_object(properties) else {}
 
         def is_surplus_null(key: str, item: Any) -> bool:
-            if item is not None or key not in declared or key in required:
-                return False
-            return not self._may_be_null(declared[key])
+            is_optional_null = item is None and key in declared and key not in required
+            return is_optional_null and not self._may_be_null(declared[key])
 
         items = {key: item for key, item in value.items() if not is_surplus_null(key, item)}
         return {key: self._fitted_value(item, declared.get(key, additional)) for key, item in items.items()}

@@ -63,8 +63,7 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
     """Return what `work` returns. Cancel it and raise ToolError (TimeLimit) if it takes too long.
 
     Args:
-        is_awaited: True if the run's next work must come after the call. A cancelled call then has the rest of its time
-            to end.
+        is_awaited: True if the run's next work must come after the call. Once cancelled, it has the rest of its time.
     """
     server_limit = activity.info().start_to_close_timeout
     # the server waits longer than the call's own limit, so that the call can report

@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from orga.activities.ports import ToolError
 
 Span = tuple[int, int]
-"""Start and end of a piece of a text."""
 
 _MIN_BYTES = 6
 """The fewest numbers that are read as a list of bytes. No secret has fewer bytes."""

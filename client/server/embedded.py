@@ -45,10 +45,8 @@ ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
 IDLE_S = 300.0
 """Seconds without a lease after which the server ends."""
 START_TIMEOUT_S = 60.0
-TERMINATE_TIMEOUT_S = 10.0
-"""Seconds from SIGTERM until a server is killed."""
-SUPERVISOR_END_S = 15.0
-"""Seconds that a command waits for the end of the supervisor."""
+TERMINATE_TIMEOUT_S = 10.0  # from SIGTERM until the server is killed
+SUPERVISOR_END_S = 15.0  # that a command waits for the end of the supervisor
 
 
 def stop_server(home: Home) -> ServerRecord | None:

@@ -25,8 +25,7 @@ from orga.client.server.home import Home
 from orga.client.server.port_numbers import HOST
 from orga.client.server.ui import Api, serve_ui
 
-POLL_S = 0.5
-"""Seconds between two looks for leases."""
+POLL_S = 0.5  # between two looks for leases
 
 HEALTH_S = 3.0
 """Seconds between two looks at the server's health. The server counts as damaged after two bad ones in a row."""

@@ -52,8 +52,7 @@ _RETRIES = "::temporalio_client::retry"
 def forward_core_logs(*, with_retries: bool = True) -> None:
     """Send the logs of the SDK's core to Python's logs. Call this before connecting. An existing runtime is kept.
 
-    Commands use `with_retries=False`: reports of retries would disturb their output, and the commands themselves report
-    that the server is away.
+    Commands pass `with_retries=False`, because they report a lost server themselves.
     """
     logger = logging.getLogger("temporalio")
     if not with_retries:
