@@ -1,7 +1,4 @@
-"""Finds our own modules next to our package and not on `sys.path`, and keeps the code that they had first.
-
-So a run that writes files cannot replace code of a worker or of its children.
-"""
+"""Finds our own modules next to our package, whatever is on `sys.path`, and keeps the code that they had first."""
 
 import os
 import sys
@@ -20,8 +17,6 @@ NOT_FOR_CHILDREN = ("orga.client", "orga.worker")
 
 
 class _OwnCode:
-    """Finds our modules below `ROOT` and nowhere else."""
-
     def __init__(self) -> None:
         self.is_sealed = False
 

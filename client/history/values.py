@@ -1,8 +1,7 @@
 """Converts values for histories and back, and limits the arguments that others send to a live run.
 
 A value is plain JSON by pydantic, without unset fields. It is decoded in the context of its workflow or activity,
-because the application's codec may have a key for each workflow. The application's external storage may hold large
-values.
+because the application's codec may have a key for each workflow. Large values may be in its external storage.
 
 A live run does not read an argument of a signal or update that is too large to be valid and slow to parse. One workflow
 task reads all signals that arrived since the last one, and the SDK gives it two seconds. A task that takes longer is

@@ -173,7 +173,6 @@ class JournalReader:
         return True
 
     async def _read_dropped(self) -> AsyncGenerator[JournalEntry]:
-        """Yield entries that the watcher no longer keeps."""
         self._watcher.raise_fault()
         before = self._next
         with suppress(ServerLost):  # the watcher waits for the server and decides when to give up

@@ -109,7 +109,6 @@ class _ReplyState:
 
 
 def _executed_places(event: JournalEvent, places: dict[str, str]) -> Iterator[str]:
-    """Yield the places of the calls, or parts of calls, that an entry shows as executed."""
     match event:
         case on.ToolsDispatched():
             yield from (_call_place(each, places) for each in event.tools)

@@ -165,7 +165,6 @@ class SearchLimits(Record):
     """The calls and events that a search reads. An iteration that does not meet every limit is left out."""
 
     tools: frozenset[str] = frozenset()
-    """Names of tools."""
     outcomes: frozenset[str] = frozenset()
     """States of calls, such as `failed`, and verdicts, such as `approval`."""
     events: frozenset[str] = frozenset()
@@ -293,8 +292,6 @@ class _Call(TimelineCall):
 
 @dataclass
 class _Iteration:
-    """An iteration whose fields change with every event about it."""
-
     number: int
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     phase: str = "preparing"

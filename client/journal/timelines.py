@@ -105,8 +105,6 @@ class FoundTexts(Record):
 
 
 class _Head(NamedTuple):
-    """The beginning of a segment."""
-
     run_id: str
     previous: str
     """The run id of the segment before, or ""."""
@@ -356,7 +354,6 @@ class Timelines:
         return kept if length == chain.length else None
 
     async def _segment(self, chain: _Chain, head: _Head) -> _Segment:
-        """Return a segment from memory, from its file, or from the server."""
         if found := self._segment_in_memory(chain, head) or self._cache.read(self._key(chain, head)):
             return found
         task = self._reading.get(head.run_id)

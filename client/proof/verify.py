@@ -110,7 +110,6 @@ class ChainFolds:
 
 
 def fault_at(event: str, error: Exception) -> str:
-    """Return the fault in one line."""
     return one_line(f"{event}: {type(error).__name__}: {error}", DETAIL_CHARS)
 
 

@@ -151,7 +151,6 @@ class _NewestRuns:
 
     @property
     def earliest(self) -> datetime:
-        """The earliest start of a kept run."""
         return self._earliest_start[0]
 
     @property

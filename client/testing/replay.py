@@ -244,7 +244,6 @@ def _client_of(recorded: Recorded) -> Client | None:
 
 
 async def _named_histories(recorded: Recorded) -> list[tuple[str, WorkflowHistory]]:
-    """Return the histories, each with a name for messages."""
     if isinstance(recorded, WorkflowHistory):
         return [(recorded.workflow_id, recorded)]
     if isinstance(recorded, AgentHandle):
