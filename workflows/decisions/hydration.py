@@ -294,8 +294,8 @@ def _resolved_reference(lookup: Lookup, outcomes: Mapping[str, Outcome], late: s
 def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tokens: int) -> AgentState:
     """Add the results: a pinned message after the task, and a note for the journal.
 
-    The message takes at most half of the conversation's budget, because it is never dropped. (In a session, it is not
-    dropped before the next turn.)
+    Its texts take at most half of the conversation's budget, because the message is never dropped. (In a session, it is
+    not dropped before the next turn.)
     """
     kept = within_token_budget(items, min(max_context_tokens, state.config.context_token_budget // 2))
     state = state.with_task(hydrated=True)

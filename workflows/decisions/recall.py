@@ -186,7 +186,7 @@ def knowledge_reader(state: AgentState) -> Reader:
 
 
 def _user_name(user: object) -> str:
-    """Return the user's name. A user that is no text is written as JSON, so that only None means nobody."""
+    """Return the user's name. A value that is no text, such as 0, becomes JSON, so that it does not mean nobody."""
     if user is None:
         return ""
     name = user if isinstance(user, str) else json.dumps(user, sort_keys=True, separators=(",", ":"))

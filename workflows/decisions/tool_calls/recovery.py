@@ -121,7 +121,7 @@ MAX_VALUES_BYTES = 20_000
 
 
 def _with_latest_value(state: AgentState, spec: ToolSpec, text: str) -> AgentState:
-    """Keep the latest value of a tool with an output schema, and as many others as fit, the newest first."""
+    """Keep the latest value of a tool with an output schema. Above the limit, a value and all older ones go."""
     if spec.value_schema is None:
         return state
     value, found, size = spec.value_in(text), list[tuple[str, Any]](), 0
