@@ -260,7 +260,6 @@ class AcpSession:
                 await self._run.abort("cancelled in the editor", by=self._reach.by)
 
     async def _send(self, text: str, media: list[Media], message_id: str) -> int:
-        """Send a prompt, and return its turn."""
         turn = self._turn
         takes_media = bool(self._goal_agent) or isinstance(self._run, SessionHandle)
         if media and (self._question or not takes_media):
