@@ -242,6 +242,9 @@ def test_the_latest_values_are_kept_within_the_limit() -> None:
     assert list(state.values) == ["a", "c"]
     state = with_succeeded_call(state, spec, ToolCall(call_id="c", name="c"), "cut", T0)
     assert list(state.values) == ["a"]
+    too_large = f'"{"x" * MAX_VALUES_BYTES}"'
+    state = with_succeeded_call(state, spec, ToolCall(call_id="c", name="c"), too_large, T0)
+    assert list(state.values) == ["a"]
 
 
 @pytest.mark.parametrize("text", ["", "NaN", "{", "[" * 150 + "]" * 150, '{"a": Infinity}', "\ud800"])

@@ -117,19 +117,20 @@ def max_attempts(spec: ToolSpec, config: LoopConfig) -> int:
 
 
 MAX_VALUES_BYTES = 20_000
-"""Bytes of JSON of all values that policies see. A value that is larger is not kept."""
+"""Bytes of JSON of all values that policies see. Newer values come first."""
 
 
 def _with_latest_value(state: AgentState, spec: ToolSpec, text: str) -> AgentState:
-    """Keep the latest value of a tool with an output schema. Above the limit, a value and all older ones go."""
+    """Keep the latest value of a tool with an output schema, and the values of other tools that fit next to it."""
     if spec.value_schema is None:
         return state
     value, found, size = spec.value_in(text), list[tuple[str, Any]](), 0
     newest_first: list[tuple[str, Any]] = [] if value is None else [(spec.name, value)]
     newest_first += [(name, kept) for name, kept in reversed(state.values.items()) if name != spec.name]
     for name, kept in newest_first:
-        size += len(to_json({name: kept}))
-        if size <= MAX_VALUES_BYTES:
+        kept_size = len(to_json({name: kept}))
+        if size + kept_size <= MAX_VALUES_BYTES:
+            size += kept_size
             found.append((name, kept))
     return state.with_failures(values=dict(reversed(found)))
 
