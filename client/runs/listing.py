@@ -253,7 +253,7 @@ async def read_input(client: Client, described: WorkflowExecutionDescription) ->
 
 
 _FIRST_EVENTS = 40
-"""The first message of a session is searched in this number of events."""
+"""The number of events at the start of a session in which its first message is looked for."""
 
 
 async def read_first_message(client: Client, workflow_id: str) -> str:

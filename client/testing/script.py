@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.client.errors import ConfigError
 from orga.workflows.decisions.conversation import MIN_ESTIMATE, estimated_message_tokens, estimated_tokens
-from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.text import DELIMITER_MEANING, one_line, undelimited_text
 
@@ -202,11 +202,12 @@ class ScriptedModels:
 
 def unframed_request(request: ModelRequest) -> ModelRequest:
     """Return the request without the frames around tool results, and without the text that explains the frames."""
-    messages = (
-        m.with_text(undelimited_text(m.text)) if m.role == "tool" and sum(m.ours) < len(m.text) else m
-        for m in request.messages
-    )
-    return replace(request, messages=tuple(messages), system=tuple(s for s in request.system if s != DELIMITER_MEANING))
+    messages: list[Message] = []
+    for message in request.messages:
+        has_frame = message.role == "tool" and sum(message.ours) < len(message.text)  # not if all of it is our own text
+        messages.append(message.with_text(undelimited_text(message.text)) if has_frame else message)
+    system = tuple(text for text in request.system if text != DELIMITER_MEANING)
+    return replace(request, messages=tuple(messages), system=system)
 
 
 def _calls_reply(made: Iterable[ToolCall], text: str, usage: Usage) -> Reply:
