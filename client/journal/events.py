@@ -246,7 +246,7 @@ class Watcher:
         self._kept_sizes: list[int] = []
         self._kept_bytes = 0
         self.rewinds: list[int] = []
-        """For each rewind, the sequence of the first entry that it replaced."""
+        """Sequences, one for each rewind: that of the first entry that it replaced."""
         self.is_at_end = False
         """True once everything is read that existed when the reading began."""
         self.is_current = False

@@ -93,7 +93,9 @@ class _ReplyState:
             statuses = self._statuses_for(place)
             is_part = not place.isdecimal() and place not in self._places.values()
             is_judged_again = is_part and statuses.status_of(place) in _JUDGED_AGAIN
-            if "calls" not in event.model_fields_set or is_judged_again:  # only a first judgement has no `calls`
+            if (
+                "calls" not in event.model_fields_set or is_judged_again
+            ):  # without `calls`: first judged, or gate failed
                 statuses.begin_judging(place)
             statuses.apply_verdict(place, decision)
 
