@@ -237,7 +237,7 @@ class PolicyEvaluated(JournalEvent):
     places: tuple[str, ...] = ()
     verdicts: tuple[RecordedVerdict, ...] = ()
     calls: tuple[str, ...] | None = None
-    """Ids of the reply's calls that were judged again. None if a reply is judged first, or the gate failed."""
+    """Ids of the reply's calls that were judged again. None in a reply's first judgement, or if the gate failed."""
     about: str = ""
     """`ending`, `plan` or `learnings`, if the proposal is not part of a reply."""
     error: str = ""
