@@ -122,6 +122,8 @@ def _pattern_source(line: str) -> bytes:
 
 
 def _part_source(part: str) -> str:
+    if not part.strip("*"):
+        return "[^/]+"  # `src/*` does not match `src/`
     source, at = "", 0
     while at < len(part):
         found = _PART.match(part, at)

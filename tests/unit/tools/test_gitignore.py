@@ -65,6 +65,12 @@ async def test_each_pattern_means_what_it_means_to_git(tmp_path: Path, pattern: 
     assert await listed(tmp_path) == git_lists(tmp_path)
 
 
+async def test_a_pattern_for_the_files_of_a_folder_does_not_match_the_folder(tmp_path: Path) -> None:
+    a_tree(tmp_path, {"": "src/*\n!a\n"})
+    assert await listed(tmp_path) == git_lists(tmp_path)
+    assert "src/a" in git_lists(tmp_path)
+
+
 @LAW
 @given(
     st.dictionaries(
