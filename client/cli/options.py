@@ -125,13 +125,18 @@ def login_name() -> str:
 _UNIT_SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION = re.compile(r"(?:[0-9]{1,9}[wdhms])+")
 _DURATION_PART = re.compile(r"(\d+)([wdhms])")
+_MAX_DURATION_S = 36_500 * 86_400
+"""About 100 years. Later times would not fit into a date."""
 
 
 def parse_duration(text: str, option: str) -> timedelta:
     """Parse a duration such as `90s`, `5m`, `1h30m`, `2d` or `1w`. Raise UsageError for text of another form."""
     if not _DURATION.fullmatch(text):
         raise UsageError(f"{option} {escaped_line(text)!r}: not a duration. Write it as 90s, 5m, 1h30m, 2d or 1w")
-    return timedelta(seconds=sum(int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text)))
+    seconds = sum(int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    if seconds > _MAX_DURATION_S:
+        raise UsageError(f"{option} {text!r}: too long. Give at most {_MAX_DURATION_S // 86_400}d")
+    return timedelta(seconds=seconds)
 
 
 def parse_time(text: str, option: str) -> datetime:
@@ -143,12 +148,12 @@ def parse_time(text: str, option: str) -> datetime:
         raise UsageError(f"{option} {escaped_line(text)!r}: not a time. Write it as {example}") from None
 
 
-def task_text(task: str) -> str:
-    """Return the task; `-` reads it from standard input."""
-    if task != "-":
-        return task
+def text_or_stdin(text: str) -> str:
+    """Return the text of an argument; `-` reads it from standard input."""
+    if text != "-":
+        return text
     if sys.stdin.isatty():
-        sys.stderr.write("reading the task from standard input; end it with Ctrl-D\n")
+        sys.stderr.write("reading the text from standard input; end it with Ctrl-D\n")
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:

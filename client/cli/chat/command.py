@@ -33,7 +33,7 @@ from orga.client.cli.options import (
     Settings,
     Tools,
     TrustedFacts,
-    task_text,
+    text_or_stdin,
 )
 from orga.client.cli.shown.text import age, is_quiet, set_quiet, write_note
 from orga.client.cli.start.run import started_run, worker_for_live_run
@@ -238,7 +238,7 @@ def chat(
     """
     fixed = RunOptions("", agent, model, instructions, tools or (), set_ or (), tenant=tenant, trusted=trusted or ())
     set_quiet(quiet=quiet)
-    text = None if say is None else clean_text(task_text(say))
+    text = None if say is None else clean_text(text_or_stdin(say))
     if text is not None and not text.strip():
         raise UsageError("--say: the message is empty")
     attached = attached_media(attach or (), most=MAX_MESSAGE_ATTACHMENTS)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -35,7 +34,7 @@ from orga.client.cli.knowledge.opened import (
     scope_and_owner,
 )
 from orga.client.cli.live.screens import progress_line
-from orga.client.cli.options import ConfigFile, Json, login_name, parse_duration, parse_time
+from orga.client.cli.options import ConfigFile, Json, login_name, parse_duration, parse_time, text_or_stdin
 from orga.client.cli.shown.text import count_text, terminal_line, write_json, write_note, write_result
 from orga.client.server.endpoint import Report
 from orga.workflows.types.knowledge import DEFAULT_CONFIDENCE, KnowledgeItem, KnowledgeKind, Provenance
@@ -381,7 +380,7 @@ def _parse_words(words: list[str]) -> tuple[KnowledgeKind, str, list[str]]:
         return "fact", " ".join(words), words
     if len(words) != 1:
         raise UsageError(f"{len(words)} arguments: quote a fact as three (SUBJECT PREDICATE OBJECT), or a text as one")
-    return "memory", sys.stdin.read() if words == ["-"] else words[0], []
+    return "memory", text_or_stdin(words[0]), []
 
 
 def _parse_expiry(when: str | None) -> datetime | None:

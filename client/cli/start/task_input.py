@@ -9,7 +9,7 @@ from typing import Any
 
 from orga.activities.media import Media, UnusableMedia, loaded_media
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.options import task_text
+from orga.client.cli.options import text_or_stdin
 from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.runs.attachments import read_attachment, refuse_too_many
@@ -39,7 +39,7 @@ class RunOptions:
 def agent_input(options: RunOptions) -> AgentInput:
     """Return a run's checked input. Raise UsageError for an option that cannot be parsed, InvalidInput for a value."""
     with option_names_in_errors(options.settings, options.max_iterations, options.timeout_s):
-        return parse_input({"task": clean_text(task_text(options.task)), **_raw_agent_input(options)})
+        return parse_input({"task": clean_text(text_or_stdin(options.task)), **_raw_agent_input(options)})
 
 
 def attached_media(
@@ -101,7 +101,7 @@ class GoalOptions:
 def goal_input(options: GoalOptions) -> GoalInput:
     """Return a goal's checked input. Raise as `agent_input` does."""
     raw = {
-        "goal": task_text(options.goal),
+        "goal": text_or_stdin(options.goal),
         "agent": options.agent,
         "model": options.model,
         "skills": _split_names(options.skills),

@@ -11,7 +11,7 @@ import typer
 from orga.client.cli.connection import CliContext, run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import Command
-from orga.client.cli.options import ConfigFile, Json, RunId, task_text
+from orga.client.cli.options import ConfigFile, Json, RunId, text_or_stdin
 from orga.client.cli.shown.text import write_json, write_note
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.runs.agents import AgentHandle
@@ -25,13 +25,13 @@ Text = Annotated[
 
 def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = None) -> Command:
     """Example: orga steer ID "Look at the tests as well." """
-    text = clean_text(task_text(guidance))
+    text = clean_text(text_or_stdin(guidance))
     return _send_signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
 
 
 def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> Command:
     """Example: orga add-context ID - < notes.md"""
-    text = clean_text(task_text(context))
+    text = clean_text(text_or_stdin(context))
     return _send_signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
 
 
@@ -100,7 +100,7 @@ def override(
     """
     from orga.client.runs.goals import GoalHandle  # the other commands need no types of goals
 
-    parsed = _parse_input(task_text(input_))
+    parsed = _parse_input(text_or_stdin(input_))
 
     async def send(run: AgentHandle) -> None:
         await GoalHandle(run.client, run.id).override_step(skill, parsed)

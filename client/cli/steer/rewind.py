@@ -12,7 +12,7 @@ import typer
 from orga.client.cli.connection import run_context
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import Command, interruptible_prompt
-from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, login_name, task_text
+from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, login_name, text_or_stdin
 from orga.client.cli.shown.text import terminal_line, write_json, write_note, write_result
 from orga.client.cli.start.task_input import option_names_in_errors, parse_pair, parse_settings
 from orga.client.cli.steer.intervene import NOTHING_HAPPENS, note_missing_worker
@@ -157,7 +157,7 @@ def fork(
     Example: orga fork ID --to-iteration 5 --task "Now write the tests for it."
     """
     settings, changes = set_ or (), input_changes(set_ or ())
-    message = None if task is None else clean_text(task_text(task))
+    message = None if task is None else clean_text(text_or_stdin(task))
     new_id = None if id_ is None else run_id_of(id_)
 
     async def start_fork() -> None:

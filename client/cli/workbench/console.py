@@ -71,7 +71,9 @@ class _Options:
             raise UsageError(f"--url: {self.url!r} must be like https://console.example.com")
         if not self.is_exposed:
             return
-        where = f"--host {self.host}" if not _is_loopback(self.host) else "--behind-proxy"
+        where = "--behind-proxy" if self.behind_proxy else "--proxy"
+        if not _is_loopback(self.host):
+            where = f"--host {self.host}"
         if self.tokens is None and self.proxy is None:
             raise UsageError(
                 f"{where}: others could enter without a name. Add --tokens FILE, or --proxy ADDRESS if a proxy "

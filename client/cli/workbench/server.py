@@ -319,15 +319,15 @@ def _read_tail(path: Path, count: int) -> tuple[list[str], _LogPosition]:
 
 def _new_lines(path: Path, position: _LogPosition) -> Iterator[str]:
     """Yield the lines that are added to a log after `position`, without end."""
-    partial_line = ""
+    partial_line = b""
     while True:
         with path.open("rb") as log:
             current = os.fstat(log.fileno())
             if current.st_ino != position.inode or current.st_size < position.offset:
-                position, partial_line = _LogPosition(current.st_ino, 0), ""
+                position, partial_line = _LogPosition(current.st_ino, 0), b""
             log.seek(position.offset)
             data = log.read()
         position = _LogPosition(position.inode, position.offset + len(data))
-        *lines, partial_line = (partial_line + data.decode(errors="replace")).split("\n")
-        yield from lines
+        *lines, partial_line = (partial_line + data).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
         time.sleep(LOOK_S)

@@ -52,12 +52,12 @@ def test_new_lines_are_followed_even_after_a_server_restarts_its_log(
     path.write_text("before\n")
     lines, read = server._read_tail(path, 5)  # pyright: ignore[reportPrivateUsage]
     news = server._new_lines(path, read)  # pyright: ignore[reportPrivateUsage]
-    with path.open("a") as log:
-        log.write("next\nhalf a li")
+    with path.open("ab") as log:
+        log.write("next\nhalf a li — ".encode()[:-2])
     assert (lines, next(news)) == (["before"], "next")
-    with path.open("a") as log:
-        log.write("ne\n")
-    assert next(news) == "half a line"
+    with path.open("ab") as log:
+        log.write("— ne\n".encode()[2:])
+    assert next(news) == "half a li — ne"
     path.rename(home / "server.log.1")
     path.write_text("anew\n")
     assert next(news) == "anew"

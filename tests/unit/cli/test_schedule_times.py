@@ -146,6 +146,11 @@ def test_an_invalid_duration_is_refused(text: str) -> None:
         parse_duration(text, "--every")
 
 
+def test_a_duration_that_no_date_can_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"--every '999999999w': too long\. Give at most 36500d"):
+        parse_duration("999999999w", "--every")
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0, "0s"), (90, "1m30s"), (3_600, "1h"), (86_400, "1d"), (90_061, "1d1h1m1s")]
 )

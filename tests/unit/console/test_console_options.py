@@ -32,6 +32,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"tls_cert": Path("no.pem"), "tls_key": Path("no.key")},
         "file not found: no.pem",
     ),
+    "behind a proxy that names people, at no address": ({"proxy": "10.0.0.7"}, "--proxy: the console must know"),
     "a proxy without an address": (URL | {"proxy": "nginx"}, "no address or network"),
     "an address of no site": (TOKENS | {"url": "console.example.com"}, "must be like https://"),
 }

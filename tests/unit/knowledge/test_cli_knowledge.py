@@ -66,12 +66,18 @@ def test_a_newer_fact_is_reported_to_contradict_the_older_one(capsys: Shown) -> 
 
 
 def test_a_text_is_read_from_standard_input(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("Ada prefers short answers.\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Ada prefers short answers.\n")))
     stored = command_json(capsys, "add", "-", "--user", "ada", "--expires", "30d")
     shown = command_json(capsys, "show", stored["id"])
     assert (shown["kind"], shown["scope"], shown["owner"]["user"]) == ("memory", "user", "ada")
     assert shown["expires_at"] is not None
     assert "  Ada prefers short answers." in command_output(capsys, "show", stored["id"])
+
+
+def test_bytes_of_standard_input_that_are_no_text_are_refused(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Ada \xff")))
+    assert run_command(["knowledge", "add", "-"]) == 2
+    assert "standard input: not UTF-8 text (byte 4)" in capsys.readouterr().err
 
 
 def test_an_item_is_found_by_its_owners_only(capsys: Shown) -> None:
