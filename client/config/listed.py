@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +15,7 @@ from orga.workflows.types.models.endpoints import DEFAULT_ENDPOINT, known_provid
 from orga.workflows.types.models.providers import DEFAULT_PROVIDERS, PROVIDERS
 from orga.workflows.types.models.usage import ModelPrice, Usage
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.tool_calls.mcp import is_server_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
@@ -193,11 +195,16 @@ def tool_rows(config: OrgaConfig) -> Iterator[dict[str, Any]]:
         yield _tool_row(name, f"deferred, started by {deferred.start}" if deferred.start else "deferred", config)
     for server_name, server in config.mcp.servers.items():
         for name, digest in server.pinned.items():
-            yield _tool_row(name, f"MCP server {server_name}", config) | {"digest": digest}
+            yield _tool_row(name, f"MCP server {server_name}", config, digest=digest)
 
 
-def _tool_row(name: str, source: str, config: OrgaConfig, spec: ToolSpec | None = None) -> dict[str, Any]:
+def _tool_row(
+    name: str, source: str, config: OrgaConfig, spec: ToolSpec | None = None, digest: str | None = None
+) -> dict[str, Any]:
+    from orga.activities.adapters.agents.offered_tools import is_tool_listed
+
     options = config.tools.options.get(name)
+    is_of_server = partial(is_server_tool, servers=config.mcp.servers)
     return {
         "name": name,
         "source": source,
@@ -205,8 +212,12 @@ def _tool_row(name: str, source: str, config: OrgaConfig, spec: ToolSpec | None 
         "effect": spec.effect if spec else None,
         "parameters": spec.parameters if spec else None,
         "options": options.model_dump(mode="json", exclude_unset=True) if options else {},
-        "digest": None,
-        "agents": [agent_name for agent_name, agent in config.agents.items() if name in agent.tools],
+        "digest": digest,
+        "agents": [
+            agent_name
+            for agent_name, agent in config.agents.items()
+            if is_tool_listed(name, agent.tools, is_of_server, is_own=digest is None)
+        ],
     }
 
 
