@@ -1,4 +1,4 @@
-"""The Cedar engine: compiles the policies of a folder, evaluates them, and recompiles them when a file changes."""
+"""The Cedar engine: compiles the policies of a folder, judges proposals by them, and reloads changed files."""
 
 import asyncio
 import json
@@ -34,7 +34,10 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Ver
 
 
 def cedar_request(proposal: GateRequest, want: WantedValue, version: str) -> dict[str, Any]:
-    """Return the request's parts. Raise UnrepresentableValue if Cedar has no form for something that a policy names."""
+    """Return Cedar's request. Raise UnrepresentableValue if a policy names a value that Cedar cannot hold.
+
+    Only the values that `want` names are part of the request.
+    """
     return {
         "principal": {"type": "Agent", "id": proposal.agent},
         "action": {"type": "Action", "id": proposal.action},
@@ -44,7 +47,7 @@ def cedar_request(proposal: GateRequest, want: WantedValue, version: str) -> dic
 
 
 def cedar_entities(proposal: GateRequest) -> str:
-    """Return Cedar's entities about the tool, as JSON."""
+    """Return the facts about the called tool as JSON of Cedar's entities. Other actions need none."""
     if proposal.call is None or proposal.action != "tool_call":
         return "[]"
     name = proposal.call.name
@@ -87,44 +90,44 @@ def _cedar_context(proposal: GateRequest, want: WantedValue, version: str) -> di
 
 
 def _plan_summary(proposal: GateRequest) -> dict[str, Any]:
-    """Return a summary of the steps, because Cedar cannot look at each item of a list."""
+    """Return a summary of all steps, because Cedar cannot look at each step of a list."""
     skills = list(dict.fromkeys(step.skill for step in proposal.plan))
-    known = [proposal.tool_facts(name) for name in skills]
+    facts = [proposal.tool_facts(name) for name in skills]
     return {
         "steps": len(proposal.plan),
         "skills": skills,
-        "effects": list(dict.fromkeys(tool["effect"] for tool in known)),
-        "tags": list(dict.fromkeys(tag for tool in known for tag in tool["tags"])),
+        "effects": list(dict.fromkeys(tool["effect"] for tool in facts)),
+        "tags": list(dict.fromkeys(tag for tool in facts for tag in tool["tags"])),
     }
 
 
 def _remaining_budget(name: str, value: float) -> Any:
-    """Return the rest of a budget, rounded down."""
+    """Return the rest of a budget in Cedar's form, rounded down."""
     if name == "cost_usd":
         return cedar_decimal(value, "left.cost_usd", is_rounded=True)
     return int(min(value, MAX_LONG))
 
 
 MAX_READ_S = 10.0
-"""Seconds of processor time for all policies. A thousand ordinary ones take half a second."""
+"""Seconds of processor time to read all policies. A thousand ordinary policies take half a second."""
 
 
 @dataclass(frozen=True)
 class CedarSet:
-    """Policies that can judge a request."""
+    """The compiled policies of a folder."""
 
     policies: Mapping[str, CedarPolicy]
-    """Policies by id, in the order of the files."""
+    """The policies by id, in the order of the files."""
     version: str
     all_of_them: cedarpy.PolicySet
     without_liftable: cedarpy.PolicySet
-    """The policies without those that a person may lift: forbids with `@approval`."""
+    """The policies without the forbids that a person may lift, because they have `@approval`."""
     wanted: WantedValue
-    """The arguments, trusted facts and values that any policy names. No others are passed to Cedar."""
+    """The arguments, trusted facts and values that at least one policy names. Cedar gets no others."""
 
 
 def compile_policies(files: tuple[PolicyFile, ...]) -> CedarSet:
-    """Return the compiled set. Raise BrokenPolicies with all problems of all files, if there are any."""
+    """Return the compiled policies. If files have problems, raise BrokenPolicies with all of them."""
     policies, problems = read_policies(files)
     if problems:
         raise BrokenPolicies(problems)
@@ -138,7 +141,7 @@ def compile_policies(files: tuple[PolicyFile, ...]) -> CedarSet:
 
 
 def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], list[FileProblem]]:
-    """Return the active policies and all problems."""
+    """Return the valid active policies of the files, and the problems of all others."""
     policies: list[CedarPolicy] = []
     problems: list[FileProblem] = []
     until = time.thread_time() + MAX_READ_S
@@ -187,7 +190,7 @@ class UndecidedError(ValueError):
 
 
 def cedar_verdict(policies: CedarSet, proposal: GateRequest) -> Verdict:
-    """Return the decision: denied by default, forbid wins, and an undecidable proposal is denied."""
+    """Return the verdict. A forbid wins over a permit. Without a permit, or without a reliable decision, deny."""
     try:
         request = cedar_request(proposal, policies.wanted, policies.version)
         is_allowed, deciding = _evaluate(policies, policies.all_of_them, request, cedar_entities(proposal))
@@ -203,10 +206,10 @@ def cedar_verdict(policies: CedarSet, proposal: GateRequest) -> Verdict:
 
 
 def _evaluate(
-    policies: CedarSet, compiled: cedarpy.PolicySet, request: dict[str, Any], known: str
+    policies: CedarSet, compiled: cedarpy.PolicySet, request: dict[str, Any], entities: str
 ) -> tuple[bool, list[CedarPolicy]]:
-    """Return whether it is allowed, and by which policies. An error counts as undecided, as it may hide a forbid."""
-    found = cedarpy.is_authorized(request, compiled, known)  # pyright: ignore[reportUnknownMemberType]
+    """Return whether the request is allowed, and by which policies. Raise UndecidedError if a forbid may be lost."""
+    found = cedarpy.is_authorized(request, compiled, entities)  # pyright: ignore[reportUnknownMemberType]
     if errors := found.diagnostics.errors:
         raise UndecidedError("; ".join(errors))
     if found.decision is cedarpy.Decision.NoDecision:
@@ -222,13 +225,13 @@ def _denial(policies: CedarSet, proposal: GateRequest, deciding: Sequence[CedarP
 
 
 def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Sequence[CedarPolicy]) -> Verdict:
-    """Return the verdict. A person has to lift each forbid, and to approve if every permit requires it."""
+    """Return the verdict. A person must lift each forbid in `lifted`, and approve if all permits have `@approval`."""
     asking = [*lifted]
     demands = [policy.annotations.approval for policy in lifted if policy.annotations.approval]
-    permitted_by = [policy.annotations.approval for policy in permits if policy.annotations.approval]
-    if permits and len(permitted_by) == len(permits):
+    permit_terms = [policy.annotations.approval for policy in permits if policy.annotations.approval]
+    if permits and len(permit_terms) == len(permits):
         asking += permits
-        demands.append(reduce(_either_terms, permitted_by))
+        demands.append(reduce(_either_terms, permit_terms))
     by: dict[str, Any] = {"policies": _policy_ids([*lifted, *permits]), "version": policies.version}
     if not demands:
         return Verdict(decision="allow", tools=_permitted_tools(permits), **by)
@@ -241,14 +244,14 @@ def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Seque
 
 
 def _either_terms(one: ApprovalTerms, other: ApprovalTerms) -> ApprovalTerms:
-    """Return terms that are met if one of the two is met."""
-    are_named = one.approvers and other.approvers
-    approvers = tuple(dict.fromkeys((*one.approvers, *other.approvers))) if are_named else ()
+    """Return terms under which an approver of either terms may approve. No named approvers means anyone."""
+    are_limited = one.approvers and other.approvers
+    approvers = tuple(dict.fromkeys((*one.approvers, *other.approvers))) if are_limited else ()
     return ApprovalTerms(approvers=approvers, expires_s=min(one.expires_s, other.expires_s))
 
 
 def _combined_terms(demands: Sequence[ApprovalTerms]) -> ApprovalTerms | None:
-    """Return terms under which one person meets all demands, or None if nobody can."""
+    """Return terms under which one person meets all demands, or None if no one person can."""
     named = [terms.approvers for terms in demands if terms.approvers]
     approvers = tuple(name for name in named[0] if all(name in others for others in named)) if named else ()
     if named and not approvers:
@@ -257,6 +260,7 @@ def _combined_terms(demands: Sequence[ApprovalTerms]) -> ApprovalTerms | None:
 
 
 def _permitted_tools(permits: Iterable[CedarPolicy]) -> tuple[str, ...] | None:
+    """Return the tools that all `@tools` lists have in common, or None if no permit limits the tools."""
     lists = [policy.annotations.tools for policy in permits if policy.annotations.tools is not None]
     return tuple(name for name in lists[0] if all(name in others for others in lists)) if lists else None
 
@@ -288,15 +292,16 @@ def _proposal_text(proposal: GateRequest) -> str:
 
 
 CHECK_INTERVAL_S = 1.0
-"""Seconds until a changed policy is noticed."""
+"""Seconds between two checks for changed files."""
 
 SETTLED_S = 0.05
-"""Seconds that changed files must stay unchanged before they are used."""
+"""Seconds between two reads of changed files. They are used when both reads are equal."""
 
 MAX_CHECKS = 20
+"""Reads of files that keep changing, until they count as broken."""
 
 HOLD_S = 12.0
-"""Seconds that calls wait for a repair of broken policies: less than all attempts of the gate together."""
+"""Seconds that proposals wait for a repair of broken policies: less than all attempts of the gate together."""
 
 _log = logging.getLogger(__name__)
 
@@ -304,7 +309,7 @@ _log = logging.getLogger(__name__)
 class CedarPolicies:
     """Judges by the `*.cedar` files of a folder.
 
-    If a changed set is broken, calls wait a moment for its repair. Then everything is denied.
+    If a change breaks the policies, proposals wait `hold_s` seconds for a repair. After that, everything is denied.
     """
 
     is_embedded = True
@@ -327,14 +332,14 @@ class CedarPolicies:
         self._hold_s = self._held_until = hold_s
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Return the decision by the current files. Broken files are given a moment to be repaired."""
+        """Return the verdict by the current files. If they are broken, wait for their repair first."""
         await self._reload_if_due()
         while isinstance(self._current, BrokenPolicies) and self._clock() < self._held_until:
             await asyncio.sleep(min(CHECK_INTERVAL_S, self._hold_s) / 4)
             await self._reload_if_due()
         if isinstance(self._current, CedarSet):
             return cedar_verdict(self._current, proposal)
-        problems = str(self._current).replace(f"{self._folder.parent}/", "")  # a model must not read our paths
+        problems = str(self._current).replace(f"{self._folder.parent}/", "")  # hides the machine's paths from models
         return Verdict(decision="deny", reason=f"the policies are broken: {problems}", version=self.version)
 
     async def _reload_if_due(self) -> None:
@@ -355,7 +360,7 @@ class CedarPolicies:
         self._adopt(found, version)
 
     def _stable_files(self) -> tuple[PolicyFile, ...]:
-        """Return the files. Changed ones must be equal in two reads, as a half-written file may lack its `forbid`."""
+        """Return the files. Two reads of changed files must be equal: a half-written file may lack a `forbid`."""
         files = policy_files(self._folder, self._surface)
         if files_version(files) == self.version:
             return files
@@ -368,13 +373,13 @@ class CedarPolicies:
         raise BrokenPolicies([FileProblem(str(self._folder), problem, "write them elsewhere and rename them")])
 
     def _adopt(self, found: CedarSet | BrokenPolicies, version: str) -> None:
-        is_known = isinstance(found, BrokenPolicies) and str(found) == str(self._current)
+        is_reported = isinstance(found, BrokenPolicies) and str(found) == str(self._current)
         if isinstance(found, BrokenPolicies) and isinstance(self._current, CedarSet):
             self._held_until = self._clock() + self._hold_s
         self._current, self.version = found, version
         if isinstance(found, CedarSet):
             _log.warning("the policies have changed: %d policies, version %s", len(found.policies), version)
-        elif not is_known:
+        elif not is_reported:
             _log.error(
                 "THE POLICIES ARE BROKEN: calls wait for %g s, then everything is denied until they are corrected:\n%s",
                 self._hold_s,

@@ -14,7 +14,7 @@ SUFFIX = ".cedar"
 VERSION_CHARS = 12
 
 MAX_FILES = 1_000
-"""Files of all folders together. They are read once a second."""
+"""Files of all folders together. The engine reads all of them once a second."""
 
 MAX_BYTES = 1_000_000
 """Bytes of all files together."""
@@ -23,18 +23,19 @@ MAX_BYTES = 1_000_000
 @dataclass(frozen=True)
 class PolicyFile:
     name: str
-    """The file's path in the folder."""
+    """The file's path relative to the policy folder."""
     shown: str
-    """The file's path as people see it."""
+    """The same path with the folder's name before it, for messages."""
     content: bytes
 
 
 def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, ...]:
-    """Return the files in the order of their names, the shared ones first. Hidden files belong to editors.
+    """Return the shared files by name, then those of the surface. Skip hidden files, which editors create.
 
-    Raise BrokenPolicies if one cannot be read, because its `forbid` rules would be lost.
+    Raise BrokenPolicies if a file cannot be read, because its `forbid` rules would be lost.
     """
-    found = [path for there in (folder, *([folder / surface] if surface else [])) for path in _policy_paths(there)]
+    folders = [folder, folder / surface] if surface else [folder]
+    found = [path for each in folders for path in _policy_paths(each)]
     if len(found) > MAX_FILES:
         problem = f"there are {len(found):,} policy files; at most {MAX_FILES:,} are allowed"
         raise BrokenPolicies([FileProblem(str(folder), problem, "put several policies into one file")])
@@ -54,15 +55,15 @@ def files_version(files: tuple[PolicyFile, ...]) -> str:
     return digest.hexdigest()[:VERSION_CHARS]
 
 
-def _policy_paths(there: Path) -> list[Path]:
-    if not there.is_dir():
-        raise BrokenPolicies([FileProblem(str(there), "there is no such folder", "create it, or correct [policy]")])
+def _policy_paths(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise BrokenPolicies([FileProblem(str(folder), "there is no such folder", "create it, or correct [policy]")])
     try:
         return sorted(
-            path for path in there.iterdir() if path.name.lower().endswith(SUFFIX) and not path.name.startswith(".")
+            path for path in folder.iterdir() if path.name.lower().endswith(SUFFIX) and not path.name.startswith(".")
         )
     except OSError as error:
-        raise _unreadable_error(there, error.strerror) from error
+        raise _unreadable_error(folder, error.strerror) from error
 
 
 def _read_file(path: Path, root: Path, most: int) -> PolicyFile:

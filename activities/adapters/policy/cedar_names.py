@@ -1,4 +1,4 @@
-"""Finds unknown names in policies. A policy about an unknown tool, agent, tag or argument protects nothing."""
+"""Finds unknown names in policies. A policy about a tool, agent, tag or argument that does not exist is useless."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ _COMPARED_PATHS: dict[Path, str] = {
     ("context", "plan", "skills"): "skill",
     ("context", "plan", "tags"): "tag",
 }
-"""The kind of name that a path is compared with. A source of taint is a tool, or a server's definitions."""
+"""The kind of name that a policy compares with each path. A source of taint is a tool, or a server's definitions."""
 _EQUALITY_OPERATORS = frozenset({"==", "!=", "in", "contains", "containsAny", "containsAll"})
 _DELEGATE_PATH = ("context", "arguments", "agent")
-"""The other agent of a delegation."""
+"""The path to the other agent of a delegation."""
 _OTHER_ACTIONS = {tool.name: tool.action for tool in LOOP_TOOLS.values() if tool.action != "tool_call"}
-"""Tools whose calls are separate actions, and never the resource of an action."""
+"""The loop's own tools whose calls have an action of their own, by name. They are never a resource."""
 
 
 _KINDS = ("Tool", "Agent", "Run")
@@ -37,7 +37,7 @@ _SCALARS = ("string", "integer", "number", "boolean", "null", "array")
 
 @dataclass(frozen=True)
 class PolicyVocabulary:
-    """The names that policies can use."""
+    """The tools and agents that exist, so that policies can name them."""
 
     tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
     agents: frozenset[str] = frozenset()
@@ -45,11 +45,11 @@ class PolicyVocabulary:
     """Globs of tools that may exist, but could not be listed."""
 
     def knows_tool(self, name: str) -> bool:
-        """Return whether such a tool exists or may exist."""
+        """Return whether the tool exists or may exist."""
         return name in self.tools or any(fnmatchcase(name, glob) for glob in self.unseen)
 
     def knows(self, kind: str, name: str) -> bool:
-        """Return whether a tool, source of taint, skill, agent, tag or run of that name exists or may exist."""
+        """Return whether a thing of this kind and name exists or may exist. `kind` is tool, source, skill and so on."""
         match kind:
             case "tool":
                 return self.knows_tool(name)
@@ -72,12 +72,12 @@ class PolicyVocabulary:
 def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[FileProblem]:
     names = [*_mentioned_names(policy.node), *(("tool", name) for name in policy.annotations.tools or ())]
     skills = (*known.tools, *known.agents)
-    every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}
+    names_by_kind = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}
     for kind, name in dict.fromkeys(names):
         if not known.knows(kind, name):
-            what = kind if kind in every else "tool"
-            hint = known_names_hint(name, every.get(kind, known.tools))
-            yield _name_problem(policy, name, f"there is no {what} {name!r}", hint)
+            shown_kind = kind if kind in names_by_kind else "tool"
+            hint = known_names_hint(name, names_by_kind.get(kind, known.tools))
+            yield _name_problem(policy, name, f"there is no {shown_kind} {name!r}", hint)
     yield from _action_as_resource_problems(policy)
     yield from _unmatched_pattern_problems(policy, known)
     yield from _unknown_argument_problems(policy, known)
@@ -100,32 +100,32 @@ def _unmatched_pattern_problems(policy: CedarPolicy, known: PolicyVocabulary) ->
 
 
 def _unknown_argument_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[FileProblem]:
-    about = _governed_tools(policy, known, _named_tools(policy.node))
-    if about is None:
+    governed = _governed_tools(policy, known, _named_tools(policy.node))
+    if governed is None:
         return
     for path in (path[1:] for path in policy.types if path[:1] == ("arguments",) and path[1:]):
-        if not any(_has_path(spec.parameters, path) for spec in about):
+        if not any(_has_path(spec.parameters, path) for spec in governed):
             shown = ".".join(path)
-            whose = f"{about[0].name} has" if len(about) == 1 else "the tools that it is about have"
-            names = {name for spec in about for name in _properties(spec.parameters) or ()}
+            whose = f"{governed[0].name} has" if len(governed) == 1 else "the tools that it is about have"
+            names = {name for spec in governed for name in _properties(spec.parameters) or ()}
             yield _name_problem(policy, path[-1], f"{whose} no argument {shown!r}", known_names_hint(shown, names))
 
 
 def _governed_tools(policy: CedarPolicy, known: PolicyVocabulary, named: Sequence[str]) -> list[ToolSpec] | None:
-    """Return the tools whose arguments a policy can use, or None if they are unknown."""
+    """Return the tools whose calls a policy judges, or None if that is unknown. An empty `named` means every tool."""
     actions = _entity_ids(policy.node["action"], "Action")
     if actions and set(actions) <= {*_OTHER_ACTIONS.values(), "respond", "plan"}:
         return [
             known.tools[name] for name, action in _OTHER_ACTIONS.items() if action in actions and name in known.tools
         ]
     wanted = list(dict.fromkeys(named)) or [*known.tools]
-    if (known.unseen and any(name not in known.tools for name in wanted)) or (known.unseen and not named):
+    if known.unseen and (not named or any(name not in known.tools for name in wanted)):
         return None
     return [known.tools[name] for name in wanted if name in known.tools] or None
 
 
 def _named_tools(policy: Node) -> list[str]:
-    """Return the tools that a policy is limited to. Tools that it names to exclude them do not count."""
+    """Return the tools that a policy is limited to. With a negation in a `when`, its conditions do not limit it."""
     when = [condition["body"] for condition in policy["conditions"] if condition["kind"] == "when"]
     if any("!" in node or "!=" in node for node in _nodes(when)):
         when = []
@@ -144,7 +144,7 @@ def _has_path(schema: Any, path: Path) -> bool:
 
 
 def _properties(schema: Any) -> dict[str, Any] | None:
-    """Return the attributes that a value may have (none unless it is an object), or None if the schema is open."""
+    """Return the attributes that a value can have, by name, or None if it can have any. A scalar or array has none."""
     given = as_object(schema)
     if given.get("type") in _SCALARS:
         return {}
@@ -153,7 +153,7 @@ def _properties(schema: Any) -> dict[str, Any] | None:
 
 
 def _mentioned_names(policy: Node) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of everything that scope and conditions name."""
+    """Yield the kind and the name of everything that the scope and the conditions of a policy name."""
     for scope in ("principal", "resource"):
         for kind in _KINDS:
             yield from ((kind.lower(), name) for name in _entity_ids(policy[scope], kind))
@@ -196,9 +196,9 @@ def _condition_names(node: Any) -> Iterator[tuple[str, str]]:
 
 
 def _entity_ids(node: Any, kind: str) -> list[str]:
-    """Return the ids of entities of a type, anywhere in a node."""
+    """Return the ids of all entities of one type within a node."""
     return [found["id"] for found in _nodes(node) if found.get("type") == kind and isinstance(found.get("id"), str)]
 
 
-def _name_problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> FileProblem:
-    return FileProblem(policy.statement.place_of_text(words), f"{problem}, so it protects nothing", remedy)
+def _name_problem(policy: CedarPolicy, name: str, problem: str, remedy: str) -> FileProblem:
+    return FileProblem(policy.statement.place_of_text(name), f"{problem}, so it protects nothing", remedy)

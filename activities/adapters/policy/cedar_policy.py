@@ -1,4 +1,4 @@
-"""Parses a policy of a Cedar file, checks it against the schema, lints it, and reads its annotations."""
+"""Parses one policy of a Cedar file: checks its size and its names, checks it against the schema, reads annotations."""
 
 import json
 import re
@@ -50,13 +50,14 @@ _VALUES: dict[Path, tuple[str, ...]] = {
 
 
 Finding = tuple[str, str, str]
-"""The words in the policy, the problem, and the remedy."""
+"""Words of the policy that locate the problem, the problem, and the remedy."""
 
 
 def _node_findings(node: Any) -> Iterator[Finding]:
     path = expression_path(node)
     if path:
-        if path == ("context",) or (path[:1] == ("context",) and path[1:] in {(name,) for name in OPEN_ATTRIBUTES}):
+        is_open_attribute = len(path) == 2 and path[0] == "context" and path[1] in OPEN_ATTRIBUTES
+        if path == ("context",) or is_open_attribute:
             whole = ".".join(path)
             yield whole, f"{whole} cannot be used as a whole", f"name its attributes: {whole}.NAME"
         return
@@ -89,7 +90,7 @@ def _value_findings(inner: list[Any]) -> Iterator[Finding]:
 
 
 _PIECE = re.compile(r'//[^\r\n]*|"(?:\\.|[^"\\])*"|;|\s+|[^\s;"/]+|.', re.DOTALL)
-"""A comment, a string, an end, a gap, or a part of a policy. A carriage return ends a comment, as in Cedar."""
+"""Matches a comment, a string, a `;`, white space, or other text. As in Cedar, a carriage return ends a comment."""
 
 _TOKEN = re.compile(r'//[^\r\n]*|"(?:\\.|[^"\\])*"|&&|\|\||[=!<>]=|::|\w+|[(\[{]|[)\]}]|[,;.+\-*!<>]', re.DOTALL)
 _JOINING_TOKENS = frozenset({"&&", "||", "if", "when", "unless"})
@@ -100,7 +101,7 @@ _OPERATORS = frozenset({"==", "!=", "<=", ">=", "<", ">", ".", "+", "-", "*", "!
 
 @dataclass(frozen=True)
 class PolicyStatement:
-    """The text of one policy, and its place."""
+    """The text of one policy, with its file and its first line."""
 
     file: str
     line: int
@@ -112,7 +113,7 @@ class PolicyStatement:
         return f"{self.file}:{self.line}"
 
     def place_of_text(self, words: str) -> str:
-        """Return the place of the first line with these words, or else of the policy."""
+        """Return the place of the first line with these words. If no line has them, return the policy's place."""
         lines = self.text.split("\n")
         found = next((number for number, line in enumerate(lines) if words in line), 0)
         return f"{self.file}:{self.line + found}"
@@ -136,13 +137,13 @@ class _BracketGroup:
             self._end_operand()
 
     def add_group(self, inner: "_BracketGroup") -> None:
-        """Count a closed group. `a["b"]["c"]` nests although no bracket is within another."""
+        """Count a closed inner group. Each `[` counts as an operator too, because `a["b"]["c"]` nests."""
         inner.end_item()
         self._operators += inner.opening == "["
         self._below = max(self._below, inner.depth + 1)
 
     def end_item(self) -> None:
-        """Count one of several expressions, which do not nest in each other."""
+        """Count one of several expressions next to each other. They do not nest, so the deepest one counts."""
         self._end_operand()
         self.depth = max(self.depth, self._joined + self._deepest)
         self._joined = self._deepest = 0
@@ -153,9 +154,9 @@ class _BracketGroup:
 
 
 def nesting_depth(text: str) -> int:
-    """Return an upper bound for the nesting of a policy's expressions, as its parser would find it.
+    """Return an upper bound for the nesting of a policy's expressions in Cedar's parser.
 
-    A chain nests as well: `a || b || c` is `(a || b) || c`.
+    A chain nests too: the parser reads `a || b || c` as `(a || b) || c`.
     """
     open_groups = [_BracketGroup()]
     for found in _TOKEN.finditer(text):
@@ -173,7 +174,7 @@ def nesting_depth(text: str) -> int:
 
 
 def split_statements(text: str, file: str) -> Iterator[PolicyStatement]:
-    """Yield the policies. Text after the last `;` counts as one too, so that it is not lost."""
+    """Yield each policy of a file. Text after the last `;` counts as a policy, so that the parser reports it."""
     begin: int | None = None
     line, counted = 1, 0
     for piece in _PIECE.finditer(text):
@@ -197,7 +198,7 @@ _NAME = re.compile(r"[^\s,][^,]*")
 
 @dataclass(frozen=True)
 class Annotations:
-    """The annotations that orga knows."""
+    """The values of a policy's annotations."""
 
     policy_id: str = ""
     reason: str = ""
@@ -207,7 +208,7 @@ class Annotations:
 
 
 def _parsed_annotations(statement: PolicyStatement, node: Node) -> Annotations:
-    """Raise BrokenPolicies if one is unknown or not allowed here. A misspelled `@approval` would allow the call."""
+    """Return the annotations. Raise BrokenPolicies if one is unknown or misplaced: `@aproval` would allow the call."""
     given: Mapping[str, str | None] = node.get("annotations", {})
     bad = partial(_bad_annotation, statement)
     for name in given:
@@ -255,26 +256,27 @@ def _listed_names(text: str) -> tuple[str, ...]:
 
 
 MAX_BYTES = 30_000
-"""Bytes of one policy. The validator's work can grow with their square."""
+"""Bytes of one policy. The work of Cedar's validator can grow with the square of this size."""
 
 MAX_DEPTH = 50
-"""Nesting of brackets and operators. Cedar cannot read back more than 60, and its parser crashes at some 300."""
+"""Nesting levels of brackets and operators. Cedar cannot read its JSON above 60, and its parser crashes at some 300."""
 
 
 @dataclass(frozen=True)
 class CedarPolicy:
     policy_id: str
-    """The policy's `@id`, or else `file:line`."""
+    """The policy's `@id`. Without one, `file:line`."""
     statement: PolicyStatement
     node: Node
     """Cedar's JSON form."""
     is_forbid: bool
     annotations: Annotations
     types: Types
+    """The types of the arguments, facts and values that it names."""
 
 
 def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
-    """Return the policy, or None for an inactive one. Raise BrokenPolicies, with all reasons, if it is invalid."""
+    """Return the policy, or None if it is inactive. If it is invalid, raise BrokenPolicies with all problems."""
     if problem := _size_problem(statement):
         raise BrokenPolicies([problem])
     node = _policy_node(statement)
@@ -289,7 +291,7 @@ def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
 
 
 def _size_problem(statement: PolicyStatement) -> FileProblem | None:
-    """Return why a policy is too large to be parsed, or None."""
+    """Return the problem if a policy is too large to be parsed safely, else None."""
     if (size := len(statement.text.encode())) > MAX_BYTES:
         problem = f"it has {size:,} bytes; at most {MAX_BYTES:,} are allowed in one policy"
         return FileProblem(statement.place, problem, "split it into several policies")
@@ -314,8 +316,8 @@ def _policy_node(statement: PolicyStatement) -> Node:
 
 
 def _error_line(statement: PolicyStatement) -> int:
-    """Return the first line that the parser rejects: the text before it is only incomplete."""
-    lines = statement.text.split("\n")  # other line ends may be in comments, where brackets do not count
+    """Return the number of the first line that the parser rejects. Without that line, the text is only incomplete."""
+    lines = statement.text.split("\n")
 
     def is_wrong(number: int) -> bool:
         try:

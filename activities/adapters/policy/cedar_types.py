@@ -1,6 +1,6 @@
-"""Infers the types of arguments and facts from their use in policies, and writes the Cedar schema from that.
+"""Infers the types of arguments and facts from their use in policies, and adds them to the Cedar schema.
 
-JSON values become Cedar's. Only values that a policy names are passed on; those without a form are refused.
+It also converts the JSON values that policies name to Cedar's values. A value that Cedar cannot hold is refused.
 """
 
 import json
@@ -20,14 +20,14 @@ Node = dict[str, Any]
 Path = tuple[str, ...]
 
 THIS_RUN = "this"
-"""Id of the run as a resource."""
+"""The id of the run as a resource: `Run::"this"`."""
 
 OPEN_ATTRIBUTES = {"arguments": "Arguments", "trusted": "Trusted", "values": "Values"}
-"""Attributes of the context whose own attributes depend on the policies, with their types in the schema."""
+"""Attributes of the context whose own attributes depend on the policies. The values are their types in the schema."""
 
 
 def expression_path(node: Any) -> Path:
-    """Return the variable and the attributes that an expression names, or () for another expression."""
+    """Return the variable and attributes of an expression such as `context.left.tokens`, or () for any other kind."""
     attributes: list[str] = []
     while True:
         match node:
@@ -42,11 +42,11 @@ def expression_path(node: Any) -> Path:
 
 def is_open_path(path: Path) -> bool:
     """Return whether a path leads to arguments of a call, trusted facts of a run, or values of tools."""
-    return path[:1] == ("context",) and path[1:2] != () and path[1] in OPEN_ATTRIBUTES
+    return len(path) > 1 and path[0] == "context" and path[1] in OPEN_ATTRIBUTES
 
 
 def operands(node: Any) -> tuple[str, list[Any]]:
-    """Return an operator and its operands, in order."""
+    """Return the operator of a node and its operands in order. A literal or a variable has no operands."""
     if not isinstance(node, dict) or len(cast("Node", node)) != 1:
         return "", []
     ((operator, inner),) = cast("Node", node).items()
@@ -61,7 +61,7 @@ def operands(node: Any) -> tuple[str, list[Any]]:
 
 
 def string_literals(node: Any) -> list[str]:
-    """Return the strings of a literal or of a set of literals."""
+    """Return the string of a literal, or the strings of a set of literals."""
     match node:
         case {"Value": str(word)}:
             return [word]
@@ -72,7 +72,7 @@ def string_literals(node: Any) -> list[str]:
 
 
 Types = dict[Path, str]
-"""Types by path below the context, `("arguments", "path")`. "" means that policies only test if it exists."""
+"""Types by path below the context, as in `("arguments", "path")`. "" means: policies only test whether it exists."""
 
 _LONG = ("<", "<=", ">", ">=", "+", "-", "*", "neg")
 _DECIMAL = ("lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual")
@@ -83,7 +83,7 @@ _OPERAND_TYPES = {
     **dict.fromkeys(("like", "hasTag", "getTag"), "String"),
     "isEmpty": "Set<String>",
 }
-"""Operators that require the same type of every operand."""
+"""The type that an operator requires of each operand."""
 
 _SUM_OPERATORS = {"+", "-", "*", "neg"}
 _BOOLEAN_OPERATORS = {"==", "!=", "in", "is", "has", "contains", "containsAll", "containsAny", *_OPERAND_TYPES} - {
@@ -96,7 +96,7 @@ _KNOWN_TYPES: dict[Path, str] = {
     ("taint",): "Set<String>",
     ("left", "cost_usd"): "decimal",
 }
-"""Types in the schema of the context's own attributes that arguments can be compared with."""
+"""The types of the context's own attributes, because arguments can be compared with them."""
 
 
 _LITERAL_TYPES: dict[type, str] = {bool: "Bool", int: "Long", str: "String"}
@@ -111,7 +111,7 @@ def inferred_types(policy: Node) -> Types:
 
 
 def _record_type(types: Mapping[Path, str]) -> str:
-    """Return the Cedar type of a record with optional attributes only."""
+    """Return the Cedar type of a record with these attributes, all of them optional."""
     names = dict.fromkeys(path[0] for path in types)
     below = {name: _types_below(types, name) for name in names}
     kinds = {name: _record_type(below[name]) if below[name] else types[(name,)] or "String" for name in names}
@@ -128,6 +128,7 @@ def _quoted_attribute(name: str) -> str:
 
 
 def _collect_types(node: Any, wanted: str, found: Types) -> None:
+    """Add the types within a node to `found`. `wanted` is the type that the node's context requires, or ""."""
     path = expression_path(node)
     if path:
         if is_open_path(path):
@@ -158,7 +159,7 @@ def _operand_types(operator: str, inner: list[Any], wanted: str) -> list[str]:
 
 
 def _common_type(operator: str, kinds: list[str]) -> str:
-    if operator in _LONG:  # dates and durations compare like numbers
+    if operator in _LONG:  # these operators also compare dates and durations
         return next((kind for kind in kinds if kind in {"datetime", "duration"}), "Long")
     return next(filter(None, kinds), "") if operator == "Set" else _OPERAND_TYPES.get(operator, "")
 
@@ -192,7 +193,7 @@ _QUOTED = re.compile(r"`(?:[^`]*[.\"])?(\w+)\"?`")
 
 
 def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each misfit with the schema: a word that locates it, the problem, the remedy."""
+    """Yield each problem of a policy with the schema: a word that locates it, the problem, the remedy."""
     schema = SCHEMA
     for name, kind in OPEN_ATTRIBUTES.items():
         schema = schema.replace(f"type {kind} = {{}};", f"type {kind} = {_record_type(_types_below(types, name))};")
@@ -224,22 +225,22 @@ MAX_LONG = 2**63 - 1
 _MAX_DECIMAL = Decimal("922337203685477.5807")
 _DECIMAL_STEP = Decimal("0.0001")
 _RESERVED_KEYS = ("__entity", "__extn", "__expr")
-"""Keys that are no data in Cedar's JSON."""
+"""Keys with a special meaning in Cedar's JSON."""
 
 
 class UnrepresentableValue(ValueError):
-    """Cedar has no form for a value, so a policy that names it can neither allow nor forbid."""
+    """Raised for a value that Cedar cannot hold. So no policy that names the value can judge the proposal."""
 
 
 @dataclass(frozen=True)
 class WantedValue:
-    """The parts of a value that policies name."""
+    """The parts of a JSON value that policies name."""
 
     parts: Mapping[str, "WantedValue"] = field(default_factory=dict[str, "WantedValue"])
     is_whole: bool = False
-    """True if a policy uses the whole value. If it is False and there are no parts, policies only test if it exists."""
+    """True if a policy uses the whole value. If False and without parts, policies only test whether it exists."""
     is_decimal: bool = False
-    """True if a policy uses it as a decimal. Without a schema, nothing else shows that 12 or "12.50" is one."""
+    """True if a policy uses it as a decimal. Without a JSON Schema, nothing else shows that "12.50" is a decimal."""
 
     def attribute(self, name: str) -> "WantedValue":
         return self.parts.get(name, _NOTHING)
@@ -249,7 +250,7 @@ _NOTHING = WantedValue()
 
 
 def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
-    """Return the parts that these paths name. A path without a type is only tested for existence."""
+    """Return the parts that the paths name. Policies only test whether a path without a type exists."""
     below: dict[str, list[tuple[Path, str]]] = {}
     is_whole = is_decimal = False
     for path, kind in types:
@@ -261,9 +262,9 @@ def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
 
 
 def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, path: str) -> dict[str, Any]:
-    """Return the wanted attributes of an object as a Cedar record. null means a missing attribute.
+    """Return the wanted attributes of an object as a Cedar record. A null counts as missing.
 
-    Raise UnrepresentableValue, which names the `path` of the value. A `number` of the JSON Schema becomes a decimal.
+    A `number` of the JSON Schema becomes a decimal. Raise UnrepresentableValue with the path of the value below `path`.
     """
     given = {name: value[name] for name in want.parts if value.get(name) is not None}
     return {
@@ -301,21 +302,25 @@ def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int 
 
 
 def cedar_decimal(value: float | str, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
-    """Return a decimal, which has four places. `is_rounded` cuts further ones off. Else raise UnrepresentableValue."""
+    """Return a decimal. Raise UnrepresentableValue if it is too large, or has more than four places to be cut off.
+
+    Places are only cut off with `is_rounded`.
+    """
     try:
         exact = Decimal(str(value))
         kept = exact.quantize(_DECIMAL_STEP, rounding=ROUND_DOWN)
-        is_held = abs(kept) <= _MAX_DECIMAL and (is_rounded or kept == exact)
+        fits = abs(kept) <= _MAX_DECIMAL and (is_rounded or kept == exact)
     except InvalidOperation:
-        is_held, kept = False, _DECIMAL_STEP
-    if not is_held:
+        fits, kept = False, _DECIMAL_STEP
+    if not fits:
         raise UnrepresentableValue(f"{path} is {value!r}; decimals of Cedar have four places and end at {_MAX_DECIMAL}")
     return {"__extn": {"fn": "decimal", "arg": f"{kept:f}"}}
 
 
 def _cedar_number(value: float, schema: Any, path: str) -> Any:
     kinds = _schema_types(schema)
-    if "number" in kinds or (isinstance(value, float) and not ("integer" in kinds and value.is_integer())):
+    is_whole = isinstance(value, int) or ("integer" in kinds and value.is_integer())
+    if "number" in kinds or not is_whole:
         return cedar_decimal(value, path)
     if abs(value) > MAX_LONG:
         raise UnrepresentableValue(f"{path} is {value!r}; whole numbers of Cedar end at {MAX_LONG}")

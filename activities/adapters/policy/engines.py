@@ -1,4 +1,4 @@
-"""Chooses the policy engine: the configured one, or else Cedar files, or else OPA, or else the list of tools."""
+"""Creates the configured policy engine. The default is Cedar if there is a folder, else OPA, else the list of tools."""
 
 import logging
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class AllowAll:
-    """Allows every proposal, and logs a warning about it at the start."""
+    """Allows every proposal. It logs a warning when it is created."""
 
     is_embedded = True
 
@@ -28,9 +28,9 @@ class AllowAll:
 
 
 class ListedTools:
-    """Denies a call of a tool that is not listed. A tool's options can require a person's approval.
+    """Denies calls of tools that the agent does not list. A listed tool whose options say so needs an approval.
 
-    Final answers are allowed. Plans are too, because each of their steps will be judged as a call.
+    Final answers are allowed. Plans are allowed too, because each step is judged later as a call.
     """
 
     is_embedded = True
@@ -72,7 +72,7 @@ def engine_name(settings: PolicySettings) -> EngineName:
 
 
 def policy_engine(settings: PolicySettings) -> PolicyEngine:
-    """Create the engine. Raise ValueError with the reason if it cannot be created: no other engine replaces it."""
+    """Create the engine. Raise ValueError if that is impossible, because no other engine may take its place."""
     match engine_name(settings):
         case "cedar":
             if settings.folder is None:
@@ -90,12 +90,12 @@ def policy_engine(settings: PolicySettings) -> PolicyEngine:
 
 
 def gate_execution(engine: PolicyEngine) -> Literal["local", "activity"]:
-    """Return how the gate runs: as a local activity, or as an ordinary one if the engine asks a server."""
+    """Return how the gate runs: as a local activity, or as an ordinary activity if the engine asks a server."""
     return "local" if engine.is_embedded else "activity"
 
 
 def policy_version(engine: PolicyEngine) -> str:
-    """Return the version of the current rules, or "" if the engine has none, or a server has them."""
+    """Return the version of the current policies. Return "" if the engine has none, or a server holds them."""
     return str(getattr(engine, "version", ""))
 
 

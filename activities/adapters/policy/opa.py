@@ -1,4 +1,4 @@
-"""The OPA engine, over HTTP or compiled to WebAssembly. Without an answer, everything is denied."""
+"""The OPA engine: a server, or a policy compiled to WebAssembly. Without an answer, it denies everything."""
 
 import asyncio
 import io
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def opa_input(proposal: GateRequest) -> dict[str, Any]:
-    """Return the input document. Fields that do not apply are null.
+    """Return OPA's input document for a proposal. Fields that do not apply are null or empty.
 
-    Without an approval, `approved_by` is absent, so that `not input.approved_by` holds.
+    Only `approved_by` and `approved_version` are absent without an approval, so that `not input.approved_by` is true.
     """
     call = proposal.call
     spec = proposal.spec(call.name) if call else None
@@ -60,17 +60,17 @@ def opa_input(proposal: GateRequest) -> dict[str, Any]:
 
 
 class OpaAnswer(CheckedInput):
-    """The document of a rule with more than true or false. Unknown keys are refused, because they are misspellings."""
+    """The answer of a rule that returns an object instead of true or false. An unknown key denies: it may be a typo."""
 
     decision: Literal["allow", "deny", "modify", "require_approval"]
     reason: str = ""
     arguments: dict[str, Any] | None = None
-    """All arguments to use, for `modify`."""
+    """Only for `modify`: all arguments that replace those of the call."""
     approvers: tuple[str, ...] = ()
-    """Approvers, for `require_approval`. Empty means anyone who may send updates to the run."""
+    """Only for `require_approval`: the people who may approve. Empty: anyone who may send updates to the run."""
     expires_s: float = Field(default=ApprovalTerms().expires_s, gt=0)
     tools: tuple[str, ...] | None = None
-    """The most tools that the other agent may use, for an allowed delegation."""
+    """Only for an allowed delegation: the other agent may use no tools but these. None: no limit."""
     policies: tuple[str, ...] = ()
     version: str = ""
 
@@ -79,14 +79,14 @@ _DECISIONS: dict[str, Decision] = {"allow": "allow", "modify": "allow", "require
 
 
 def parse_opa_result(result: Any, version: str) -> Verdict:
-    """Return the verdict of a result. A version in the result wins over `version`."""
+    """Return the verdict for OPA's result. If the result names a version, it replaces `version`."""
     if isinstance(result, bool):
         return Verdict(decision="allow", version=version) if result else _denial("denied by OPA", version)
     try:
         answer = OpaAnswer.model_validate(result, extra="forbid")
     except ValidationError as error:
         return _denial(f"OPA gave an invalid answer: {'; '.join(validation_problems(error))}", version)
-    if stray := _stray_fields(answer):
+    if stray := _stray_field(answer):
         return _denial(f"OPA allows the call and gives {stray}, which says otherwise", version)
     if answer.decision == "modify" and answer.arguments is None:
         return _denial("OPA wants to modify the call and gave no arguments", version)
@@ -106,27 +106,29 @@ def _undefined_denial(path: str, version: str) -> Verdict:
     return _denial(f"OPA has no decision at {path} for this", version)
 
 
-def _stray_fields(answer: OpaAnswer) -> str:
-    """Return fields that belong to another decision. Their author did not want the call to run unchanged."""
+def _stray_field(answer: OpaAnswer) -> str:
+    """Return a field that belongs to another decision, or "". Its author did not want the call to run unchanged."""
     if answer.decision in {"allow", "require_approval"} and answer.arguments is not None:
         return "arguments"
-    if answer.decision not in {"allow", "modify"}:
-        return ""
-    return "approvers" if answer.approvers else "expires_s" if "expires_s" in answer.model_fields_set else ""
+    if answer.decision in {"allow", "modify"} and answer.approvers:
+        return "approvers"
+    if answer.decision in {"allow", "modify"} and "expires_s" in answer.model_fields_set:
+        return "expires_s"
+    return ""
 
 
 ATTEMPTS = 3
 MAX_ANSWER_BYTES = 1_000_000
 RETRY_PAUSE_S = 0.1
-"""Seconds before the second attempt, doubled before the third."""
+"""Seconds before the second attempt. Before the third one they are doubled."""
 
 
 class OpaUnreachable(Exception):
-    """There was no readable answer, but another attempt may get one."""
+    """Raised if there was no readable answer, but another attempt may get one."""
 
 
 class OpaServer:
-    """Sends `POST /v1/data/<path>` to a server."""
+    """Judges by a rule of an OPA server, with `POST /v1/data/<path>`."""
 
     is_embedded = False
 
@@ -139,12 +141,12 @@ class OpaServer:
         timeout_s: float = 3.0,
         transport: http.AsyncBaseTransport | None = None,
     ) -> None:
-        """Prepare requests. None is sent yet.
+        """Prepare the client. This sends no request.
 
         Args:
             url: The server's address, without `/v1`.
-            path: The rule's path: `orga/decision` for `decision` of package `orga`.
-            timeout_s: Seconds for all attempts at one decision together.
+            path: The path of the rule. `orga/decision` is the rule `decision` of the package `orga`.
+            timeout_s: Seconds for all attempts of one decision together.
         """
         self._url = f"{url.rstrip('/')}/v1/data/{path.strip('/')}"
         self._path = path
@@ -216,27 +218,28 @@ def _denial(reason: str, version: str = "") -> Verdict:
 
 
 def _bundle_revisions(answer: dict[str, Any]) -> str:
-    """Return the revisions of the server's bundles that have one."""
+    """Return the revisions of the server's bundles, separated by commas. A bundle without a revision is left out."""
     bundles = as_object(as_object(answer.get("provenance")).get("bundles"))
     return ",".join(filter(None, (as_text(as_object(bundle).get("revision")) for bundle in bundles.values())))
 
 
 EVALUATION_S = 2.0
+"""Seconds for one evaluation."""
 MAX_INPUT_BYTES = 8_000_000
 MAX_FILE_BYTES = 50_000_000
-"""Bytes of the file, and of its unpacked content, because `data.json` is copied into each instance."""
+"""Bytes of the file, and also of its unpacked content. Each WebAssembly instance has a copy of `data.json`."""
 VERSION_CHARS = 12
 
 
 class OpaWasm:
-    """Evaluates one rule of a compiled policy. The file is read once, so a new one needs a new worker."""
+    """Judges by a rule of a compiled policy. The file is read once, so a changed file needs a restart of the worker."""
 
     is_embedded = True
 
     def __init__(self, file: Path, path: str) -> None:
         """Read a bundle (`.tar.gz`) or a bare module (`.wasm`), as `opa build -t wasm -e <path>` writes it.
 
-        Raise ValueError if the file or its entrypoint `path` cannot be used, or the extra `opa-wasm` is not installed.
+        Raise ValueError if the file cannot be used, has no entrypoint `path`, or the extra `opa-wasm` is not installed.
         """
         content = _read_content(file)
         self._threads = Threads("opa-wasm", 4)

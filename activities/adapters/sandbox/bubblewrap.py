@@ -1,6 +1,7 @@
-"""Isolates a command with bubblewrap in its own namespaces, and checks if this machine can do that.
+"""Isolates a command with bubblewrap in namespaces of its own, and checks whether this machine can do that.
 
-The command sees no process, socket or network of the host, and files only read-only. Commonly private files are absent.
+The command sees no process, socket or network of the host. It cannot write files, and folders that usually hold private
+files are empty. Only `bubblewrap_argv` can make one folder writable.
 """
 
 import logging
@@ -14,10 +15,10 @@ from orga.workflows.types.tool_calls.sandbox import Isolation
 
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 _HIDDEN_FOLDERS = ("/tmp", "/var/tmp", "/run", "/home", "/root")
-"""Folders with private files or with sockets of services, which would give access to the network."""
+"""Folders with private files, or with sockets of services. Such a socket would give access to the network."""
 _ISOLATION_FLAGS = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 _PROC_MOUNT = ("--proc", "/proc", "--remount-ro", "/proc")
-"""Read-only. Otherwise root, even without capabilities, could set the program that the kernel runs after a crash."""
+"""Makes /proc read-only. Otherwise root, even without capabilities, could set the program that runs after a crash."""
 _READ_ONLY_MOUNTS = ("--ro-bind", "/", "/", "--dev", "/dev", *_PROC_MOUNT)
 _RESOLVER_FILE = Path("/etc/resolv.conf")
 _CHECK_TIMEOUT_S = 20
@@ -27,19 +28,22 @@ _NO_ISOLATION_HINT = 'or set isolation = "none", which limits commands but hides
 def bubblewrap_argv(
     argv: Sequence[str], *, writable: Path, folder: Path, network: bool, kept: Sequence[Path] = ()
 ) -> list[str]:
-    """Return the command line that runs `argv` in `folder`. It can write only to `writable`, without `kept` in it.
+    """Return the command line that runs `argv` in `folder`. It can only write to `writable`, except to `kept` in it.
 
     Raise ValueError if bubblewrap is not installed.
     """
     private = [part for path in _HIDDEN_FOLDERS if Path(path).is_dir() for part in ("--tmpfs", path)]
     files = [*_READ_ONLY_MOUNTS, *private, *_visible_file_mounts(argv[0])]
     online = ["--share-net", *_visible_file_mounts(str(_RESOLVER_FILE.resolve()))] if network else []
-    place = [*_writable_mounts(writable, kept), "--chdir", str(folder)]
-    return [_bubblewrap_path(), *_ISOLATION_FLAGS, *files, *online, *place, "--", *argv]
+    workspace = [*_writable_mounts(writable, kept), "--chdir", str(folder)]
+    return [_bubblewrap_path(), *_ISOLATION_FLAGS, *files, *online, *workspace, "--", *argv]
 
 
 def _writable_mounts(folder: Path, kept: Sequence[Path]) -> list[str]:
-    """Return mounts of the writable folder and its read-only parts, and of folders between, so none can be moved."""
+    """Return mounts of the writable folder, of its read-only parts, and of the folders between them.
+
+    A folder that is a mount point cannot be moved, so a read-only part stays in its place.
+    """
     if any(folder.is_relative_to(path) for path in kept):
         return ["--ro-bind", str(folder), str(folder)]
     between = {above for path in kept for above in path.parents if above.is_relative_to(folder)}
@@ -73,7 +77,7 @@ def _bubblewrap_path() -> str:
 
 
 def _visible_file_mounts(path: str) -> list[str]:
-    """Return mounts that show a file although its folder is hidden."""
+    """Return the mounts that show a file even if its folder is hidden."""
     is_hidden = any(Path(path).is_relative_to(folder) for folder in _HIDDEN_FOLDERS)
     return ["--ro-bind-try", path, path] if is_hidden else []
 
@@ -87,7 +91,7 @@ _NOT_LINUX_WARNING = (
 
 
 def check_isolation(isolation: Isolation) -> None:
-    """Check the isolation, and log a warning if it can do less than on Linux. Raise ValueError if it is impossible."""
+    """Raise ValueError if the isolation is impossible here. Log a warning if this system limits less than Linux."""
     if isolation == "bubblewrap":
         check_bubblewrap()
     elif sys.platform != "linux":

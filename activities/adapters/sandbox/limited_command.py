@@ -1,4 +1,4 @@
-"""Runs a command with limits, in its own environment and its own process tree, which end with the call."""
+"""Runs a command with limits, in an environment of its own. All its processes end with the call."""
 
 import asyncio
 import logging
@@ -35,51 +35,51 @@ _MAX_UNDONE_SHOWN = 5
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The end of a command. Either `exit_code` or `signal` is set. After a timeout, they show how it was ended."""
+    """The end of a command. Either `exit_code` or `signal` is set, also after a timeout."""
 
     exit_code: int | None
     signal: str | None
-    """Name of the signal, as in `SIGKILL`."""
+    """The name of the signal that ended the command, such as `SIGKILL`."""
     stdout: bytes
     stderr: bytes
     truncated: bool
-    """True if an output was longer than its kept part."""
+    """True if a part of an output was dropped."""
     limit: str | None
-    """The field of `SandboxLimits` that ended the command, as far as it is known."""
+    """The field of `SandboxLimits` that ended the command, if that is known."""
     timed_out: bool
     undone: tuple[str, ...] = ()
-    """Changes to files that no agent may change or create, and how they were undone."""
+    """A text for each forbidden change to a file: how it was undone."""
 
     @property
     def warning(self) -> str:
-        """A line for the model about undone changes, or "" without any."""
+        """A line for the model about undone changes, or "" if there are none."""
         if not self.undone:
             return ""
         shown = "; ".join(self.undone[:_MAX_UNDONE_SHOWN])
         more = f"; and {len(self.undone) - _MAX_UNDONE_SHOWN} more" if len(self.undone) > _MAX_UNDONE_SHOWN else ""
-        return f"[Warning] No agent makes what decides over agents or runs as a program: {shown}{more}\n"
+        return f"[Warning] No agent may write files that decide over agents or run as a program: {shown}{more}\n"
 
 
 GRACE_S = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 _END_TIMEOUT_S = GRACE_S + 1.8
-"""Seconds after the order to end. A run waits only a little longer for a cancelled call."""
+"""Seconds that the supervisor has to end its command. A run waits only a little longer for a cancelled call."""
 _SUPERVISOR = "orga.activities.adapters.sandbox.supervisor"
 
 
 @dataclass(frozen=True)
 class SupervisorReport:
     came: str
-    """The cause: its own `end`, an `order`, or too many `processes`."""
+    """The cause of the end: the command's own `end`, an `order` to end it, or too many `processes`."""
     code: int | None
-    """The exit code, or a negative signal number. None if the command did not end."""
+    """The exit code, or the negative number of a signal. None if the command has not ended."""
     cpu_s: float
 
 
 async def run_supervised(
     order: bytes, streams: ProcessStreams, *, cwd: Path, stdin: bytes, timeout_s: float
 ) -> SupervisorReport | None:
-    """Return the report, or None if the supervisor ended without one. Timeout and cancellation end the command."""
+    """Run a command under a supervisor, and return its report or None. A timeout or cancellation ends the command."""
     async with process_channel() as channel:
         process = await _start(channel.theirs, streams, cwd, stdin)
         report = asyncio.create_task(_read_report(channel.reader))
@@ -142,16 +142,16 @@ _LIMIT_MESSAGES = {
     "open_files": (b"Too many open files",),
     "file_bytes": (b"File too large",),
 }
-"""Messages by limit. The kernel only refuses these resources, so a program may report it and continue."""
+"""Messages that show which limit was reached. The kernel only refuses these resources, and often sends no signal."""
 _SIGNAL_BASE = 128
-"""The exit code of a shell or of bubblewrap is this plus the signal that ended its command."""
+"""If a signal ends the command of a shell or of bubblewrap, their exit code is this number plus the signal."""
 _SHELL_CODES = {_SIGNAL_BASE + 24: "SIGXCPU", _SIGNAL_BASE + 25: "SIGXFSZ"}
 
 
 def _limit_reached(
     exit_code: int | None, signal: str | None, cpu_s: float, output: bytes, limits: SandboxLimits
 ) -> str | None:
-    """Return the field of `limits` that was reached. `cpu_s` is the used processor time, `output` the error output."""
+    """Return the field of `limits` that a command with this processor time and error output has reached, or None."""
     name = _LIMIT_OF_SIGNAL.get(signal or _SHELL_CODES.get(exit_code or 0, ""))
     if name is None and signal == "SIGKILL" and limits.cpu_s is not None and cpu_s >= limits.cpu_s:
         name = "cpu_s"
@@ -172,10 +172,11 @@ _GIT_ENVIRONMENT = {
     "GIT_CONFIG_VALUE_0": "explicit",
 }
 """Settings against fake repositories. Git takes any folder with `HEAD`, `config`, `objects` and `refs` for a
-repository, and runs programs of its config, so a file tool could write one. With these settings only `.git`, which no
-tool writes, and the folder of `--git-dir` count."""
+repository, and runs programs that its config names. A file tool could write such a folder. With these settings, git
+only accepts `.git`, which no tool can write, and the folder of `--git-dir`."""
 _DEFAULT_LIMITS = SandboxLimits()
-_LOOKED_THROUGH_WITHIN_S = 30.0
+_RULES_SEARCH_S = 30.0
+"""Seconds to search the folder for new rules after a command."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _log = logging.getLogger(__name__)
@@ -199,36 +200,36 @@ async def run_sandboxed(
 ) -> CommandResult:
     """Run a command in the existing folder `cwd` and return how it ended. All processes that it started end with it.
 
-    - `argv` is a program, absolute or a bare name on PATH, and its arguments. There is no shell.
-    - `env` is its environment. PATH, LANG and settings of git and Python are added, and HOME and TMPDIR, a folder that
+    - `argv` is a program (an absolute path, or a bare name on PATH) and its arguments. There is no shell.
+    - `env` is its environment. PATH, LANG, and settings of git and Python are added. HOME and TMPDIR are a folder that
       exists only during the call.
-    - `max_output_bytes` of each output are kept: its first bytes, and after a mark its last `tail_bytes`. The rest is
-      read and dropped. `merged` puts both outputs into `stdout`, in order.
-    - With isolation, only `writable` (by default `cwd`) is writable, except `rules`, and a network exists only with
-      `network`. Files that have become rules by the end of the command are renamed and reported.
+    - `max_output_bytes` of each output are kept: its first bytes, then a mark, then its last `tail_bytes`. The rest is
+      dropped. `merged` puts both outputs into `stdout`, in order.
+    - With isolation, the command can write only to `writable` (by default `cwd`), but not to `rules` in it. It has a
+      network only with `network`. Files that are new rules after the command are renamed and reported.
 
     Raises:
-        ToolError: Kind CommandRefused if there is no such program or no isolation here. Kind CommandLost if its end or
-            its changes are unknown.
+        ToolError: Kind CommandRefused if the program is missing or isolation is impossible here. Kind CommandLost if it
+            is unknown how the command ended or what it changed.
     """
     async with _environment(env, isolation) as environment:
         command = [_program_path(argv[0], environment["PATH"]), *argv[1:]]
-        closed = None
+        protected = None
         if isolation == "bubblewrap":
-            closed = await asyncio.to_thread(_protect_folder, writable or cwd, rules)
-            command = await asyncio.to_thread(closed.isolated_argv, command, cwd, network=network)
-        order = _encoded_order(command, environment, limits, is_wrapped=closed is not None)
+            protected = await asyncio.to_thread(_protect_folder, writable or cwd, rules)
+            command = await asyncio.to_thread(protected.isolated_argv, command, cwd, network=network)
+        order = _encoded_order(command, environment, limits, is_wrapped=protected is not None)
         streams = ProcessStreams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
         undone: tuple[str, ...] = ()
         try:
             report = await run_supervised(order, streams, cwd=cwd, stdin=stdin, timeout_s=timeout_s)
         finally:
-            if closed is not None:
-                undone = await asyncio.shield(asyncio.to_thread(closed.undo))
+            if protected is not None:
+                undone = await asyncio.shield(asyncio.to_thread(protected.undo))
     if report is None:
         why = f"{argv[0]}: its supervisor was killed, so nobody knows how it ended"
         raise ToolError(why, kind="CommandLost", acted="maybe")
-    return _command_result(report, streams, limits, undone, is_wrapped=closed is not None)
+    return _command_result(report, streams, limits, undone, is_wrapped=protected is not None)
 
 
 @asynccontextmanager
@@ -246,7 +247,7 @@ async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncG
 
 
 def _program_path(name: str, search_path: str) -> str:
-    """Return the program's path, which never depends on the folder where the worker was started."""
+    """Return the absolute path of a program. It does not depend on the worker's own folder."""
     found = shutil.which(name, path=search_path)
     if found is None or not Path(found).is_absolute():
         raise ToolError(f"program {name[:80]!r} is not installed on {search_path}", kind="CommandRefused")
@@ -255,15 +256,16 @@ def _program_path(name: str, search_path: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _ProtectedFolder:
-    """The folder that an isolated command writes to, and the rules in it, which it must not change or create."""
+    """The folder that an isolated command can write to, with the rules in it. The command must not write rules."""
 
     folder: Path
     rules: Rules
     kept: Sequence[Path]
-    """Existing rules without links, which are mounted read-only."""
+    """The existing rules that are no links. They are mounted read-only."""
     before: Mapping[Path, Path | None]
-    """Existing rules as spelled on disk, with the targets of links. Links cannot be mounted."""
+    """All existing rules as spelled on disk. A link has its target as value, because it cannot be mounted read-only."""
     since_ns: int
+    """Nanoseconds since 1970 at which the first of the commands that run in the folder began."""
 
     def isolated_argv(self, command: Sequence[str], cwd: Path, *, network: bool) -> list[str]:
         try:
@@ -272,17 +274,17 @@ class _ProtectedFolder:
             raise ToolError(str(error), kind="CommandRefused") from error
 
     def undo(self) -> tuple[str, ...]:
-        """Rename files that have become rules, put back links that were rules, and return a text for each change.
+        """Rename new rules, restore links that were rules, and return a text for each change.
 
-        Files are renamed and not deleted, because a person may have made them meanwhile. Raise ToolError (CommandLost)
-        if the changes cannot be found or undone.
+        Files are renamed and not deleted, because a person may have made them during the command. Raise ToolError
+        (CommandLost) if the changes cannot be found or undone.
         """
         try:
-            links = {path: leads for path, leads in self.before.items() if leads}
+            links = {path: target for path, target in self.before.items() if target}
             changed = sorted(path for path in links if not path.is_symlink() or path.readlink() != links[path])
             done = [self._rename(path) for path in changed]
             done += [self._put_back(path) for path in changed]
-            now = self.rules.present_in(self.folder, time.monotonic() + _LOOKED_THROUGH_WITHIN_S)
+            now = self.rules.present_in(self.folder, time.monotonic() + _RULES_SEARCH_S)
             done += [self._rename(path) for path in sorted(now) if not self._was_there(path)]
         except (OSError, ValueError) as error:
             why = f"the command may have made files that decide over agents, in {self.folder}: {error}"
@@ -302,7 +304,7 @@ class _ProtectedFolder:
         return is_generated(path.relative_to(self.folder)) and path.lstat().st_ctime_ns < self.since_ns
 
     def _rename(self, path: Path) -> str:
-        """Rename a path, or a new link on its way. Return a text about it, or "" if it is gone by now."""
+        """Rename a path, or the new link through which it leads. Return a text about it, or "" if nothing is left."""
         here = self.folder
         for part in path.relative_to(self.folder).parts:
             here /= part
@@ -312,7 +314,7 @@ class _ProtectedFolder:
                 break
         parent, new = here.parent.resolve(), f"{here.name}.renamed-{secrets.token_hex(4)}"
         if not parent.is_relative_to(self.folder):
-            return ""  # no command can have written there
+            return ""  # the command cannot write outside the folder
         with _open_subfolder(self.folder, parent) as opened:
             os.rename(here.name, new, src_dir_fd=opened, dst_dir_fd=opened)
         return f"{escaped_line(str(here.relative_to(self.folder)))} was renamed to {escaped_line(new)}"
@@ -326,7 +328,7 @@ class _ProtectedFolder:
 
 _open_folders: WeakSet[_ProtectedFolder] = WeakSet()
 _start_lock = threading.Lock()
-"""While the rules before a command are read, no other command begins or counts as ended."""
+"""Held while the rules before a command are read. During that time no other command begins or counts as ended."""
 
 
 def _protect_folder(folder: Path, rules: Rules) -> _ProtectedFolder:
@@ -348,21 +350,22 @@ def _protect_folder(folder: Path, rules: Rules) -> _ProtectedFolder:
 def _begin_protection(folder: Path, rules: Rules) -> _ProtectedFolder:
     since_ns, present = time.time_ns(), rules.present_in(folder)
     before = present
-    for each in _open_folders:  # files that a running command has created are no rules, but removed ones still are
-        before = {path: leads for path, leads in before.items() if not path.is_relative_to(each.folder)}
-        before |= {path: leads for path, leads in each.before.items() if path.is_relative_to(folder)}
-        since_ns = min(since_ns, each.since_ns)
+    # In the folder of a running command, the rules from before that command count, not what it has made of them.
+    for other in _open_folders:
+        before = {path: target for path, target in before.items() if not path.is_relative_to(other.folder)}
+        before |= {path: target for path, target in other.before.items() if path.is_relative_to(folder)}
+        since_ns = min(since_ns, other.since_ns)
     begun = _ProtectedFolder(folder, rules, rules.paths_inside(folder, present), before, since_ns)
     _open_folders.add(begun)
     return begun
 
 
 @contextmanager
-def _open_subfolder(folder: Path, place: Path) -> Generator[int]:
-    """Open a subfolder for writing without following links, which may have been put in its way."""
+def _open_subfolder(folder: Path, subfolder: Path) -> Generator[int]:
+    """Open a subfolder for writing. Follow no links, because a command may have created them."""
     current = os.open(folder, _FOLDER_FLAGS)
     try:
-        for part in place.relative_to(folder).parts:
+        for part in subfolder.relative_to(folder).parts:
             inner = os.open(part, _FOLDER_FLAGS, dir_fd=current)
             os.close(current)
             current = inner
@@ -383,7 +386,7 @@ def _encoded_order(
         "no_new_privileges": not is_wrapped,
     }
     order = {"program": program, "processes": limits.processes, "grace_s": GRACE_S, "is_wrapped": is_wrapped}
-    # Both ends run the same Python. Importing json would take longer than the supervisor's own code.
+    # marshal works because both ends run the same Python. Importing json would take longer than the supervisor's code.
     packed = marshal.dumps(order)
     return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
 
@@ -419,8 +422,8 @@ def _signal_name(number: int) -> str:
 
 
 MAX_ARGV_BYTES = 100_000
+"""Bytes of a program and its arguments together."""
 
 
 def exceeds_argv_limit(argv: Iterable[str]) -> bool:
-    """Return whether a program and its arguments together exceed `MAX_ARGV_BYTES`."""
     return sum(len(element.encode(errors="replace")) + 1 for element in argv) > MAX_ARGV_BYTES

@@ -1,4 +1,4 @@
-"""Removes the files that a command left, which may be deeper than a path or a recursion can reach."""
+"""Removes the files that a command left. They may be nested deeper than a path or a recursion can reach."""
 
 import logging
 import os
@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 TIME_LIMIT_S = 5.0
-"""Seconds for one folder with its content."""
+"""Seconds to remove one folder with its content."""
 
 _log = logging.getLogger(__name__)
 _PATH_FLAG: int | None = getattr(os, "O_PATH", None)
-"""Opens a folder that its owner may not read. Only Linux has it. Elsewhere such a folder is not removed."""
+"""The flag that opens a folder even if its owner may not read it. Only Linux has it; elsewhere such a folder stays."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -36,19 +36,19 @@ def _empty_folder(path: Path, ends: float) -> None:
                 continue
             with suppress(OSError):  # a folder that cannot be entered stays, so removing its parent fails and is logged
                 cursor.enter(unvisited[-1].pop())
-                unvisited.append([])  # before the files are listed, which may fail: the cursor has moved already
+                unvisited.append([])  # now, because the cursor has moved, and listing the files may fail
                 unvisited[-1] += _remove_files(cursor.folder, ends)
     finally:
         os.close(cursor.folder)
 
 
 class _FolderCursor:
-    """An open folder that moves through a tree of folders. `folder` is its file descriptor."""
+    """Moves through a tree of folders. `folder` is the descriptor of the current folder, which is open."""
 
     def __init__(self, top: Path) -> None:
         self.folder = unlock_folder(str(top), None)
         self._above: list[tuple[str, os.stat_result]] = []
-        """The name of each folder on the way from the top, and the status of its parent."""
+        """For each folder on the way from the top to the current one: its name, and the status of its parent."""
 
     def enter(self, name: str) -> None:
         inner, parent = unlock_folder(name, self.folder), os.fstat(self.folder)
@@ -56,7 +56,7 @@ class _FolderCursor:
         self._above.append((name, parent))
 
     def leave_and_remove(self) -> None:
-        """Move to the parent, and remove the folder if it is empty. Raise OSError if the parent is another one now."""
+        """Move to the parent, and remove the folder if it is empty. Raise OSError if the parent has changed."""
         name, parent = self._above.pop()
         self._move_to(os.open("..", _FOLDER_FLAGS, dir_fd=self.folder))
         if not os.path.samestat(os.fstat(self.folder), parent):
@@ -78,18 +78,18 @@ def _remove_files(folder: int, ends: float) -> list[str]:
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             continue
-        except OSError:  # the error for a folder differs by system; `enter` refuses anything else
+        except OSError:  # the error for a folder differs between systems; `enter` refuses anything but a folder
             folders.append(name)
     return folders
 
 
 def unlock_folder(name: str, parent: int | None) -> int:
-    """Give a folder's owner all permissions on it (only on Linux), and open it, never through a link."""
+    """Open a folder, but not through a link. On Linux, first give its owner all permissions on it."""
     if _PATH_FLAG is None:
         return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)
     located = os.open(name, _PATH_FLAG | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        path = f"/proc/self/fd/{located}"  # such a descriptor permits neither chmod nor listing by itself
+        path = f"/proc/self/fd/{located}"  # a descriptor from O_PATH itself permits neither chmod nor listing
         Path(path).chmod(0o700)
         return os.open(path, _FOLDER_FLAGS)
     finally:

@@ -1,8 +1,8 @@
-"""Program that runs a command within limits, and at its end ends all processes that it started, even in other groups.
+"""The program that runs one command within limits (the supervisor). After the command it ends all its processes.
 
-The order arrives over a socket, and the report goes back over it. When the other end is closed, by choice or because
-the worker died, the command is ended. The worker itself cannot set limits between fork and exec: Python in a forked,
-threaded process can deadlock. This program has a single thread, and imports little, because it starts for each command.
+The order arrives over a socket, and the report goes back over it. If the worker closes its end or dies, the supervisor
+ends the command. The worker itself cannot set limits between fork and exec, because Python in a forked process of many
+threads can deadlock. The supervisor has one thread. It imports little, because it starts for each command.
 """
 
 import ctypes
@@ -32,13 +32,13 @@ def _set_process_option(option: int, value: int) -> None:
 
 _PAUSE_S = 0.005
 _KILL_TIMEOUT_S = 1.5
-"""Seconds to wait for killed processes. One that hangs longer in the kernel is left alone."""
+"""Seconds to wait for killed processes. A process that hangs in the kernel for longer is given up."""
 
 
 class _ProcessTree:
-    """The descendants of this process, which adopts orphans.
+    """The command and all its descendants. Orphans belong to it too, because this process adopts them.
 
-    On other systems than Linux it knows only the command and its process group.
+    Without Linux, only the command and its process group are known.
     """
 
     def __init__(self, child: int) -> None:
@@ -63,12 +63,12 @@ class _ProcessTree:
         return len(_descendants())
 
     def end(self, grace_s: float, spared: int | None) -> None:
-        """Ask all but `spared` to end and wait a while. Then kill all, including new ones, until none is left."""
+        """Send SIGTERM to all but `spared`, and wait `grace_s`. Then kill all, also new ones, until none is left."""
         if grace_s:
             self._ask_to_end(spared)
             self._wait_until_gone(grace_s)
         killed_by = time.monotonic() + _KILL_TIMEOUT_S
-        # First the group: bubblewrap's end kills all others, and multiplying processes mostly stay in their group.
+        # First the group of the command: the end of bubblewrap kills all others, and a fork bomb mostly stays in it.
         self._kill_group(self.child)
         while self.reap() and time.monotonic() < killed_by:
             for group in {group for _, group in _descendants()}:
@@ -77,7 +77,7 @@ class _ProcessTree:
 
     def _ask_to_end(self, spared: int | None) -> None:
         asked = [pid for pid, _ in _descendants() if pid != spared]
-        for pid in asked or [self.child]:  # without other processes, the spared one has nothing to wait for
+        for pid in asked or [self.child]:  # if no other process is left, the spared one is asked too
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM)
 
@@ -93,7 +93,7 @@ class _ProcessTree:
 
 
 def _descendants() -> list[tuple[int, int]]:
-    """Return process and group of each descendant, found by parents, because other sessions have other groups."""
+    """Return the process id and the group of each descendant. A descendant may be in any group or session."""
     children = _children_by_parent() if _IS_LINUX else {}
     found = [(os.getpid(), 0)]
     for parent, _ in found:
@@ -102,7 +102,7 @@ def _descendants() -> list[tuple[int, int]]:
 
 
 def _children_by_parent() -> dict[int, list[tuple[int, int]]]:
-    """Return all processes with their groups by parent. A process with a dead first thread may still run."""
+    """Return process ids and groups by parent. Zombies are included, because their other threads may still run."""
     children: dict[int, list[tuple[int, int]]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -113,7 +113,7 @@ def _children_by_parent() -> dict[int, list[tuple[int, int]]]:
 
 
 def _parent_and_group(pid: str) -> list[bytes]:
-    """Return parent and group. They come after the process's name, which may contain anything."""
+    """Return parent and group. They follow the name of the process, which may contain any character."""
     file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     try:
         return os.read(file, 1_024).rpartition(b")")[2].split()[1:3]
@@ -122,16 +122,16 @@ def _parent_and_group(pid: str) -> list[bytes]:
 
 
 _NOT_STARTED = 127
-"""The same exit code as a shell's."""
+"""The exit code if the program cannot be started, as in a shell."""
 
 
 class Program:
-    """The program to become. It is no dataclass, because that import takes longer than the rest of a start."""
+    """The command to run. It is no dataclass, because that import takes longer than the rest of a start."""
 
     def __init__(
         self, command: list[str], environment: dict[str, str], limits: dict[str, float], *, no_new_privileges: bool
     ) -> None:
-        """Keep an absolute program with its arguments, and limits by their names in `resource`."""
+        """Take a command with an absolute path, and the limits by their names in the module `resource`."""
         self.command = command
         self.environment = environment
         self.limits = limits
@@ -139,7 +139,7 @@ class Program:
 
 
 def start(program: Program) -> int:
-    """Start a process that becomes `program`, and return its id. It dies with this one."""
+    """Start a process that becomes `program`, and return its id. The kernel kills it if this process dies."""
     parent = os.getpid()
     child = os.fork()
     if child == 0:
@@ -153,7 +153,7 @@ def start(program: Program) -> int:
 def _exec_program(program: Program, parent: int) -> None:
     name = program.command[0]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)  # otherwise a signal before the program's start is lost
+        signal.signal(number, signal.SIG_DFL)  # otherwise a signal before the program's start would be lost
     try:
         os.setsid()
         _set_process_option(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -184,18 +184,19 @@ def _set_limit(limit: int, value: int) -> None:
     try:
         resource.setrlimit(limit, (value, above))
     except (ValueError, OSError):
-        if _IS_LINUX:  # macOS refuses some
+        if _IS_LINUX:  # macOS refuses some limits
             raise
 
 
 CHECK_INTERVAL_S = 0.02
 _COUNT_INTERVAL_S = 0.5
+"""Least seconds between two counts."""
 _COUNT_SHARE = 20
-"""Counting takes at most a twentieth of the time, however many processes the machine has."""
+"""After a count, the next one waits at least this many times as long as the count took."""
 
 
 class ProcessCensus:
-    """Counts processes at intervals, and whenever the machine has so many more that the limit may be exceeded."""
+    """Counts the command's processes at intervals, and at once if new threads of the machine may exceed the limit."""
 
     def __init__(self, tree: _ProcessTree, most: int) -> None:
         self._tree = tree
@@ -205,7 +206,7 @@ class ProcessCensus:
         self._due = time.monotonic() + _COUNT_INTERVAL_S
 
     def is_over(self) -> bool:
-        """Return whether the command is known to exceed its limit."""
+        """Return whether the last count exceeds the limit. Count again if it is time."""
         grown = machine_threads() - self._machine_ran
         if self._counted + grown <= self._most and time.monotonic() < self._due:
             return False
@@ -230,6 +231,7 @@ def machine_threads() -> int:
 
 
 LENGTH_BYTES = 8
+"""Bytes of the length before an order."""
 _MORE_THREADS = 1_000
 _THREADS_EACH = 4
 
@@ -239,9 +241,9 @@ def main() -> None:
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
     order = marshal.loads(_receive_order(control))
-    # A command that is cancelled during this start is not begun, because it could do harm in its grace time.
-    is_off = select.select([control], [], [], 0)[0]
-    report = "order None 0" if is_off else _carry_out_order(order, control)
+    # If the command is cancelled by now, do not start it, because it could do harm until it is ended.
+    is_cancelled = select.select([control], [], [], 0)[0]
+    report = "order None 0" if is_cancelled else _carry_out_order(order, control)
     with suppress(OSError):
         os.write(control, report.encode())
 
@@ -252,7 +254,7 @@ def _carry_out_order(order: "dict[str, Any]", control: int) -> str:
     _raise_priority()
     tree = _ProcessTree(start(_program_from_order(order)))
     came = _watch_command(tree, control, woken, order["processes"])
-    # SIGTERM would end bubblewrap itself at once, and with it all processes that still have grace time.
+    # SIGTERM would end bubblewrap at once. All processes in it would die without their grace time.
     spared = tree.child if order["is_wrapped"] else None
     tree.end(order["grace_s"] if came == "order" else 0, spared)
     return f"{came} {tree.status} {tree.cpu_s}"
@@ -271,13 +273,14 @@ def _receive_order(control: int) -> bytes:
 def _program_from_order(order: "dict[str, Any]") -> Program:
     program = Program(**order["program"])
     if order["processes"] and (present := machine_threads()):
-        # The kernel counts all threads of a user on the whole machine, so this is only a bound for late counts.
+        # The kernel counts all threads of the user on the machine. So this limit is high: it only stops a command that
+        # starts processes faster than the census counts.
         program.limits["RLIMIT_NPROC"] = present + _MORE_THREADS + _THREADS_EACH * order["processes"]
     return program
 
 
 def _child_exit_descriptor() -> int:
-    """Return a descriptor that becomes readable when a child ends. The worker handles signals that ask to end."""
+    """Return a descriptor that becomes readable when a child ends. Ignore signals to end: the worker handles those."""
     woken, wakes = os.pipe()
     for number in (woken, wakes):
         os.set_blocking(number, False)
@@ -292,13 +295,13 @@ def _ignore_signal(number: int, frame: object) -> None:
 
 
 def _raise_priority() -> None:
-    """Raise the priority among thousands of processes. Only root may, and only root has no limit by the kernel."""
+    """Raise the priority, to act among thousands of processes. Only root may, and the kernel limits all other users."""
     with suppress(AttributeError, OSError):
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
 def _watch_command(tree: _ProcessTree, control: int, woken: int, most: int | None) -> str:
-    """Wait for the command's `end`, an `order` to end it, or too many `processes`. Return which came first."""
+    """Wait, and return what comes first: the command's `end`, an `order` to end it, or too many `processes`."""
     census = ProcessCensus(tree, most) if most else None
     watch = select.poll()
     watch.register(control, select.POLLIN)

@@ -1,7 +1,7 @@
-"""Checks values against any JSON Schema: arguments of a call, final answers. Nothing here can take long.
+"""Checks values, such as arguments or final answers, against any JSON Schema, within a bounded time.
 
-Models, starters and MCP servers write schemas and values. A check that may take more than a moment runs in a process
-that is killed when it has used up its time or its memory.
+Schemas and values come from models, starters and MCP servers, so they may be hostile. A check that may take long runs
+in a process of its own. The process ends when it has used up its time or its memory.
 """
 
 import atexit
@@ -29,7 +29,7 @@ from orga.workflows.types.json_text import inner_values
 from orga.workflows.types.text import cut_line
 
 WAIT_S = 20.0
-"""Seconds for an answer. The process may use one second of processor time, which takes longer on a busy machine."""
+"""Seconds to wait for an answer. On a busy machine, the second of processor time of a check takes longer."""
 
 _MAX_IDLE_PROCESSES = 2
 _LENGTH = struct.Struct("!I")
@@ -39,13 +39,13 @@ _lock = threading.Lock()
 
 
 class CheckFailed(Exception):
-    """The process has used up its time or its memory."""
+    """The process of a check has used up its time or its memory."""
 
 
 def check_in_process(schema: str, value: bytes | None) -> list[str]:
-    """Return the errors of a value, given as JSON. Without a value only the schema is checked.
+    """Check a value, given as JSON, and return its errors. Without a value, check only the schema.
 
-    Raise CheckFailed if the check is too much work, and ValueError if the schema cannot be used.
+    Raise CheckFailed if the check takes too much time or memory, and ValueError if the schema cannot be used.
     """
     request = [schema, None if value is None else value.decode()]
     answer = json.loads(_ask_process(json.dumps(request).encode()))
@@ -119,13 +119,13 @@ WORK_S = 1.0
 MEMORY_BYTES = 2_000_000_000
 
 
-def main() -> None:  # the program of the process
-    """Answer checks one at a time until the worker closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but the worker decides when it ends
+def main() -> None:
+    """Carry out the checks of a worker, as a program, one at a time until the worker closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too, but the worker decides its end
     limit_this_process(MEMORY_BYTES)
     while head := sys.stdin.buffer.read(_LENGTH.size):
         schema, value = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
-        signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not handle it
+        signal.setitimer(signal.ITIMER_PROF, WORK_S)  # when it is over, a signal ends this process
         try:
             schema_validator(schema)
             answer: dict[str, Any] = {"errors": [] if value is None else schema_errors(schema, json.loads(value))}
@@ -143,14 +143,14 @@ MAX_CHARACTERS = 200
 
 @lru_cache(maxsize=256)
 def schema_validator(schema: str) -> Validator:
-    """Return the validator of a schema, given as JSON. Its draft is the one of `$schema`, or else 2020-12.
+    """Return the validator of a schema, given as JSON. Without `$schema`, its draft is 2020-12.
 
-    Raise ValueError if the schema is invalid, refers to another document, or has a pattern with look-around or
-    back-references, which cannot be matched in linear time.
+    Raise ValueError if the schema is invalid, or refers to another document. Patterns with look-around or
+    back-references are invalid too, because they cannot be matched in linear time.
     """
     try:
         given = json.loads(schema)
-        # Without `offline` a remote `$ref` is fetched over the network.
+        # Without `offline`, the library would fetch a remote `$ref` over the network.
         return validator_cls_for(given)(given, pattern_options=RegexOptions(), offline=True)
     except (ValidationError, ReferencingError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
@@ -168,14 +168,14 @@ def schema_errors(schema: str, value: Any) -> list[str]:
 
 
 MAX_PARTS = 50_000
-"""Parts of a schema with resolved references. A real one of 50 kB has a few thousand."""
+"""Parts of a schema with resolved references. A real schema of 50 kB has a few thousand."""
 
 MAX_DEPTH = 100
 """Nesting levels of lists and objects, with resolved references."""
 
 _DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
 _SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-"""Keywords whose value maps any names to schemas."""
+"""Keywords whose value maps names to schemas. These names are no keywords."""
 
 _PLAIN_KEYWORDS = frozenset(
     {"$schema", "$ref", "$defs", "definitions", "$comment", "title", "description", "deprecated", "readOnly"}
@@ -183,7 +183,7 @@ _PLAIN_KEYWORDS = frozenset(
     | {"properties", "required", "additionalProperties", "items", "anyOf", "oneOf", "allOf"}
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems"}
 )
-"""Keywords that cost at most the parts of the schema times the parts of the value."""
+"""Keywords whose check takes at most the parts of the schema times the parts of the value in steps."""
 
 
 class SchemaTooLarge(ValueError):
@@ -199,7 +199,7 @@ class SchemaSize:
         self._referred: dict[str, tuple[int, int]] = {}
         self._open: set[str] = set()
         self.is_plain = True
-        """True if no part contains itself and all keywords are known to be quick."""
+        """True if the schema is not recursive, and all its keywords are known to be quick."""
         self.parts, _ = self._size(schema, 0)
 
     def _size(self, schema: Any, depth: int, *, is_map: bool = False) -> tuple[int, int]:
@@ -211,20 +211,20 @@ class SchemaSize:
             is_keyword = isinstance(schema, dict) and not is_map
             self.is_plain = self.is_plain and (not is_keyword or key in _PLAIN_KEYWORDS)
             if is_keyword and key == "$ref" and isinstance(inner, str):
-                more, high = self._referred_size(inner, depth)
+                inner_parts, inner_height = self._referred_size(inner, depth)
             elif isinstance(inner, (dict, list)) and not (is_keyword and key in _DATA_KEYWORDS):
-                more, high = self._size(inner, depth + 1, is_map=is_keyword and key in _SCHEMA_MAPS)
+                inner_parts, inner_height = self._size(inner, depth + 1, is_map=is_keyword and key in _SCHEMA_MAPS)
             else:
                 continue
-            parts, height = parts + more, max(height, high + 1)
+            parts, height = parts + inner_parts, max(height, inner_height + 1)
             if parts > MAX_PARTS:
                 raise SchemaTooLarge(f"its schema has more than {MAX_PARTS:,} parts, references put in")
         return parts, height
 
     def _referred_size(self, ref: str, depth: int) -> tuple[int, int]:
-        """Return the size of a reference's target, which is measured once."""
+        """Return the size of a reference's target. Each target is measured only once."""
         if ref in self._open:
-            self.is_plain = False  # its cost grows with the depth of the value
+            self.is_plain = False  # the check of a recursive schema takes longer, the deeper the value is
             return 1, 0
         if ref not in self._referred:
             self._open.add(ref)
@@ -243,7 +243,7 @@ def _schema_items(schema: Any) -> list[tuple[Any, Any]]:
 
 
 def _resolve_ref(root: Any, ref: str) -> Any:
-    """Return the target of a reference within the document. The validator handles other references."""
+    """Return the target of a reference within the document, or None. The validator handles other references."""
     if not ref.startswith("#"):
         return None
     here = root
@@ -257,34 +257,34 @@ def _resolve_ref(root: Any, ref: str) -> Any:
 
 
 _MAX_PAIRS = 5_000
-"""Parts of the schema times parts of the value that are checked in this process: at most some 30 ms."""
+"""Parts of the schema times parts of the value. Up to this product, a thread checks the value: it takes some 30 ms."""
 
 _MAX_BYTES = 2_000_000
-"""Parts of the schema times bytes of the value. Each part may repeat the value in its error."""
+"""Parts of the schema times bytes of the value, as the other limit. Each part may repeat the value in its error."""
 
 _IN_THREAD = Threads("schemas", 2)
 _BY_PROCESS = Threads("schemas-by-process", 4)
-"""Threads of their own, so that a quick check never waits for one that takes a second."""
+"""Threads that wait for a process. They are separate, so that a quick check does not wait for a slow one."""
 
 
 async def find_argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
-    """Return the result of `argument_errors` from an event loop, in threads that no other work uses."""
+    """Return the same as `argument_errors`, without blocking the event loop. Its threads do no other work."""
     found = await _IN_THREAD.run(_errors_in_thread, schema, arguments)
     return await _BY_PROCESS.run(_errors_by_process, schema, arguments) if found is None else found
 
 
 def argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
-    """Return the errors of `arguments`, each with its JSON path (`$.limit: ...`): at most 10 of 200 characters.
+    """Return the errors of `arguments`: at most 10 of 200 characters, each with its JSON path (`$.limit: ...`).
 
-    It may wait a second or two for a process. In an event loop, use `find_argument_errors`. Raise ValueError if the
-    schema is too large, or as `schema_validator` does.
+    This may wait a second or two for a process. In an event loop, use `find_argument_errors`. Raise ValueError if the
+    schema is invalid (see `schema_validator`) or too large.
     """
     found = _errors_in_thread(schema, arguments)
     return _errors_by_process(schema, arguments) if found is None else found
 
 
 def _errors_in_thread(schema: dict[str, Any], arguments: Any) -> list[str] | None:
-    """Return the errors, or None if the check may take more than a moment."""
+    """Return the errors, or None if the check may take too long for a thread."""
     text = _schema_text(schema)
     size = _schema_size(text)
     try:
@@ -337,7 +337,7 @@ def _schema_size(schema: str) -> SchemaSize:
 
 
 def _is_small(value: Any, parts: int) -> bool:
-    """Return whether a value has at most so many parts, without counting further."""
+    """Return whether a value has at most this number of parts. The count stops at the limit."""
     level = [value]
     while level and parts >= 0:
         parts -= len(level)

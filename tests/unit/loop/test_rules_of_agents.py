@@ -255,7 +255,7 @@ async def test_a_file_made_by_an_isolated_command_is_no_rule_afterwards(project:
     except ToolError as error:
         reported = str(error)
     assert rules_of(project) == before
-    assert reported.startswith("[Warning] No agent makes what decides over agents or runs as a program: ")
+    assert reported.startswith("[Warning] No agent may write files that decide over agents or run as a program: ")
 
 
 def rules_of(project: Path) -> Mapping[Path, object]:
@@ -328,7 +328,7 @@ async def test_a_search_for_new_rules_that_takes_too_long_is_reported(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bubblewrap()
-    monkeypatch.setattr("orga.activities.adapters.sandbox.limited_command._LOOKED_THROUGH_WITHIN_S", -1.0)
+    monkeypatch.setattr("orga.activities.adapters.sandbox.limited_command._RULES_SEARCH_S", -1.0)
     error = await failure(tool_of("run_command", project), command=["sh", "-c", "true"])
     assert (error.kind, "may have made files that decide over agents" in str(error)) == ("CommandLost", True)
 
