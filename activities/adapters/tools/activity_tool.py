@@ -1,6 +1,6 @@
-"""Tools that others carry out: activities of other workers in any language, and calls whose results come later.
+"""Tools whose work happens outside this worker: activities of other workers in any language, and deferred tools.
 
-A deferred result comes from a client, a job or a webhook, by the update `complete_tool_call`.
+The result of a deferred tool comes later, from a client, a job or a webhook, by the update `complete_tool_call`.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ from orga.workflows.types.tool_calls.tools import (
 )
 
 PICKUP_S = 60.0
-"""Seconds until a worker has to take a call."""
+"""Seconds in which a worker of the queue must take a call."""
 
 MARGIN_S = 0.5
-"""Seconds by which the activity's time ends before that of the call, so that its failure is reported."""
+"""Seconds that are left for the call to report a failure after the activity's time is over."""
 
 
 class ActivityTool:
-    """A tool whose calls another worker carries out as an activity. They pass the gate like all others.
+    """A tool whose calls another worker carries out as an activity. The gate judges them like all other calls.
 
     The activity gets the arguments as one JSON object, and returns any JSON.
     """
@@ -73,10 +73,10 @@ class ActivityTool:
             description: The description that the model reads.
             parameters: JSON Schema (2020-12) of the arguments, an object.
             effect: The effect of repeating a call.
-            heartbeat_timeout_s: Seconds of silence after which a call counts as lost. Only for an activity that sends
-                heartbeats, by which an abort reaches it, too. None: only the time limit counts.
-            pass_context: Give the activity a second argument, an object with `idempotency_key`, `workflow_id`,
-                `call_id`, `agent`, and, if there are such, `tenant`, `trusted_context` and `approver`.
+            heartbeat_timeout_s: Seconds without a heartbeat after which a call counts as lost. Set it only if the
+                activity sends heartbeats. They also deliver an abort to it. None: only the time limit counts.
+            pass_context: Give the activity a second argument: an object with `idempotency_key`, `workflow_id`,
+                `call_id` and `agent`. It also has `tenant`, `trusted_context` and `approver`, unless they are empty.
             output_schema: Type of the value that the activity returns, such as a pydantic model, or its JSON Schema
                 (2020-12). None: any JSON.
 
@@ -93,14 +93,14 @@ class ActivityTool:
 
     @property
     def source(self) -> str:
-        """A description for people of the workers that carry out the calls."""
+        """A text for people: which activity on which queue carries out the calls."""
         return f"activity {self.activity} on queue {self.task_queue}"
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return what the activity returns, as text.
 
         Raises:
-            ToolError: Its kind is the type of the activity's failure, TimeLimit, NoWorker or NotInRun.
+            ToolError: The kind is TimeLimit, NoWorker, NotInRun, or the type of the activity's failure.
         """
         if not activity.in_activity():
             raise ToolError(f"{self.spec.name} is an activity of another worker: only runs call it", kind="NotInRun")
@@ -109,7 +109,7 @@ class ActivityTool:
             return ToolOutput.model_validate(await handle.result())
         except asyncio.CancelledError:
             details = activity.cancellation_details()
-            if details is not None and details.cancel_requested:  # else another attempt waits for the same call
+            if details is not None and details.cancel_requested:  # otherwise a later attempt waits for the same call
                 await handle.cancel()
             raise
         except WorkflowFailureError as error:
@@ -118,7 +118,7 @@ class ActivityTool:
     async def _started(
         self, client: Client, arguments: dict[str, Any], context: ToolContext
     ) -> WorkflowHandle[Any, Any]:
-        """Start the call, or find the one that an earlier attempt with the same key has started."""
+        """Start the call, or find the call that an earlier attempt with the same key has started."""
         info = activity.info()
         limit = info.start_to_close_timeout
         limit_s = max((limit.total_seconds() if limit else PICKUP_S) - REPORT_S - MARGIN_S, MARGIN_S)
@@ -144,7 +144,7 @@ class ActivityTool:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 static_summary=f"{self.spec.name} of {context.workflow_id}",
             )
-        except WorkflowAlreadyStartedError:  # it has succeeded
+        except WorkflowAlreadyStartedError:  # an earlier attempt has succeeded
             return client.get_workflow_handle(workflow_id)
 
     def _failure(self, error: WorkflowFailureError) -> ToolError:
@@ -173,7 +173,7 @@ def _named_schema(name: str, declared: Any) -> dict[str, Any]:
 
 
 def _stated_effect(error: ApplicationError, is_final: bool) -> Acted | None:
-    """Return what the activity states about its effect in the details of its failure."""
+    """Return what the details of a failure state about the activity's effect. A final failure is "maybe" by default."""
     if NOT_DONE in error.details:
         return "no"
     if DONE in error.details:
@@ -185,13 +185,13 @@ WEEK_S = 604_800.0
 _YEAR_S = 31_536_000.0
 
 _OWN_PLACE = ToolOptions(task_queue=None, execution="activity")
-"""The options of `start` that do not apply, because the deferred tool itself calls it."""
+"""Options of `start` that do not apply to the deferred tool, because it calls `start` itself, where it runs."""
 
 
 class DeferredTool:
-    """A tool whose calls wait, for days or weeks, until somebody completes them. They pass the gate like all others.
+    """A tool whose calls wait for their results, for days or weeks. The gate judges them like all other calls.
 
-    Each call has an idempotency key. Whoever does the work completes the call with it: by
+    The person or program that does the work completes the call, which its idempotency key identifies: by
     `AgentHandle.complete_tool_call`, the command `orga complete`, or the update `complete_tool_call`.
     """
 
@@ -210,17 +210,16 @@ class DeferredTool:
 
         Args:
             name: The name that models and policies use.
-            start: A function or a tool that starts the work. It gets the arguments of each call, and its ids as any
-                tool does. The model does not see what it returns. None: whoever does the work finds the call in the
-                inbox.
-            description: The description that the model reads. Empty: that of `start`.
+            start: A function or a tool that starts the work. Like any tool, it gets the arguments and the ids of each
+                call. The model does not see its result. None: the people who do the work find the call in the inbox.
+            description: The description that the model reads. Empty: the description of `start`.
             parameters: JSON Schema (2020-12) of the arguments, an object. None: those of `start`, or no arguments.
-            effect: The effect of repeating a call. None: that of `start`, or irreversible.
-            expires_s: Seconds after which a call without a result has failed. At most a year.
+            effect: The effect of repeating a call. None: the effect of `start`, or irreversible.
+            expires_s: Seconds after which a call without a result fails. At most a year.
             output_schema: Type of a result, such as a pydantic model, or its JSON Schema (2020-12). None: any JSON.
 
         Raises:
-            ValueError: A schema, the number of seconds, or the function cannot be used.
+            ValueError: A schema, `expires_s` or `start` cannot be used.
         """
         if not 1 <= expires_s <= _YEAR_S:
             raise ValueError(f"{name}: expires_s must be between 1 and {_YEAR_S:.15g}")
@@ -245,11 +244,11 @@ class DeferredTool:
 
     @property
     def source(self) -> str:
-        """The origin of its results, for people."""
+        """A text for people: where its results come from."""
         return f"deferred, started by {self._start.spec.name}" if self._start else "deferred"
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Start the work of one call. Raises what its `start` raises, or ToolError of the kind NotInRun."""
+        """Start the work of one call. Raise the errors of `start`, or ToolError (NotInRun) outside a run."""
         if not activity.in_activity():
             raise ToolError(f"{self.spec.name} has its results later: only runs call it", kind="NotInRun")
         if self._start is None:

@@ -1,4 +1,4 @@
-"""The tools of a worker by name, and the built-in ones."""
+"""The catalog of a worker's tools by name, the options from its configuration, and the list of built-in tools."""
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
@@ -22,11 +22,11 @@ from orga.workflows.types.tool_calls.sandbox import Sandbox
 from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
 RESERVED_NAMES = {*LOOP_TOOLS, FINAL_ANSWER}
-"""Names of calls without an activity."""
+"""The names of the loop's own calls. No tool may have them."""
 
 
 class ToolCatalog(dict[str, Tool]):
-    """Tools by name, in the given order. Each name means one tool."""
+    """Tools by name, in the given order. Raises ValueError if two tools share a name, or a name is reserved."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _ConfiguredTool:
     """A tool with options from the config."""
 
     def __init__(self, tool: Tool, options: ToolOptions) -> None:
-        """Merge the options into the tool's own. Raise ValueError if they contradict the tool's effect."""
+        """Override the tool's own options. Raise ValueError if the result contradicts the tool's effect."""
         self._tool = tool
         spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
         self.spec = spec.with_effect(options.effect or spec.effect)
@@ -67,9 +67,9 @@ def _check_options(spec: ToolSpec) -> None:
 
 
 def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> list[Tool]:
-    """Return the tools with configured options. Options that are not set stay the tool's own.
+    """Return the tools with the configured options. An option that is not configured keeps the tool's own value.
 
-    Raise ValueError if they name no tool (the text suggests the nearest name), or contradict its effect.
+    Raise ValueError if `options` has an unknown tool (the text suggests the nearest name) or contradicts an effect.
     """
     listed = list(tools)
     names = [tool.spec.name for tool in listed]
@@ -105,7 +105,7 @@ def builtin_tools(
 ) -> list[Tool]:
     """Return the built-in tools. They include `run_command` only if `commands` lists a program.
 
-    `edits` is the database of edits that were made. Without it, a new process does not know those of an earlier one.
+    `edits` is the path of the database of edits. Without it, a process does not know the edits of an earlier process.
     """
     files = files_root(root, rules)
     tools: list[Tool] = [ListFiles(files), SearchText(files), ReadFile(files), WriteFile(files)]
@@ -121,5 +121,5 @@ def builtin_tools(
 
 @cache
 def builtin_specs() -> Mapping[str, ToolSpec]:
-    """Return the built-in tools without configuration, by name."""
+    """Return the definitions of all built-in tools without configuration, by name."""
     return {tool.spec.name: tool.spec for tool in builtin_tools(Path.cwd(), commands=("true",))}

@@ -1,4 +1,4 @@
-"""The `fetch_url` tool: fetches a page, decodes it, and reads its text in a child process."""
+"""The `fetch_url` tool: fetches a page, decodes it, and extracts its text in a child process."""
 
 import asyncio
 import codecs
@@ -38,7 +38,7 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _LABELS: Any = webencodings
-"""The web's labels of encodings (WHATWG), in which `iso-8859-1` means windows-1252. The library has no types."""
+"""The web's names of encodings (WHATWG), where `iso-8859-1` means windows-1252. The library has no types."""
 
 _WIDER_ENCODINGS = {
     "shift_jis": "cp932",
@@ -48,11 +48,11 @@ _WIDER_ENCODINGS = {
     "iso-8859-1": "cp1252",
     "iso8859_1": "cp1252",
 }
-"""The web's meaning of names for which Python's own codec knows fewer characters."""
+"""Python's codec for names that mean a larger encoding on the web than in Python."""
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _MAX_GUESS_BYTES = 20_000
-"""Bytes from which an encoding is guessed. Each thousand takes a moment."""
+"""Bytes that are read to guess an encoding. More would take long."""
 
 _WEB_CODECS = re.compile(
     r"utf_(?:8|16|32)\w*|iso8859_\d+|latin_1|cp\d+|koi8_[rtu]|mac_\w+|gb\w+|big5\w*"
@@ -61,9 +61,9 @@ _WEB_CODECS = re.compile(
 
 
 def decoded_text(body: bytes, charset: str | None) -> str:
-    """Return the text, decoded by its byte order mark, or else by the web label `charset`, or else by a guess.
+    """Decode the text by its byte order mark, else by the web's name `charset`, else by a guess.
 
-    A guess takes some hundredths of a second, so call it in a thread.
+    A guess takes some hundredths of a second, so call this in a thread.
     """
     marked = next((name for mark, name in _BOMS if body.startswith(mark)), None)
     codec = marked or _known_encoding(charset) or _likely_encoding(body)
@@ -82,8 +82,8 @@ def _known_encoding(label: str | None) -> str | None:
 
 
 def _likely_encoding(body: bytes) -> str:
-    """Return UTF-8 if the bytes are valid, even if cut within a character, or else the likeliest encoding."""
-    if b"\0" in body:  # no likely encoding has one, so the bytes are damaged, or no text
+    """Return UTF-8 if the bytes are valid UTF-8, which may be cut within a character. Otherwise guess the encoding."""
+    if b"\0" in body:  # no likely encoding has a NUL, so the bytes are damaged, or are no text
         return "utf-8"
     try:
         codecs.getincrementaldecoder("utf-8")().decode(body)
@@ -108,7 +108,7 @@ _MAX_FETCHED_BYTES = 16_000
 
 @dataclass(frozen=True)
 class FetchedPage:
-    """The answer to a GET: its final address and its first bytes."""
+    """The answer to a GET after all redirects, with its first bytes."""
 
     url: str
     media_type: str
@@ -118,7 +118,7 @@ class FetchedPage:
 
 
 async def title_and_text(fetched: FetchedPage) -> tuple[str, str]:
-    """Return the title and the text that a reader would see. A process of its own parses HTML."""
+    """Return the title and the text that a reader would see. A child process parses HTML."""
     text = await asyncio.to_thread(_decoded_body, fetched)
     if fetched.media_type not in _HTML_TYPES:
         return "", visible_text(text)
@@ -146,7 +146,7 @@ def _decoded_body(fetched: FetchedPage) -> str:
     own = _OWN_CHARSET.search(fetched.body, 0, 4_096) if is_marked_up else None
     label = (own[1] or own[2]).decode() if own else None
     if label and label.lower().startswith("utf-16"):
-        label = "utf-8"  # a page in UTF-16 could not have been parsed up to this label
+        label = "utf-8"  # the label is wrong: in real UTF-16 the search would not have found it
     return decoded_text(fetched.body, fetched.charset or label)
 
 
@@ -161,10 +161,10 @@ class _FetchParameters(Parameters):
 
 
 class FetchUrl:
-    """Gets a public URL as text."""
+    """Fetches a public URL as text."""
 
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
-        """Allow `allow_hosts` (`name` or `name:port`) although their addresses are private."""
+        """Prepare the tool. It may also fetch from `allow_hosts` (`name` or `name:port`) at private addresses."""
         self._backend = PublicBackend(allow_hosts, resolve)
         self.spec = ToolSpec(
             name="fetch_url",
@@ -175,7 +175,7 @@ class FetchUrl:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the text. The page has 20 s to arrive."""
+        """Return a part of the page's text. Fetching the page may take 20 seconds."""
         parameters = _FetchParameters.parse(arguments)
         fetched = await self._fetch(parameters.url)
         title, text = await title_and_text(fetched)

@@ -1,4 +1,4 @@
-"""The tools that change files: `write_file`, and `edit_file`, whose record of edits keeps a call from editing twice."""
+"""The tools that change files: `write_file` and `edit_file`. A record of edits prevents that a call edits twice."""
 
 import fcntl
 import hashlib
@@ -35,9 +35,10 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _MAX_WRITTEN = 1_000_000
-"""Bytes."""
+"""Bytes of a file."""
 
 LOCK_WAIT_S = 10.0
+"""Seconds to wait for another process that holds the lock of the folder."""
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -47,7 +48,7 @@ class _WriteParameters(Parameters):
 
 
 class WriteFile:
-    """Replaces whole files. It cannot append, because a repetition after a lost answer would append twice."""
+    """Replaces whole files. It cannot append, because a repeated call after a lost answer would append twice."""
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
@@ -60,7 +61,7 @@ class WriteFile:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Replace the file. Readers see the old or the new content, never a part."""
+        """Replace the file in one step: readers see the old or the new content, but never a mix."""
         parameters = _WriteParameters.parse(arguments)
         data = _encoded_text("content", parameters.content)
         if len(data) > _MAX_WRITTEN:
@@ -73,9 +74,9 @@ class WriteFile:
 
 
 async def replace_file(root: FileRoot, path: str, data: bytes) -> bool:
-    """Write a whole file below the root, with missing folders, and return whether there was one before.
+    """Write a whole file below the root, and create missing folders. Return whether there was a file before.
 
-    After a cancellation nothing is replaced, because the file could be newer by then.
+    After a cancellation nothing is replaced, because somebody may have written a newer file by then.
     """
     return await run_stoppable(FILE_THREADS, _write_replacing, root, path, data)
 
@@ -85,9 +86,9 @@ def _write_replacing(stop: StopSignal, root: FileRoot, path: str, data: bytes) -
     if not target.name:
         raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
     with path_errors(path), root.folder_to_write(path, target) as folder:
-        had = _existing_mode(path, target, folder)
-        _replace_in_folder(stop, _FolderEntry(path, folder, target.name), data, had)
-    return had is not None
+        mode = _existing_mode(path, target, folder)
+        _replace_in_folder(stop, _FolderEntry(path, folder, target.name), data, mode)
+    return mode is not None
 
 
 def _existing_mode(path: str, target: PurePosixPath, folder: int) -> int | None:
@@ -102,15 +103,15 @@ def _existing_mode(path: str, target: PurePosixPath, folder: int) -> int | None:
 @dataclass(frozen=True)
 class _FolderEntry:
     path: str
-    """The name for errors."""
+    """The path as the model wrote it, for errors."""
     folder: int
-    """Descriptor of the open folder."""
+    """The descriptor of the open folder."""
     name: str
 
 
 @contextmanager
 def _locked_folder(entry: _FolderEntry, stop: StopSignal) -> Generator[None]:
-    """Keep the file tools of all workers of this machine from replacing files of a folder until the block ends."""
+    """Hold the lock of a folder, so that no other file tool on this machine replaces a file in it."""
     ends = time.monotonic() + LOCK_WAIT_S
     while not _try_lock(entry.folder):
         stop.check()
@@ -140,7 +141,7 @@ def _replace_in_folder(
 ) -> bool:
     """Replace a file, and return whether it was replaced. `mode` has its permission bits, None for a new file.
 
-    `is_due` is asked when everything is written and no other file tool can replace the file.
+    `is_due` decides at the last moment, under the folder's lock, whether to replace the file.
     """
     folder, temporary = entry.folder, f".orga-{secrets.token_hex(8)}.tmp"
     try:
@@ -156,20 +157,20 @@ def _replace_in_folder(
             stop.begin_effect()
             os.replace(temporary, entry.name, src_dir_fd=folder, dst_dir_fd=folder)
     finally:
-        with suppress(OSError):  # nothing of that name is left after a replacement
+        with suppress(OSError):  # after a replacement, there is no such file any more
             os.unlink(temporary, dir_fd=folder)
     os.fsync(folder)
     return True
 
 
 _MAX_EDITED = 5_000_000
-"""Bytes."""
+"""Bytes of a file, before and after an edit."""
 
 _KEPT_S = 30 * 86_400
-"""Seconds. A run that is rewound later than this may repeat an edit."""
+"""Seconds that an edit is recorded. After that, a run that is rewound may repeat it."""
 
 _RETRY_S = 10.0
-"""Seconds in which an edit is repeated if others change the file while it is made."""
+"""Seconds in which the tool tries again if others keep changing the file during the edit."""
 
 _MAX_REPLACED = 100_000
 _MAX_PLACES = 1_000
@@ -177,26 +178,27 @@ _MAX_SHOWN_PLACES = 10
 _MAX_SHOWN_LINES = 8
 _MAX_LINE_CHARS = 300
 _MIN_SIMILARITY = 60.0
-"""rapidfuzz score, from 0 to 100, from which a line is shown as the nearest one."""
+"""The least similarity of a line that is shown as the nearest one: a score of rapidfuzz from 0 to 100."""
 
 
 @dataclass(frozen=True)
 class _RecordedEdit:
     before: bytes
+    """sha256 of the file before the edit."""
     after: bytes
-    """sha256 of the file before and after the edit."""
+    """sha256 of the file after the edit."""
     is_done: bool
-    """False if the worker may have ended before it replaced the file."""
+    """True if the file was certainly replaced. False also if the worker died before it could record that."""
 
 
 class EditRecords:
-    """The edits of this machine's workers, by idempotency key. Agents cannot write the file, so they cannot forge any.
+    """The edits of this machine's workers, by idempotency key, in a database that agents cannot write.
 
-    An edit is recorded before the file is replaced. Then the content of the file shows whether that happened.
+    An edit is recorded before the file is replaced. Later, the content of the file shows whether that happened.
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Keep the path of the database, which is made on first use. None keeps the records in memory."""
+        """Take the path of the database, which the first use creates. With None, the records stay in memory."""
         self._path = path
         self._lock = Lock()
         self._opened: sqlite3.Connection | None = None
@@ -211,11 +213,11 @@ class EditRecords:
         self._execute("INSERT OR REPLACE INTO edits VALUES (?, ?, ?, 0, ?)", key, before, after, now)
 
     def remove(self, key: str) -> None:
-        """Forget an edit that was not made."""
+        """Remove the record of an edit that was not made."""
         self._execute("DELETE FROM edits WHERE key = ?", key)
 
     def finish(self, key: str) -> None:
-        """Mark the edit as done. It is recorded already, so a failure is no error of the call."""
+        """Mark the edit as done. If this fails, the call still succeeds, because the edit itself is recorded."""
         with suppress(ToolError):
             self._execute("UPDATE edits SET done = 1 WHERE key = ?", key)
 
@@ -252,7 +254,7 @@ class _EditParameters(Parameters):
 
 
 class EditFile:
-    """Replaces a text in a file and keeps all other bytes. Line ends are those of the file."""
+    """Replaces a text in a file and keeps all other bytes. The new text gets the line ends of the file."""
 
     def __init__(self, root: FileRoot, records: EditRecords) -> None:
         self._root = root
@@ -287,7 +289,7 @@ class EditFile:
         return edited
 
     def _edit_once(self, stop: StopSignal, entry: _FolderEntry, edit: "_TextEdit", context: ToolContext) -> str | None:
-        """Return the result, or None if somebody else has changed the file meanwhile."""
+        """Return the result, or None if somebody else changed the file during the edit."""
         path = entry.path
         with open_in_folder(path, entry.name, entry.folder) as file:
             status = os.fstat(file.fileno())
@@ -326,7 +328,7 @@ def _is_unchanged(status: os.stat_result, entry: _FolderEntry) -> bool:
 
 @dataclass(frozen=True)
 class _TextEdit:
-    r"""An edit with `\n` as line ends, in UTF-8."""
+    r"""The old and the new text of an edit, in UTF-8 and with `\n` as line ends."""
 
     old: bytes
     new: bytes
@@ -341,7 +343,7 @@ class _TextEdit:
         return cls(old, new, parameters.replace_all)
 
     def may_be_made(self, text: bytes) -> bool:
-        """Return whether the text can be the result of the edit."""
+        """Return whether a file with this text may already have been edited."""
         return self.new in text and (self.old not in text or self.old in self.new)
 
 
@@ -353,16 +355,16 @@ def _encoded_text(name: str, text: str) -> bytes:
 
 
 class _NormalisedText:
-    r"""A file's bytes with `\n` as line ends, and the way back to its own."""
+    r"""The bytes of a file with `\n` as line ends. Its offsets can be converted back to those of the file."""
 
     def __init__(self, original: bytes) -> None:
         self._original = original
         self.data = original.replace(b"\r\n", b"\n")
         self._shifted = [found.start() - index for index, found in enumerate(re.finditer(b"\r\n", original))]
-        r"""Offsets in `data` of each `\n` that is `\r\n` in the file."""
+        r"""The offset in `data` of each `\n` that is `\r\n` in the file."""
 
     def occurrences(self, wanted: bytes, step: int) -> Iterator[int]:
-        """Yield the offsets of a text. The search goes on `step` bytes after each."""
+        """Yield each offset of the wanted text. The search continues `step` bytes after a found offset."""
         at = self.data.find(wanted)
         while at >= 0:
             yield at
@@ -372,7 +374,7 @@ class _NormalisedText:
         return self.data.count(b"\n", 0, offset) + 1
 
     def replaced(self, offsets: list[int], edit: _TextEdit) -> bytes:
-        """Return the file with the new text at these offsets of the old one. The rest of the file keeps its bytes."""
+        """Return the file with the new text in place of the old one at these offsets. All other bytes stay."""
         has_crlf = len(self._shifted) * 2 > self.data.count(b"\n")
         new = edit.new.replace(b"\n", b"\r\n") if has_crlf else edit.new
         parts: list[bytes] = []
@@ -397,14 +399,14 @@ def _unknown_outcome(path: str) -> ToolError:
 
 
 def _offsets_to_replace(path: str, text: _NormalisedText, edit: _TextEdit) -> list[int]:
-    """Return the offsets to replace. Raise ToolError if there is none, or more than the call allows."""
+    """Return the offsets of the old text. Raise ToolError if there are none, or more than the edit allows."""
     if edit.replaces_all:
         offsets = list(islice(text.occurrences(edit.old, len(edit.old)), _MAX_REPLACED + 1))
         if len(offsets) > _MAX_REPLACED:
             why = f"old_text is in the file more than {_MAX_REPLACED:,} times; replace a longer text"
             raise path_refusal(path, why, "TooManyPlaces")
     else:
-        offsets = list(islice(text.occurrences(edit.old, 1), _MAX_PLACES))  # overlapping ones are ambiguous, too
+        offsets = list(islice(text.occurrences(edit.old, 1), _MAX_PLACES))  # includes overlapping ones: also ambiguous
     if not offsets:
         why = "old_text is not in the file; read it again and copy the text exactly, without line numbers"
         raise path_refusal(path, why + _nearest_lines(text.data, edit.old), "TextNotFound")
@@ -419,18 +421,18 @@ def _offsets_to_replace(path: str, text: _NormalisedText, edit: _TextEdit) -> li
 
 
 def _nearest_lines(data: bytes, old: bytes) -> str:
-    """Return the lines that are most like the longest line of a missing text, or nothing if none is."""
-    from rapidfuzz import fuzz, process  # a worker without these tools loads this file for deliveries, too
+    """Return the place in the file that is most like a missing text, judged by its longest line, or ""."""
+    from rapidfuzz import fuzz, process  # imported late: deliveries use this module without the tools
 
-    wanted = old.decode(errors="replace").split("\n")
-    index = max(range(len(wanted)), key=lambda number: len(wanted[number].strip()))
+    old_lines = old.decode(errors="replace").split("\n")
+    index = max(range(len(old_lines)), key=lambda number: len(old_lines[number].strip()))
     lines = data.decode(errors="replace").split("\n")
     choices = [line.strip()[:_MAX_LINE_CHARS] for line in lines]
-    longest = wanted[index].strip()[:_MAX_LINE_CHARS]
+    longest = old_lines[index].strip()[:_MAX_LINE_CHARS]
     found = process.extractOne(longest, choices, scorer=fuzz.ratio, score_cutoff=_MIN_SIMILARITY) if longest else None
     if found is None:
         return ""
     first = max(int(found[2]) - index, 0)
-    shown = lines[first : first + min(len(wanted), _MAX_SHOWN_LINES)]
+    shown = lines[first : first + min(len(old_lines), _MAX_SHOWN_LINES)]
     numbered = [f"{number}\t{line[:_MAX_LINE_CHARS]}" for number, line in enumerate(shown, first + 1)]
     return "\n".join([". The nearest place is:", *numbered])

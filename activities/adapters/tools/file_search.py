@@ -29,7 +29,7 @@ _MAX_QUERY_CHARS = 1_000
 
 
 class LinePattern:
-    """A query, plain or a regular expression of RE2, which has no look-around and no back-references."""
+    """A query that matches within lines: a plain text, or a regular expression of RE2."""
 
     def __init__(self, query: str, *, regex: bool, ignore_case: bool) -> None:
         if not query or len(query) > _MAX_QUERY_CHARS or "\n" in query:
@@ -46,7 +46,7 @@ class LinePattern:
             raise _invalid_query(query, f"{error}; or set regex to false") from error
 
     def matches(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the number of each matching line, from 1, and the byte offset of its first match."""
+        """Yield for each matching line: its number, from 1, and the byte column of its first match."""
         start, number, counted = 0, 1, 0
         while start < len(data) and (match := self._regex.search(data, start)) and match.start() < len(data):
             at: int = match.start()
@@ -66,9 +66,9 @@ _BEFORE_MATCH_BYTES = 100
 
 
 def matching_lines(path: str, data: bytes, hits: Mapping[int, int], context: int) -> Iterator[str]:
-    """Yield the lines of `hits` (line number to byte column of the match) with `context` lines around each.
+    """Yield the matching lines with `context` lines before and after each. `hits` maps line numbers to byte columns.
 
-    With context, a line `--` separates two groups that do not touch.
+    With context, a line `--` separates groups that are not adjacent.
     """
     lines = data.removesuffix(b"\n").split(b"\n")
     last = None
@@ -83,7 +83,7 @@ def matching_lines(path: str, data: bytes, hits: Mapping[int, int], context: int
 
 
 def _line_excerpt(line: bytes, column: int) -> str:
-    """Return at most 300 characters of a line that include the match."""
+    """Return a part of the line with at most 300 characters, which includes the start of the match."""
     start = 0 if column < _MAX_CHARACTERS - _BEFORE_MATCH_BYTES else column - _BEFORE_MATCH_BYTES
     text = line[start : start + 4 * _MAX_CHARACTERS + 4].decode(errors="replace")
     ends_early = len(text) > _MAX_CHARACTERS or len(line) > start + 4 * _MAX_CHARACTERS + 4
@@ -115,7 +115,7 @@ class _SearchFindings:
     unreadable: int = 0
 
     def add(self, hits: Sized, lines: Iterable[str]) -> None:
-        """Add lines up to the size of a result. The first one that does not fit ends it."""
+        """Add the lines of a file. Stop after the line that reaches the size of a result."""
         self.hits += len(hits)
         for line in lines:
             self.lines.append(line)
@@ -138,7 +138,7 @@ class SearchText:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the matches. Last lines in brackets show what was left out."""
+        """Return the matching lines. The last lines, in brackets, show what was left out."""
         parameters = _SearchParameters.parse(arguments)
         return ToolOutput(content=await WALK_THREADS.run(self._search, parameters))
 
@@ -213,7 +213,7 @@ class ListFiles:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the listing. A last line in brackets shows what is missing."""
+        """Return the paths. A last line in brackets shows what was left out."""
         parameters = _ListParameters.parse(arguments)
         return ToolOutput(content=await WALK_THREADS.run(self._listing, parameters))
 

@@ -1,8 +1,7 @@
-"""Runs a Python function in its own process, which is killed with all that it started when the call is over.
+"""Runs each call of a Python function in a process of its own. After the call, the process and its children are killed.
 
-As a program, it makes one call, and sends the result over a socket. The function's output goes elsewhere, so that it
-cannot be taken for an answer. The process ends with its worker, when the other end of the socket is closed, however the
-worker died.
+As a program, this module makes one call and sends the result over a socket. The function's own output goes to a pipe,
+so that it cannot be taken for an answer. If the worker dies, the socket is closed, and the process ends itself.
 """
 
 import asyncio
@@ -30,12 +29,13 @@ from orga.child import held_program
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED, ToolOutput
 
 MAX_BYTES = 16_000_000
+"""Bytes of one message."""
 
 _LENGTH = struct.Struct("!I")
 
 
 def _pack_message(message: dict[str, Any]) -> bytes:
-    """Raise ValueError if it is longer than `MAX_BYTES`."""
+    """Return the message as bytes. Raise ValueError if they are more than `MAX_BYTES`."""
     body = json.dumps(message).encode()
     if len(body) > MAX_BYTES:
         raise ValueError(f"{len(body):,} bytes are over the limit of {MAX_BYTES:,}")
@@ -43,7 +43,7 @@ def _pack_message(message: dict[str, Any]) -> bytes:
 
 
 GRACE_S = 0.2
-"""Seconds from SIGTERM to SIGKILL: few, because a call that is cut off has to report it within its time limit."""
+"""Seconds from SIGTERM to SIGKILL. They are few, because a call at its time limit must still report its end in time."""
 
 _OUTPUT_WAIT_S = 1.0
 """Seconds to wait for an answer that was sent just before the process ended."""
@@ -56,13 +56,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FunctionProcess:
-    """A function by its import path. Every call gets a new process, without anything from earlier calls."""
+    """A function by its import path. Each call gets a new process, so that no state is left from earlier calls."""
 
     name: str
     path: str
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the function's result. Raise its ToolError, or ProcessCrashed if it ended without a result."""
+        """Return the function's result. Raise its ToolError, or ToolError (PROCESS_CRASHED) if there was no result."""
         facts = {f.name: getattr(context, f.name) for f in fields(context) if f.name != "heartbeat"}
         request = _pack_message({"name": self.name, "path": self.path, "arguments": arguments, "context": facts})
         answer: dict[str, Any] | None = None
@@ -96,15 +96,15 @@ class FunctionProcess:
 async def _wait_for_answer(
     channel: ProcessChannel, request: bytes, streams: ProcessStreams, context: ToolContext
 ) -> dict[str, Any] | None:
-    """Return the answer, or None if the process ended, or closed its socket, without one."""
-    talk = asyncio.create_task(_exchange_messages(channel, request, context))
+    """Return the answer, or None if the process ends or closes its socket without an answer."""
+    exchange = asyncio.create_task(_exchange_messages(channel, request, context))
     exited = asyncio.create_task(streams.exited.wait())
     try:
-        await asyncio.wait((talk, exited), return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait((talk,), timeout=_OUTPUT_WAIT_S)
-        return talk.result() if talk.done() else None
+        await asyncio.wait((exchange, exited), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((exchange,), timeout=_OUTPUT_WAIT_S)
+        return exchange.result() if exchange.done() else None
     finally:
-        talk.cancel()
+        exchange.cancel()
         exited.cancel()
 
 
@@ -120,7 +120,7 @@ async def _exchange_messages(channel: ProcessChannel, request: bytes, context: T
 
 
 async def _read_message(stream: asyncio.StreamReader) -> dict[str, Any]:
-    """Raise EOFError if the stream has ended."""
+    """Return the next message. Raise EOFError if the stream has ended, or has something else."""
     (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
     if length > MAX_BYTES:
         raise EOFError("what comes is no message")
@@ -148,7 +148,7 @@ _MAX_NOTE_CHARS = 4_000
 
 
 class _WorkerChannel:
-    """The channel to the worker. Of many notes only the last one is sent, so that a function cannot flood it."""
+    """The channel to the worker. It sends only the latest note of each interval, so that no function can flood it."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -159,7 +159,7 @@ class _WorkerChannel:
         self._note = str(text)[:_MAX_NOTE_CHARS]
 
     def send_notes(self) -> None:
-        """Send notes until the worker has gone. Then end this process and all that it started."""
+        """Send notes until the worker closes the channel. Then kill this process and all processes that it started."""
         watched = select.poll()
         watched.register(self._channel, select.POLLIN)
         while not watched.poll(_NOTE_INTERVAL_S * 1_000):
@@ -179,26 +179,26 @@ class _WorkerChannel:
 
 
 def main() -> None:
-    """Read the call from the socket whose number is the first argument, and make it."""
+    """Read a call from the socket whose number is the first argument, make the call, and send the answer."""
     faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
-    line = _WorkerChannel(channel)
+    worker = _WorkerChannel(channel)
     with channel.makefile("rb") as stream:
         (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
         request = json.loads(stream.read(length))
-    threading.Thread(target=line.send_notes, daemon=True).start()
+    threading.Thread(target=worker.send_notes, daemon=True).start()
     signal.signal(signal.SIGTERM, _unwind)
-    line.send_answer(_answer_message(request, line))
+    worker.send_answer(_answer_message(request, worker))
 
 
-def _answer_message(request: dict[str, Any], line: _WorkerChannel) -> bytes:
+def _answer_message(request: dict[str, Any], worker: _WorkerChannel) -> bytes:
     from orga.activities.adapters.tools.python_function import load_function, raising_tool_errors
 
     try:
         with raising_tool_errors(request["name"]):
             function = load_function(request["path"])
-            context = ToolContext(**request["context"], heartbeat=line.note)
+            context = ToolContext(**request["context"], heartbeat=worker.note)
             output = function.call_here(request["arguments"], context)
     except ToolError as error:
         return _failure_message(error)
@@ -216,5 +216,5 @@ def _failure_message(error: ToolError) -> bytes:
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
-    """Unwind the function, so that its `finally` blocks run. A function that is too slow is killed."""
+    """Raise SystemExit in the function, so that its `finally` blocks run. If that takes too long, it is killed."""
     sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""The `read_issue` and `read_pull_request` tools, and references such as `#42`."""
+"""The `read_issue` and `read_pull_request` tools for GitHub. They take references such as `#42`."""
 
 import asyncio
 import re
@@ -50,7 +50,7 @@ class NumberedItem:
 
     @property
     def path(self) -> str:
-        """The repository's path in the API."""
+        """The path of the repository in GitHub's API."""
         return f"/repos/{self.repo}"
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class NumberedItem:
 
 
 def parse_reference(reference: str, default_repo: str | None) -> NumberedItem:
-    """Raise ToolError (InvalidArguments) if it is no reference, or names no repository and there is no default."""
+    """Return the item. Raise ToolError (InvalidArguments) if the text is no reference, or its repository is unknown."""
     match = _REFERENCE.fullmatch(reference)
     if match is None or (match["owner"] and "#" not in reference):
         why = f"{reference[:80]!r} is no reference; write #42 or owner/name#42"
@@ -84,7 +84,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class GitHubSettings:
-    """GitHub's address, and the repository that `#42` alone means. The token comes only from the environment."""
+    """GitHub's address and token, and the default repository, which `#42` alone refers to."""
 
     base_url: str = DEFAULT_BASE_URL
     repo: str | None = None
@@ -93,7 +93,7 @@ class GitHubSettings:
 
 
 class GitHubApi:
-    """Reads what the token may see, or public data without a token."""
+    """Reads data that the token may see. Without a token, it reads public data."""
 
     def __init__(self, settings: GitHubSettings, resolve: Resolve = system_addresses) -> None:
         self._base = URL(settings.base_url.rstrip("/"))
@@ -104,7 +104,7 @@ class GitHubApi:
         self._has_token = bool(settings.token)
 
     async def get(self, *paths: str) -> list[Any]:
-        """Return the JSON of each path, in order. The paths are read in parallel within 20 s."""
+        """Return the JSON of each path, in order. All paths are read in parallel, within 20 seconds."""
         try:
             async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
                 return await asyncio.gather(*(self._get_one(client, path) for path in paths))
@@ -117,7 +117,7 @@ class GitHubApi:
 
     async def _get_one(self, client: AsyncClient, path: str) -> Any:
         def moved_url(url: URL, location: str) -> URL:
-            """Return the new address of a moved repository. The token is sent to no other server."""
+            """Return the new address of a moved repository. Refuse another server, which would get the token."""
             moved = url.join(location)
             if not is_same_server(moved, self._base):
                 raise ToolError(f"{path}: redirected to another server, {moved.host}; not followed", kind="BadRedirect")
@@ -140,9 +140,8 @@ class GitHubApi:
 
     def _refusal(self, response: Response, path: str) -> ToolError:
         status, headers = response.status_code, response.headers
-        if status == 429 or (
-            status == 403 and ("retry-after" in headers or headers.get("x-ratelimit-remaining") == "0")
-        ):
+        has_limit_header = "retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"
+        if status == 429 or (status == 403 and has_limit_header):
             more = "" if self._has_token else "; a GITHUB_TOKEN on the worker raises it"
             return ToolError(f"{path}: GitHub's rate limit is reached{more}; try again later", kind="RateLimited")
         if known := _REFUSALS.get(status):
@@ -165,8 +164,9 @@ _MAX_BODY = 6_000
 _MAX_COMMENT = 1_500
 _MAX_FILES = 100
 _MAX_DIFF = 6_000
-"""Characters of all diffs together, unless one file is asked for."""
+"""Characters of all diffs together, unless the call names one file."""
 _MAX_FILE_DIFF = 12_000
+"""Characters of the diff of the file that a call names."""
 COMMENTS_PER_PAGE = 30
 
 
@@ -174,14 +174,15 @@ Json = dict[str, Any]
 
 
 def _pull_request_lines(item: NumberedItem, pull: Json, files: list[Json]) -> list[str]:
-    state = "merged" if pull.get("merged") else ("draft" if pull.get("draft") else str(pull.get("state", "")))
+    open_state = "draft" if pull.get("draft") else str(pull.get("state", ""))
+    state = "merged" if pull.get("merged") else open_state
     branches = f"Branches: {_nested_field(pull, 'head', 'ref')} into {_nested_field(pull, 'base', 'ref')}"
     lines = [*_heading_lines("Pull request", item, pull, state), branches, "", _body_text(pull)]
     return [*lines, *_file_lines(pull, files), *_diff_lines(files)]
 
 
 def _file_diff_lines(item: NumberedItem, pull: Json, files: list[Json], name: str) -> list[str]:
-    """Return the diff of one file. Raise ToolError if the file is not changed."""
+    """Return the diff of one file. Raise ToolError if the pull request does not change the file."""
     file = next((file for file in files if file.get("filename") == name), None)
     if file is None:
         names = ", ".join(_one_line_text(each.get("filename")) for each in files[:20])
@@ -214,7 +215,7 @@ def _file_lines(pull: Json, files: list[Json]) -> list[str]:
 
 
 def _diff_lines(files: list[dict[str, Any]]) -> list[str]:
-    """Return the diffs that fit, in their order, and the names of the others."""
+    """Return the diffs that fit into the limit, in order, and the names of the files whose diffs do not fit."""
     lines, room, left_out = list[str](), _MAX_DIFF, list[str]()
     for file in files[:_MAX_FILES]:
         diff = _one_diff(file, _MAX_FILE_DIFF)
@@ -237,7 +238,7 @@ def _one_diff(file: dict[str, Any], limit: int) -> list[str]:
 
 
 def _review_lines(reviews: list[dict[str, Any]]) -> list[str]:
-    """Return each verdict, and each review with a text of its own."""
+    """Return each review that has a verdict or a text of its own."""
     lines = list[str]()
     for review in reviews:
         body, state = _cut_text(review.get("body"), _MAX_COMMENT), _one_line_text(review.get("state")).lower()
@@ -282,7 +283,7 @@ def _bounded_output(lines: Iterable[str]) -> ToolOutput:
 
 
 def _cut_text(value: Any, limit: int) -> str:
-    """Return Markdown, cut, without HTML comments, which readers never see, and with a note of their number."""
+    """Return Markdown, cut to `limit`. A note replaces HTML comments, because readers on GitHub do not see them."""
     text, count = without_comments(visible_text(value)) if isinstance(value, str) else ("", 0)
     text = f"{text.strip()}\n[{count} hidden comments left out]" if count else text.strip()
     return text if len(text) <= limit else f"{text[:limit]}\n[cut at character {limit} of {len(text)}]"
@@ -307,7 +308,7 @@ class _ReferenceParameters(Parameters):
 
 
 class ReadIssue:
-    """An issue: title, state, author, text, comments."""
+    """Reads an issue: title, state, author, text, comments."""
 
     def __init__(self, api: GitHubApi, repo: str | None) -> None:
         self._api = api
@@ -330,7 +331,7 @@ class _PullRequestParameters(_ReferenceParameters):
 
 
 class ReadPullRequest:
-    """A pull request: the parts of an issue, the changed files with their diffs, and the reviews."""
+    """Reads a pull request: the same parts as of an issue, the changed files with their diffs, and the reviews."""
 
     def __init__(self, api: GitHubApi, repo: str | None) -> None:
         self._api = api

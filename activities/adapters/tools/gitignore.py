@@ -1,7 +1,7 @@
-"""The `.gitignore` files of a folder tree. RE2 matches their patterns, so none can take long.
+"""The `.gitignore` files of a folder tree. RE2 matches their patterns in linear time.
 
-Like git, it matches each file and folder on its own and never looks into an ignored folder. Libraries also match the
-folders above a path, which differs from git if `.gitignore` files are nested.
+As in git, each file and folder is matched on its own, and nothing inside an ignored folder is looked at. Libraries also
+match the folders above a path. If `.gitignore` files are nested, their results differ from git.
 """
 
 import os
@@ -30,19 +30,21 @@ class IgnoreRules:
     """The patterns that apply in a folder: those of its own file, and those of the folders above it."""
 
     def __init__(self, files: "tuple[tuple[int, _IgnoreFile], ...]" = ()) -> None:
-        """Take the files, the outermost first, each with the length of its folder's path and the slash after it."""
+        """Take the files, the outermost first, each with the length of its folder's path including the last slash."""
         self._files = files
 
     def in_folder(self, inside: str, folder: int | Path) -> Self:
-        """Return the rules for a folder: its path (empty, or with a slash at the end), and its descriptor or path.
+        """Return the rules for a folder inside. Its file has no effect if it is a link (as in git) or too large.
 
-        As in git, a `.gitignore` that is a link has no effect. Neither has one of more than 64,000 bytes.
+        Args:
+            inside: The path of the folder from the root, with a slash at its end, or "" for the root.
+            folder: The descriptor or the path by which it can be opened.
         """
         file = _parsed_file(_file_content(folder))
         return type(self)((*self._files, (len(inside), file))) if file.patterns else self
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether a path is ignored. The last pattern that fits it in the nearest file decides."""
+        """Return whether a path is ignored. The nearest file with a matching pattern decides, by its last match."""
         for start, file in reversed(self._files):
             decision = file.decision(os.fsencode(path[start:]) + b"/" * is_folder)
             if decision is not None:
@@ -54,7 +56,7 @@ NO_IGNORE_RULES = IgnoreRules()
 
 
 def _file_content(folder: int | Path) -> bytes:
-    """Return nothing if there is no such file, or it cannot be used."""
+    """Return the content of the folder's file, or nothing if there is none or it cannot be used."""
     with suppress(OSError):
         path, parent = (FILE_NAME, folder) if isinstance(folder, int) else (folder / FILE_NAME, None)
         with os.fdopen(os.open(path, _FILE_FLAGS, dir_fd=parent), "rb") as file:
@@ -67,9 +69,9 @@ def _file_content(folder: int | Path) -> bytes:
 @dataclass(frozen=True)
 class _IgnoreFile:
     patterns: tuple[tuple[Any, bool], ...]
-    """Each pattern with its decision, the last one first."""
+    """The patterns, the last one first. The bool is True if the pattern ignores a path, False after a `!`."""
     any_pattern: Any
-    """Matches whatever one of them matches. Most paths match none."""
+    """Matches each path that one of the patterns matches. It is quicker, because most paths match no pattern."""
 
     def decision(self, path: bytes) -> bool | None:
         if not self.any_pattern.fullmatch(path):
@@ -99,9 +101,9 @@ _CLASS_PART = re.compile(r"\[:[a-z]+:\]|\\(.)|(.)", re.DOTALL)
 
 
 def _pattern_source(line: str) -> bytes:
-    """Return the regular expression of a line, or nothing for a comment. Raise ValueError if the line is invalid.
+    """Return the regular expression for a line, or nothing for a comment or an empty line.
 
-    A folder's path ends with a slash.
+    It matches the path of a folder with a slash at its end. Raise ValueError if the line is invalid.
     """
     if line.startswith("#"):
         return b""
@@ -132,12 +134,16 @@ def _part_source(part: str) -> str:
         escaped, negation, members, stars, question, text = found.groups()
         if members is not None:
             source += f"[{'^/' if negation else ''}{_CLASS_PART.sub(_class_member, members)}]"
+        elif stars or question:
+            source += "[^/]*" if stars else "[^/]"
         else:
-            source += "[^/]*" if stars else "[^/]" if question else re.escape(escaped or text)
+            source += re.escape(escaped or text)
         at = found.end()
     return source
 
 
 def _class_member(found: re.Match[str]) -> str:
     escaped, character = found.groups()
-    return re.escape(escaped) if escaped else re.escape(character) if character not in (None, "-") else found[0]
+    if escaped:
+        return re.escape(escaped)
+    return found[0] if character in (None, "-") else re.escape(character)

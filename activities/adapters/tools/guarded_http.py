@@ -1,4 +1,4 @@
-"""An HTTP client that connects only to public addresses, unless the configuration allows a host."""
+"""An HTTP client for tools. It connects only to public addresses, and to hosts that the configuration allows."""
 
 import socket
 import ssl
@@ -58,13 +58,13 @@ def is_public(address: str) -> bool:
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Takes host and port, and returns literal addresses. Raises OSError if there are none."""
+"""Takes a host and a port, and returns literal IP addresses. Raises OSError if there are none."""
 
 _WEB_PORTS = (80, 443)
 _FIRST_USER_PORT = 1024
 
 _RESOLVER = Threads("resolver", 64)
-"""Many threads, because they only wait: for half a minute if a name server never answers."""
+"""There are many threads, because they only wait: up to half a minute if a name server does not answer."""
 
 
 async def system_addresses(host: str, port: int) -> Sequence[str]:
@@ -74,15 +74,15 @@ async def system_addresses(host: str, port: int) -> Sequence[str]:
 
 
 class PublicBackend(httpcore.AsyncNetworkBackend):
-    """Checks an address when it connects, and connects to the checked address.
+    """Resolves a host, checks its addresses, and connects to a checked address.
 
-    So the check covers redirects, and names that resolve differently the second time. A name is refused if any of its
-    addresses is not public. Allowed ports are 80, 443 and those from 1024. The others belong to protocols that a
-    crafted HTTP request could use.
+    So redirects are checked too, and a name cannot resolve to another address after the check. A host is refused if one
+    of its addresses is not public. Only the ports 80, 443 and those from 1024 are allowed, because a crafted HTTP
+    request could be a valid message of the protocols on other ports.
     """
 
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
-        """Allow `allow_hosts` (`name` or `name:port`, as in the URL) at any address and port."""
+        """Allow `allow_hosts` (`name` or `name:port`, as in the URL) without a check of address and port."""
         self._allowed = frozenset(host.lower() for host in allow_hosts)
         self._resolve = resolve
         self._network = cast(httpcore.AsyncNetworkBackend, httpcore.AnyIOBackend())
@@ -115,7 +115,7 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
             raise _host_refusal(host, f"port {port} belongs to another protocol")
         try:
             addresses = await self._resolve(host, port)
-        except (OSError, UnicodeError) as error:  # UnicodeError means that a label is too long, or empty
+        except (OSError, UnicodeError) as error:  # UnicodeError: a part of the name is empty or too long
             raise httpcore.ConnectError(f"{host} does not resolve") from error
         if not is_allowed and not all(map(is_public, addresses)):
             raise _host_refusal(host, "its address is private, local or reserved")
@@ -124,20 +124,20 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
 
 @cache
 def _default_ssl_context() -> ssl.SSLContext:
-    """Return the usual certificate checks. They are slow to create, so all fetches share those of the first one."""
+    """Return the usual certificate checks. All fetches share them, because creating them is slow."""
     return create_ssl_context(trust_env=False)
 
 
 def _host_refusal(host: str, why: str) -> ToolError:
-    """Return the error with the host and the remedy. It does not show the address."""
+    """Return the error with the host and the remedy. It does not show the host's address to the model."""
     remedy = "use a public address, or ask the operator to allow the host"
     return ToolError(f"{host}: {why}; {remedy}", kind="AddressRefused")
 
 
 def guarded_client(backend: PublicBackend) -> AsyncClient:
-    """Return a client for one fetch, without the environment's proxy and credentials. The caller follows redirects."""
+    """Return a client for one fetch. It ignores the environment's proxies and credentials, and follows no redirects."""
     transport = AsyncHTTPTransport(verify=_default_ssl_context(), trust_env=False)
-    # httpx offers no other way to set the network backend. A test watches this.
+    # httpx offers no public way to set the network backend. A test fails if this stops working.
     transport._pool = httpcore.AsyncConnectionPool(ssl_context=_default_ssl_context(), network_backend=backend)
     return AsyncClient(transport=transport, trust_env=False, timeout=Timeout(10.0))
 
@@ -148,29 +148,30 @@ _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
 @asynccontextmanager
 async def final_response(
-    url: URL, sent: Callable[[URL], AbstractAsyncContextManager[Response]], led: Callable[[URL, str], URL]
+    url: URL, send: Callable[[URL], AbstractAsyncContextManager[Response]], redirect_url: Callable[[URL, str], URL]
 ) -> AsyncGenerator[Response]:
     """Follow redirects and open the final response. Raise ToolError (TooManyRedirects).
 
-    `sent` sends the request to a URL. `led` takes a URL and its answered location, and returns the next URL, or raises.
+    `send` sends the request to a URL. `redirect_url` takes a URL and the `location` of its answer. It returns the next
+    URL, or raises an error to refuse the redirect.
     """
     for _ in range(_MAX_REDIRECTS + 1):
-        async with sent(url) as response:
+        async with send(url) as response:
             location = response.headers.get("location")
             if response.status_code not in _REDIRECT_STATUSES or location is None:
                 yield response
                 return
-        url = led(url, location)
+        url = redirect_url(url, location)
     raise ToolError(f"{url.host}: more than {_MAX_REDIRECTS} redirects; try another address", kind="TooManyRedirects")
 
 
 def is_same_server(one: URL, other: URL) -> bool:
-    """Return whether two URLs have the same server, so that both may get the same secrets."""
+    """Return whether two URLs have the same scheme, host and port, so that the same secrets may be sent to both."""
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
 
 async def bounded_body(response: Response, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes, and whether there were more."""
+    """Return the first `limit` bytes of the decompressed body, and whether there were more."""
     body = bytearray()
     try:
         async with aclosing(decompressed_chunks(response)) as pieces:

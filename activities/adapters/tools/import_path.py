@@ -1,4 +1,4 @@
-"""Imports functions by their path, `package.module:function`."""
+"""Imports functions by their path `package.module:function`, and returns a digest of their code."""
 
 import ast
 import hashlib
@@ -13,9 +13,10 @@ from orga.own_code import is_ours, outside_module_path, pin
 
 
 def _hold_module(name: str, folders: Sequence[Path]) -> str:
-    """Hold a module of the first folder that has it, with its imports from there, and return a digest of all.
+    """Read a module and its imports from the first folder that has it, so that Python imports them from memory.
 
-    Return "" if no folder has it. Raise ValueError if its name belongs to another module, or a file is no Python.
+    Return a digest of all of them, or "" if no folder has the module. Raise ValueError if another module has the same
+    name, or a file is not valid Python.
     """
     folder = next((folder for folder in folders if _module_file(folder, name)), None)
     if folder is None:
@@ -34,7 +35,7 @@ def _hold_module(name: str, folders: Sequence[Path]) -> str:
 
 
 def _module_closure(name: str, folder: Path) -> dict[str, HeldLoader]:
-    """Return the module, its packages, and their imports from the folder, including imports inside functions."""
+    """Return the module, its packages, and all modules of the folder that they import, also inside functions."""
     elsewhere: dict[str, str] = {}
     found: dict[str, HeldLoader] = {}
     wanted = [name]
@@ -75,16 +76,18 @@ def _module_loader(folder: Path, name: str) -> HeldLoader | None:
 def _imported_names(name: str, loader: HeldLoader) -> Iterator[str]:
     try:
         tree = ast.parse(loader.source or b"", loader.path)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two if it is nested too deeply
         raise ValueError(f"{loader.path} is no Python: {error}") from error
     package = name if loader.is_package(name) else name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            packages = package.split(".")
+            above = packages[: len(packages) - node.level + 1] if node.level else []
             module = ".".join((*above, *filter(None, [node.module])))
-            yield from (".".join(filter(None, (module, *rest))) for rest in ([], *([a.name] for a in node.names)))
+            yield module
+            yield from (".".join(filter(None, (module, alias.name))) for alias in node.names)
 
 
 def _hold(name: str, loader: HeldLoader) -> None:
@@ -98,7 +101,7 @@ def _hold(name: str, loader: HeldLoader) -> None:
 
 
 def import_function(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
-    """Return a function and the digest of its code. Raise ValueError with the remedy."""
+    """Return the function, and the digest of its code or "". Raise ValueError with the remedy."""
     module_name, colon, attribute = path.partition(":")
     if not (colon and attribute and all(name.isidentifier() for name in module_name.split("."))):
         raise ValueError("an import path is written package.module:function")
@@ -127,7 +130,7 @@ def _installed_digest(module_name: str) -> str:
 
 
 def import_path_of(function: Callable[..., Any]) -> str:
-    """Return the import path. Raise ValueError for a function inside another one or a script, or an object's method."""
+    """Return a function's import path. Raise ValueError if it is a method, or is defined in a function or a script."""
     module, name = getattr(function, "__module__", "__main__"), getattr(function, "__qualname__", "<object>")
     path = f"{module}:{name}"
     if module == "__main__" or "<" in name or import_function(path)[0] is not function:

@@ -1,4 +1,4 @@
-"""Extracts the visible text of an HTML page. As a program, it reads HTML and writes JSON `[title, text]`."""
+"""Extracts the visible text of an HTML page. As a program, this module reads HTML and writes JSON `[title, text]`."""
 
 import json
 import re
@@ -28,11 +28,11 @@ _MAX_SHOWING_RULES = 300
 _INLINE_WEIGHT = (9, 0, 0)
 
 _Weight = tuple[bool, tuple[int, int, int], int]
-"""Whether it is marked as important, its specificity, and its position. The greatest weight wins."""
+"""The weight of a style declaration: is it important, its specificity, its position. The greatest weight wins."""
 
 
 class _WinningDeclarations(dict[tuple[int, str], tuple[_Weight, bool]]):
-    """The winning weight by element and declaration, and whether that declaration hides."""
+    """For each element and property, the weight of the winning declaration, and whether it hides the element."""
 
     def add_declaration(self, node: int, name: str, weight: _Weight, *, hides: bool) -> None:
         known = self.get((node, name))
@@ -43,8 +43,7 @@ class _WinningDeclarations(dict[tuple[int, str], tuple[_Weight, bool]]):
 def hidden_nodes(page: LexborHTMLParser) -> set[int]:
     """Return the ids of hidden elements. Everything inside such an element is hidden too.
 
-    The rules of style sheets are weighed as a browser does it. Sheets and scripts of other addresses, and the layout,
-    are unknown.
+    Rules of style sheets are weighed as in a browser. External style sheets, scripts and the layout are not known here.
     """
     return {node.mem_id for node in page.css(_DROPPED_ELEMENTS)} | _hidden_by_style(page)
 
@@ -120,7 +119,7 @@ def _matching_nodes(page: LexborHTMLParser, selector: str) -> list[LexborNode]:
     try:
         return page.css(selector)
     except SelectolaxError:
-        return []  # a browser would not use this rule either
+        return []  # a browser ignores an invalid selector too
 
 
 _BLOCK_ELEMENT = re.compile(
@@ -131,14 +130,14 @@ _MARKDOWN_MARKS = {"h1": "# ", "h2": "## ", "h3": "### ", "h4": "#### ", "li": "
 _MAX_CPU_S = 3
 _MAX_MEMORY_BYTES = 1_000_000_000
 _MIN_MAIN_CHARACTERS = 200
-# Invisible characters that can carry a message (tags), or reverse the reading order.
+# Control characters, characters that reverse the reading order, and invisible tags, which can carry a message.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
 
 def page_text(html: str) -> tuple[str, str]:
-    """Return the title and the text, with a line for each block.
+    """Return the title, and the text with a line for each block.
 
-    A `main` or `article` element with enough text replaces the page.
+    If a `main` or `article` element has enough text, the text is only that of this element.
     """
     page = LexborHTMLParser(html)
     hidden = hidden_nodes(page)
@@ -150,7 +149,7 @@ def page_text(html: str) -> tuple[str, str]:
 
 
 def visible_text(text: str) -> str:
-    """Return text without control and invisible characters. Tabs and line ends stay."""
+    r"""Return the text without control and invisible characters. Tabs and `\n` stay."""
     return _INVISIBLE.sub("", text)
 
 
@@ -168,7 +167,7 @@ def _text_lines(root: LexborNode, hidden: set[int]) -> Iterator[str]:
 
 
 def _text_pieces(root: LexborNode, hidden: set[int]) -> Iterator[str]:
-    r"""Yield running text on one line, "\n" at the start and end of a block, and preformatted text between two "\n"."""
+    r"""Yield pieces of text. A block begins and ends with "\n". Preformatted text is one piece, with "\n" around it."""
     for node, is_end in _node_events(root, hidden):
         if node.tag == "-text":
             yield "" if is_end else re.sub(r"\s+", " ", node.text_content or "")
@@ -184,7 +183,7 @@ def _text_pieces(root: LexborNode, hidden: set[int]) -> Iterator[str]:
 
 
 def _node_events(root: LexborNode, hidden: set[int], *, into_pre: bool = False) -> Iterator[tuple[LexborNode, bool]]:
-    """Yield the start and the end of each node, in document order. No recursion, because a page may nest deeply."""
+    """Yield each node at its start and at its end, in document order. A page may nest too deeply for recursion."""
     stack = [(root, True), (root, False)]
     while stack:
         node, is_end = stack.pop()

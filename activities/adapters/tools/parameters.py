@@ -1,4 +1,4 @@
-"""Parameters of a built-in tool. One pydantic model gives the JSON Schema and checks the values."""
+"""The base class for parameters of a built-in tool. A pydantic model gives the JSON Schema and checks the values."""
 
 from functools import cache
 from typing import Any, Self
@@ -10,19 +10,19 @@ from orga.workflows.types.record import CheckedInput
 
 
 class Parameters(CheckedInput):
-    """Base of the built-in tools' parameters. The model reads the `description` of each field."""
+    """The base of the parameters of a built-in tool. The language model reads the `description` of each field."""
 
     model_config = ConfigDict(extra="forbid")
 
     @classmethod
     @cache
     def json_schema(cls) -> dict[str, Any]:
-        """Return the schema that is offered to the model. All callers share the object, so do not change it."""
+        """Return the schema that the language model reads. All callers share the object, so do not change it."""
         return without_titles(cls.model_json_schema())
 
     @classmethod
     def parse(cls, arguments: dict[str, Any]) -> Self:
-        """Return the checked values. Raise ToolError (InvalidArguments), which names the parameter of each error."""
+        """Return the checked values. Raise ToolError (InvalidArguments) with the name of each wrong parameter."""
         try:
             return cls.model_validate(arguments)
         except ValidationError as error:
@@ -33,11 +33,11 @@ _PLAIN_MESSAGES = {
     "missing_keyword_only_argument": "Missing required argument",
     "unexpected_keyword_argument": "Unexpected argument",
 }
-"""Replacements for pydantic's messages about function arguments, which mention Python's kinds of parameters."""
+"""Replacements for messages of pydantic that mention Python's kinds of parameters."""
 
 
 def validation_error_text(error: ValidationError) -> str:
-    """Return pydantic's errors as one line: `limit: Input should be less than or equal to 1000`."""
+    """Return pydantic's errors as one line, as in `invalid arguments: limit: Input should be greater than 0`."""
     details = error.errors(include_url=False, include_input=False, include_context=False)
     return "invalid arguments: " + "; ".join(
         f"{'.'.join(map(str, d['loc'])) or 'arguments'}: {_PLAIN_MESSAGES.get(d['type'], d['msg'])}" for d in details
@@ -45,7 +45,7 @@ def validation_error_text(error: ValidationError) -> str:
 
 
 def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without pydantic's titles, which repeat each name. A property called `title` stays."""
+    """Return a schema without pydantic's titles, because they repeat the names. A property called `title` stays."""
     return {
         key: _without_title(key, value)
         for key, value in schema.items()

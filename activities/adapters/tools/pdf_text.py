@@ -1,4 +1,4 @@
-"""Extracts the text of a PDF document, page by page. As a program, it reads a PDF and writes JSON."""
+"""Extracts the text of a PDF, page by page. As a program, this module reads a PDF and writes JSON."""
 
 import json
 import sys
@@ -12,13 +12,13 @@ PDF_SIGNATURE = b"%PDF"
 MAX_PDF_BYTES = 16 * 1024 * 1024
 _MAX_CHARS = 2_000_000
 _WORK_S = 15.0
-"""Seconds of processor time, more than the characters usually take. Further pages are left out."""
+"""Seconds of processor time. Pages that are not read by then are left out. Most documents take less."""
 
 _LAST_WORK_S = 20.0
-"""Seconds of processor time after which the process ends, because one page takes too long."""
+"""Seconds of processor time after which the process is ended. This happens if a single page takes too long."""
 
 _TIMEOUT_S = 120.0
-"""Seconds for the process, which are more on a busy machine."""
+"""Seconds that the whole process may last. On a busy machine it lasts longer than its processor time."""
 
 _MEMORY_BYTES = 1_000_000_000
 
@@ -28,23 +28,23 @@ class UnreadablePdf(ValueError):
 
 
 class PdfWithoutText(UnreadablePdf):
-    """The pages may be pictures."""
+    """The PDF has no text. Its pages may be pictures."""
 
 
 @dataclass(frozen=True)
 class PdfText:
     pages: tuple[str, ...]
     total: int
-    """Pages of the document. Those for which the time or the size did not suffice are missing at the end."""
+    """The number of pages of the document. `pages` has fewer if the time or the size was not enough for all."""
 
     def note(self) -> str:
-        """Return the number of the pages, and of those that were read."""
+        """Return a text with the number of pages, and with the number that was read if it is smaller."""
         total = f"{self.total} page{'' if self.total == 1 else 's'}"
         return total if len(self.pages) == self.total else f"the first {len(self.pages)} of {total}"
 
 
 async def pdf_text(data: bytes) -> PdfText:
-    """Return the text of a PDF. A process of its own reads it, because a PDF may be hostile.
+    """Return the text of a PDF. A child process reads it, because a PDF may be hostile.
 
     Raise UnreadablePdf if it is damaged, needs a password, is too large, or has no text.
     """
@@ -62,7 +62,7 @@ async def pdf_text(data: bytes) -> PdfText:
 
 
 def main() -> None:
-    """Read a PDF from standard input and write its pages' texts and their number, -1 if it needs a password."""
+    """Read a PDF from standard input, and write its pages' texts and their number, or -1 if it needs a password."""
     from pypdf import PdfReader
 
     limit_this_process(_MEMORY_BYTES, _LAST_WORK_S)

@@ -1,4 +1,4 @@
-"""Makes a Python function, by its import path `package.module:function`, a tool: schema, call and result."""
+"""Makes a tool from a Python function: its schema from signature and docstring, its calls, its results as JSON."""
 
 import asyncio
 import inspect
@@ -42,20 +42,20 @@ from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 MAX_VALUES = 1_000_000
-"""Values of a result, including those that a generator yields. A model sees at most 500,000 bytes."""
+"""Values within one result, including those that a generator yields. A model sees at most 500,000 bytes anyway."""
 
 MAX_DEPTH = 100
-"""Nesting levels of lists and objects."""
+"""Nesting levels of lists and objects in a result."""
 
 _MISSING_VALUE_TYPES = frozenset({"NaTType", "NAType"})
-"""Types of missing values in pandas tables. One of them pretends to be a date, but has no day."""
+"""The types of missing values in pandas tables. They need a case of their own, because `NaTType` looks like a date."""
 
 _TOO_MANY_VALUES = f"more than {MAX_VALUES:,} values; have it return less"
 
 
 @contextmanager
 def raising_tool_errors(name: str) -> Generator[None]:
-    """Turn exceptions into ToolError right at the call, because SystemExit further up would end the worker."""
+    """Turn exceptions of a function into ToolError. SystemExit must be caught here, because it would end the worker."""
     try:
         yield
     except ToolError:
@@ -67,12 +67,12 @@ def raising_tool_errors(name: str) -> Generator[None]:
 
 
 def is_async_result(result: Any) -> bool:
-    """Return whether the result needs an event loop."""
+    """Return whether a function's result must be awaited in an event loop."""
     return isinstance(result, (AsyncIterable, Future)) or inspect.isawaitable(result)
 
 
 async def awaited_output(name: str, result: Any) -> ToolOutput:
-    """Await a call's result if necessary, and return its output."""
+    """Await the result of a function if necessary, and return it as output."""
     while is_async_result(result):
         if inspect.isawaitable(result):
             result = await result
@@ -80,7 +80,7 @@ async def awaited_output(name: str, result: Any) -> ToolOutput:
             result = await asyncio.wrap_future(cast("Future[Any]", result))
         else:
             result = await _collect_results(name, result)
-    if isinstance(result, Iterator):  # its code may block
+    if isinstance(result, Iterator):  # the code of a generator may block
         return await asyncio.to_thread(as_output, name, result)
     return as_output(name, result)
 
@@ -100,9 +100,9 @@ async def _collect_results(name: str, results: AsyncIterable[Any]) -> list[Any]:
 
 
 def as_output(name: str, result: Any) -> ToolOutput:
-    """Return a string unchanged, and other values as JSON. Raise ToolError (InvalidResult) if one has no JSON.
+    """Return a string unchanged, and another value as JSON. Raise ToolError (InvalidResult) if JSON cannot express it.
 
-    `Media`, alone or in a list or tuple, become pictures and documents of the result. The rest of the list is its text.
+    `Media`, alone or in a list or tuple, become pictures and documents. The other items of the list become the text.
     """
     if isinstance(result, ToolOutput):
         return result
@@ -123,7 +123,7 @@ def _unusable_result(name: str, what: str, acted: Acted) -> ToolError:
 
 
 class _JsonConversion:
-    """Converts one result to JSON. Numbers that JSON lacks become text, and invalid text becomes valid."""
+    """Converts one result to JSON. Infinity and NaN become text, and invalid text becomes valid."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -131,7 +131,7 @@ class _JsonConversion:
         self._inside: set[int] = set()
         """Ids of the values that contain the current one."""
         self._acted: Acted = "yes"
-        """The effect that a refusal reports. An awaitable that was not awaited leaves it open."""
+        """What an error states about the effect. It is "maybe" if some code of the function has not run yet."""
 
     def json_value(self, given: Any) -> Any:
         self._left -= 1
@@ -140,10 +140,10 @@ class _JsonConversion:
         if given is None or isinstance(given, (bool, int)):
             return given
         if isinstance(given, float):
-            return given if isfinite(given) else "NaN" if isnan(given) else f"{'-' * (given < 0)}Infinity"
-        if (isinstance(given, (str, PurePath)) and not isinstance(given, Enum)) or type(
-            given
-        ).__name__ in _MISSING_VALUE_TYPES:
+            special = "NaN" if isnan(given) else f"{'-' * (given < 0)}Infinity"
+            return given if isfinite(given) else special
+        is_text = isinstance(given, (str, PurePath)) and not isinstance(given, Enum)
+        if is_text or type(given).__name__ in _MISSING_VALUE_TYPES:
             return clean_text(str(given))
         if isinstance(given, (bytes, bytearray, memoryview)):
             return _decoded_text(bytes(cast("bytes", given)))
@@ -177,13 +177,13 @@ class _JsonConversion:
         return self._scalar_value(given)
 
     def _plain_value(self, given: Any) -> Any:
-        """Return arrays, scalars and tables of numpy, pandas, polars, torch and Arrow as lists, numbers and rows."""
+        """Return arrays and tables of numpy, pandas, polars, torch and Arrow as lists and rows, others unchanged."""
         if not any(hasattr(given, each) for each in ("tolist", "to_list", "to_dict", "to_dicts", "to_pylist")):
             return given
         if isinstance(size := getattr(given, "size", 0), int) and size > self._left:
             raise self._refusal(_TOO_MANY_VALUES)
         if getattr(getattr(given, "dtype", None), "kind", "") in ("M", "m"):
-            given = given.astype(str)  # times in nanoseconds would lose their unit as numbers
+            given = given.astype(str)  # as numbers of nanoseconds, times would lose their unit
         if hasattr(given, "index") and hasattr(given, "to_dict"):  # a pandas table
             has_labels = type(given.index).__name__ != "RangeIndex"
             if hasattr(given, "columns"):
@@ -197,7 +197,7 @@ class _JsonConversion:
         return key if isinstance(key, str) else to_json(key).decode()
 
     def _scalar_value(self, given: Any) -> Any:
-        """Return a date, a path, a decimal or a similar value as pydantic writes it."""
+        """Return a date, a decimal or a similar value in the form that pydantic gives it."""
         if is_async_result(given):
             if inspect.iscoroutine(given):
                 given.close()
@@ -218,7 +218,7 @@ class _JsonConversion:
 def _model_fields(model: BaseModel) -> Any:
     try:
         return model.model_dump(mode="json", by_alias=True)
-    except ValueError:  # a field has bytes, an array, or another value that only our code can write
+    except ValueError:  # a field has bytes, an array, or another value that only `_JsonConversion` can convert
         return model.model_dump(by_alias=True)
 
 
@@ -236,10 +236,10 @@ _VARIADIC = {
 
 
 class FunctionParameters:
-    """Parameters of one function. The model sees neither a `ToolContext` nor arguments that a `partial` has set."""
+    """The parameters of a function. The model does not see a `ToolContext`, or arguments that a `partial` has set."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Read the signature. Raise ValueError, with the remedy, for a parameter that cannot be offered to a model."""
+        """Read the signature. Raise ValueError, with the remedy, if a parameter cannot be described to a model."""
         hints = _type_hints(function)
         preset = _preset_names(function)
         self._all = [p for p in inspect.signature(function).parameters.values() if p.name not in preset]
@@ -264,7 +264,7 @@ class FunctionParameters:
         return without_titles(self._adapter.json_schema())
 
     def bind(self, arguments: dict[str, Any], context: ToolContext) -> tuple[list[Any], dict[str, Any]]:
-        """Return positional and keyword arguments, converted. Raise ToolError (InvalidArguments) if they do not fit."""
+        """Return converted positional and keyword arguments. Raise ToolError (InvalidArguments) if they do not fit."""
         try:
             checked = self._adapter.validate_python(ArgsKwargs((), arguments))
         except ValidationError as error:
@@ -275,7 +275,7 @@ class FunctionParameters:
 
 
 def function_layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield a function, then the functions inside a `partial`, and finally the `__call__` of an object."""
+    """Yield the function, then each function inside a `partial`. If the last one is an object, yield its `__call__`."""
     yield function
     while isinstance(function, partial):
         function = function.func
@@ -285,23 +285,23 @@ def function_layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]
 
 
 def _preset_names(function: Any) -> Collection[str]:
-    """Return the names that a `partial` has set. A model must not change what the application has decided."""
+    """Return the names of arguments that a `partial` has set. The application chose them, so a model must not."""
     return function.keywords if isinstance(function, partial) else ()
 
 
 def docstrings(function: Callable[..., Any]) -> list[str]:
-    """Return the docstrings of a function's layers, the outermost first."""
+    """Return the docstrings of `function_layers`, in order."""
     return [text for each in function_layers(function) if (text := each.__doc__) and text != partial.__doc__]
 
 
 def docstring_summary(docstring: str) -> str:
-    """Return the first paragraph of the description on one line."""
+    """Return the first paragraph of a docstring on one line."""
     described = _parsed_docstring(docstring).description or ""
     return " ".join(described.split("\n\n")[0].split())
 
 
 def _parsed_docstring(docstring: str) -> Docstring:
-    """Parse a docstring of Sphinx, NumPy, Google or epydoc. An invalid one has no parameters."""
+    """Parse a docstring in the style of Sphinx, NumPy, Google or epydoc. An invalid docstring has no parameters."""
     try:
         return parse(docstring)
     except ParseError:
@@ -344,7 +344,7 @@ def _annotated_type(annotation: Any, text: str | None) -> Any:
 
 
 def _arguments_adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdapter[dict[str, Any]]:
-    """Return an adapter that checks arguments by name and adds defaults, as pydantic does for a function's call."""
+    """Return an adapter that checks arguments by name and adds defaults, as a call of the function would."""
 
     def collect(**checked: Any) -> dict[str, Any]:
         return checked
@@ -353,7 +353,7 @@ def _arguments_adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdap
     collect.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
     collect.__annotations__ = {p.name: hint for p, hint in offered}
     try:
-        # Also by name: if an alias is a choice or a path, the schema shows the parameter's name.
+        # `validate_by_name`, because the schema shows the parameter's name if its alias is a choice or a path.
         adapter = TypeAdapter[dict[str, Any]](cast("Any", collect), config=ConfigDict(validate_by_name=True))
         adapter.json_schema()
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
@@ -362,7 +362,7 @@ def _arguments_adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdap
 
 
 def _first_sentence(error: PydanticUserError | PydanticUndefinedAnnotation) -> str:
-    """Return the first sentence, because the rest is for authors of pydantic models."""
+    """Return the first sentence of the error. The rest is advice for authors of pydantic models."""
     return error.message.splitlines()[0].partition(". Set `")[0]
 
 
@@ -373,7 +373,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class PythonFunction:
-    """A function with a schema from signature and docstring. If it is not `async`, it runs in a thread or a process."""
+    """A tool that calls a Python function. A function that is not `async` runs in a thread or a process."""
 
     def __init__(
         self,
@@ -383,10 +383,11 @@ class PythonFunction:
         isolation: Isolation | None = None,
         code_digest: str = "",
     ) -> None:
-        """Read the function. Raise ValueError, with the remedy, if it cannot be offered to a model or run there.
+        """Read the function. Raise ValueError, with the remedy, if it cannot be a tool or run with this isolation.
 
-        `path` is the import path for its own process. None derives it from the function. No `isolation` follows the
-        decorator.
+        Args:
+            path: The import path for a process. None: the path is derived from the function.
+            isolation: Where the function runs. None: the decorator decides.
         """
         marks = marks_of(*function_layers(function))
         name = marks.name or _activity_name(function) or _own_name(function)
@@ -398,7 +399,8 @@ class PythonFunction:
         self._path = path
         self.code_digest = code_digest
         self._parameters = FunctionParameters(function)
-        chosen = isolation or ("process" if marks.blocking else None if _is_async(function) else "thread")
+        default = None if _is_async(function) else "thread"
+        chosen = isolation or ("process" if marks.blocking else default)
         self._run = self._select_runner(chosen, name, is_chosen=isolation is not None)
         spec = ToolSpec(
             name=name,
@@ -416,20 +418,20 @@ class PythonFunction:
         return PythonFunction(self._function, path=self._path, isolation=isolation, code_digest=self.code_digest)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the function's result: a string unchanged, anything else as JSON.
+        """Return the function's result: a string unchanged, any other value as JSON.
 
-        An exception becomes a ToolError of its kind. An OSError (also TimeoutError, ConnectionError) is retryable.
+        An exception becomes a ToolError of its type. An OSError, such as a TimeoutError, is retryable.
         """
         return await self._run(arguments, context)
 
     def call_here(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Do the same as `call`, but in this thread."""
+        """Do the same as `call`, but without isolation, in the current thread."""
         with raising_tool_errors(self.spec.name):
             result = self._call_function(arguments, context)
             return asyncio.run(awaited_output(self.spec.name, result)) if is_async_result(result) else result
 
     def _call_function(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Call the function, and return its output, or the awaitable that it returned."""
+        """Call the function. Return its output, or its result itself if that must still be awaited."""
         args, kwargs = self._parameters.bind(arguments, context)
         with raising_tool_errors(self.spec.name):
             result = self._function(*args, **kwargs)
@@ -443,16 +445,17 @@ class PythonFunction:
             return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-            """Await the result of an `async` function, or of its plain wrapper, in the loop of its other users."""
+            """Await the result in the worker's event loop. A plain function may return an awaitable, too."""
             call = partial(self._call_function, arguments, context)
             with raising_tool_errors(name):
-                return await awaited_output(name, call() if isolation is None else await threads.run(call))
+                result = call() if isolation is None else await threads.run(call)
+                return await awaited_output(name, result)
 
         return run
 
 
 def _output_schema(function: Callable[..., Any], declared: Any) -> dict[str, Any] | None:
-    """Return the schema of the values that a function returns, or None if it returns any JSON."""
+    """Return the schema of a function's results, or None if they may be any JSON."""
     if declared is not None:
         return checked_output_schema(declared)
     returned = _type_hints(function).get("return")
@@ -465,9 +468,9 @@ def _output_schema(function: Callable[..., Any], declared: Any) -> dict[str, Any
 
 
 def checked_output_schema(declared: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a type, such as a pydantic model. A JSON Schema as a mapping is returned as a dict.
+    """Return the JSON Schema of a type, such as a pydantic model. `declared` can also be a JSON Schema itself.
 
-    Raise ValueError if the schema cannot be used, or the type has none.
+    Raise ValueError if the type has no schema, or the schema cannot be used.
     """
     if isinstance(declared, Mapping):
         schema = dict(cast("Mapping[str, Any]", declared))
@@ -483,7 +486,7 @@ def checked_output_schema(declared: Any) -> dict[str, Any]:
 
 
 class _ValueSchema(GenerateJsonSchema):
-    """Schemas of results. Pydantic's pattern of a decimal cannot be matched in linear time."""
+    """Generates schemas of results without pydantic's pattern for decimals, which cannot be matched in linear time."""
 
     def decimal_schema(self, schema: object) -> dict[str, Any]:
         return {"type": "string"}
@@ -493,7 +496,7 @@ _CONTAINERS = (list, tuple, dict, Sequence, Mapping, Union, UnionType, Annotated
 
 
 def _has_fields(annotation: Any) -> bool:
-    """Return whether it is a model, a dataclass or a TypedDict, or a list or a choice of such. `Media` are no value."""
+    """Return whether a type is a model, dataclass or TypedDict, or contains one. `Media` do not count."""
     if (origin := get_origin(annotation)) in _CONTAINERS:
         return any(map(_has_fields, get_args(annotation)))
     kind: Any = origin or annotation
@@ -516,7 +519,7 @@ def _activity_name(function: Callable[..., Any]) -> str | None:
 
 
 def _own_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function, or of an object's class. A `partial` has one only if somebody has set it."""
+    """Return the name of a function, or of an object's class. A `partial` only has a name if somebody has set it."""
     named = (each for each in function_layers(function) if hasattr(each, "__name__") or not isinstance(each, partial))
     first = next(named)
     return getattr(first, "__name__", type(first).__name__)
@@ -528,7 +531,7 @@ def _tool_options(marks: ToolMarks, isolation: Isolation | None) -> ToolOptions:
 
 
 def load_function(path: str, folders: Sequence[Path] = ()) -> PythonFunction:
-    """Import `package.module:function`, from `folders` if it is not installed. Raise ValueError with the remedy."""
+    """Import `package.module:function` from `folders`, or as installed. Raise ValueError with the remedy."""
     try:
         function, digest = import_function(path, folders)
         return PythonFunction(function, path=path, code_digest=digest)

@@ -1,4 +1,4 @@
-"""The `read_file` tool, and how it distinguishes text from binary files."""
+"""The `read_file` tool for text files, PDFs and pictures. Other file tools use its test for binary files."""
 
 import asyncio
 import hashlib
@@ -28,6 +28,7 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 SNIFFED_BYTES = 8_192
+"""Bytes at the start of a file that show its kind."""
 
 _SIGNATURES = (
     (b"PK\x03\x04", "ZIP archive or Office document"),
@@ -40,7 +41,7 @@ _SIGNATURES = (
 
 
 def is_binary(head: bytes) -> bool:
-    """Return whether a file that starts with `head` is binary: it is a PDF, or it contains a NUL."""
+    """Return whether a file that starts with `head` is binary: it is a PDF, or there is a NUL at its start."""
     return b"\0" in head[:SNIFFED_BYTES] or head.startswith(PDF_SIGNATURE)
 
 
@@ -50,7 +51,7 @@ _PIECE_BYTES = 65_536
 
 
 class _BoundedLines:
-    """The lines of a file until the time is up. `is_cut` is True if the time was up before the end of the file."""
+    """Reads the lines of a file until the time is up. `is_cut` is True if that was before the end of the file."""
 
     def __init__(self, file: BinaryIO, is_over: Callable[[], bool]) -> None:
         self._file = file
@@ -58,7 +59,7 @@ class _BoundedLines:
         self.is_cut = False
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each line without its line break. A long line is cut, but stays longer than a window."""
+        """Yield each line without its line break. A line that is too long is cut, but stays longer than `MAX_BYTES`."""
         while piece := self._read_piece(self._file.readline, MAX_BYTES + len(b"\r\n")):
             rest = piece
             while rest and not rest.endswith(b"\n"):
@@ -66,7 +67,7 @@ class _BoundedLines:
             yield piece[:-1].removesuffix(b"\r") if piece.endswith(b"\n") else piece
 
     def count_rest(self) -> int:
-        """Return the number of remaining lines. Counting is much quicker than reading them."""
+        """Return the number of remaining lines. This is much quicker than `lines`."""
         count, end = 0, b"\n"
         while piece := self._read_piece(self._file.read, _PIECE_BYTES):
             count, end = count + piece.count(b"\n"), piece[-1:]
@@ -81,13 +82,13 @@ def _is_undecodable(line: bytes) -> bool:
     try:
         line[:MAX_BYTES].decode()
     except UnicodeDecodeError as error:
-        # The cut may split the last character, which has up to 4 bytes. That is no error of the file.
+        # The cut may split the last character, which has up to 4 bytes. Then the file itself is valid.
         return error.start < MAX_BYTES - 3
     return False
 
 
 TIME_LIMIT_S = 10.0
-"""Seconds to read one file, because only a few files are read at the same time."""
+"""Seconds to read one file. Other calls wait for it, because only a few files are read at the same time."""
 
 
 class _ReadParameters(Parameters):
@@ -97,14 +98,14 @@ class _ReadParameters(Parameters):
 
 
 class ReadFile:
-    """Returns a window of lines of a text file of any size, or of the text of a PDF. A picture is returned itself."""
+    """Returns some lines (a window) of a text file of any size or of a PDF's text. It returns a picture as it is."""
 
     def __init__(self, root: FileRoot, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
         self._pdf_processes = asyncio.Semaphore(2)
         self._last_pdf: tuple[bytes, PdfText] | None = None
-        """The digest and the text of the last PDF, because a model reads a long one window by window."""
+        """The digest and the text of the last PDF. They are kept, because a model reads a long PDF in several calls."""
         self.spec = ToolSpec(
             name="read_file",
             description=(
@@ -124,7 +125,7 @@ class ReadFile:
         return ToolOutput(content=found) if isinstance(found, str) else _picture_output(parameters.path, found)
 
     async def _pdf_window_text(self, parameters: _ReadParameters, data: bytes) -> str | Media:
-        """Return the lines of the text, or the PDF itself if it has no text."""
+        """Return the window of the PDF's text, or the PDF itself if it has no text."""
         digest = hashlib.sha256(data).digest()
         async with self._pdf_processes:
             if self._last_pdf is None or self._last_pdf[0] != digest:
@@ -140,7 +141,7 @@ class ReadFile:
         return _window_text(parameters, file, lambda: False, f", the text of {found.note()}")
 
     def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str | bytes | Media:
-        """Return the window of a text, the whole of a PDF, or a picture."""
+        """Return the window of a text file as a string, a whole PDF as bytes, or a picture as media."""
         if parameters.end_line is not None and parameters.end_line < parameters.start_line:
             raise ToolError("end_line is before start_line; swap them", kind="InvalidArguments")
         with self._root.open_file(parameters.path) as file:
@@ -173,11 +174,11 @@ def _picture_output(path: str, media: Media) -> ToolOutput:
 
 
 def _window_text(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[[], bool], about: str = "") -> str:
-    """Return the lines that fit, after a headline. The first one is cut if it alone is too long.
+    """Return a headline and the lines that fit. If the first line alone is too long, it is cut.
 
     Args:
-        is_over: Returns whether the time is up. Reading ends then. It is called before each piece.
-        about: An addition to the headline.
+        is_over: Returns whether the time is up, so that reading must end. It is called before each piece is read.
+        about: A text that is added to the headline.
     """
     path, first = parameters.path, parameters.start_line
     source = _BoundedLines(file, is_over)
@@ -204,7 +205,7 @@ def _window_text(parameters: _ReadParameters, file: BinaryIO, is_over: Callable[
 
 
 def _taken_lines(source: _BoundedLines, first: int, last: int | None) -> tuple[list[bytes], int]:
-    """Return the lines that fit, and the number of lines that were read."""
+    """Return the lines of the window that fit, and the number of lines that were read so far."""
     taken: list[bytes] = []
     size, number = 0, 0
     for number, line in enumerate(source.lines(), 1):

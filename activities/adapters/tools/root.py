@@ -1,4 +1,4 @@
-"""The folder that file tools cannot leave: its paths, their errors, and a bounded walk."""
+"""The folder that file tools cannot leave: resolves and opens paths, reports their errors, and walks through files."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ _REFUSALS = {
     errno.EPERM: ("PermissionDenied", "the worker may not open it; use another file"),
     errno.EROFS: ("PermissionDenied", "the file system is read-only; write elsewhere"),
 }
-"""The kind of the error, and the reason with its remedy."""
+"""By error number: the kind of the ToolError, and the reason with its remedy."""
 
 
 def path_refusal(path: str, why: str, kind: str = "PathRefused") -> ToolError:
@@ -37,7 +37,7 @@ def path_refusal(path: str, why: str, kind: str = "PathRefused") -> ToolError:
 
 @contextmanager
 def path_errors(path: str) -> Generator[None]:
-    """Turn an `OSError` into a `ToolError` about `path`. One not in `_REFUSALS` may be temporary: retryable."""
+    """Turn an `OSError` into a `ToolError` about `path`. An error that is not in `_REFUSALS` is retryable."""
     try:
         yield
     except OSError as error:
@@ -64,24 +64,24 @@ _MAX_NAME_BYTES = 255
 
 
 class FileRoot:
-    """A folder that paths cannot leave. Links may be used as long as their targets are inside. `..` is refused, because
-    policies judge a path as it is written, and `docs/../src/a.py` begins with `docs/`.
+    """A folder that paths cannot leave. Links are allowed if their targets are inside.
 
-    A path is resolved first. The result is then opened part by part from the root's descriptor without following links.
-    So a link that appears after the check makes the call fail, and cannot lead outside.
+    `..` is refused, because policies judge a path as it is written: `docs/../src/a.py` begins with `docs/`. A path is
+    first resolved and checked. Then its parts are opened one by one from the root, without following links. So a link
+    that appears after the check makes the call fail, and cannot lead outside.
     """
 
     def __init__(self, path: Path, rules: Rules = NO_RULES) -> None:
-        """Keep the folder, and the files of rules no tool may write. Raise ValueError if there is no such folder."""
+        """Take the folder, and the rules, which no tool may write. Raise ValueError if there is no such folder."""
         self.path = path.resolve()
         self.rules = rules
         if not self.path.is_dir():
             raise ValueError(f"{path} is not a folder; create it or name another")
 
     def locate(self, path: str) -> PurePosixPath:
-        """Return the target of `path`, relative to the root and without links. It need not exist.
+        """Return the target of `path`, relative to the root and with links resolved. The target need not exist.
 
-        `~` means a home folder, as people write it in tasks, and `./~` a name in the root.
+        `~` means a home folder, because people write it in tasks. `./~` is a file in the root.
         """
         _refuse_unusable(path)
         with path_errors(path):
@@ -93,7 +93,7 @@ class FileRoot:
 
     @contextmanager
     def folder(self, target: PurePosixPath) -> Generator[int]:
-        """Open a folder as a descriptor, given by its path from `locate`."""
+        """Open the folder at a path from `locate`, and yield its descriptor."""
         current = os.open(self.path, _FOLDER_FLAGS)
         try:
             for part in target.parts:
@@ -104,18 +104,18 @@ class FileRoot:
 
     @contextmanager
     def folder_to_write(self, path: str, target: PurePosixPath, *, makes_folders: bool = True) -> Generator[int]:
-        """Open the folder of a file, or create it. Raise ToolError if it is a file of rules, or in such a folder.
+        """Open the folder of a file that is to be written. Raise ToolError if the file belongs to the rules.
 
         Args:
-            path: The name of the file for errors.
-            target: Its path from `locate`.
+            path: The path of the file as the model wrote it, for errors.
+            target: The path of the file from `locate`.
         """
         if self.rules.is_forbidden(self.path / target, self.path):
             raise path_refusal(path, REFUSAL_TEXT)
         rules = self.rules.identities()
         with ExitStack() as opened:
             current = os.open(self.path, _FOLDER_FLAGS)
-            opened.callback(lambda: os.close(current))  # whichever is current at the end
+            opened.callback(lambda: os.close(current))  # closes the folder that is current at the end
             _refuse_rules(path, os.fstat(current), rules)
             for part in target.parent.parts:
                 if makes_folders:
@@ -135,7 +135,7 @@ class FileRoot:
 
 
 def open_in_folder(path: str, name: str, folder: int) -> BinaryIO:
-    """Open a file of an open folder as `FileRoot.open_file` does. `path` is its name for errors."""
+    """Open a regular file in an open folder for reading. `path` is the path for errors."""
     # Check before opening, because opening a device can have effects.
     refuse_irregular(path, os.stat(name or ".", dir_fd=folder, follow_symlinks=False))
     opened = os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=folder), "rb")
@@ -169,7 +169,7 @@ def _refuse_unusable(path: str) -> None:
 
 
 def _open_subfolder(folder: int, part: str) -> int:
-    """Open a folder in an open folder, and close the latter."""
+    """Open a folder inside an open folder, and close the outer one."""
     inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
     os.close(folder)
     return inner
@@ -181,7 +181,7 @@ def _refuse_rules(path: str, status: os.stat_result, rules: Collection[tuple[int
 
 
 def files_root(path: Path, rules: Rules = NO_RULES) -> FileRoot:
-    """Return the root of the file tools. Raise ValueError, with the configuration key, if there is no such folder."""
+    """Return the root of the file tools. If there is no such folder, raise ValueError with the configuration key."""
     try:
         return FileRoot(path, rules)
     except ValueError as error:
@@ -191,7 +191,7 @@ def files_root(path: Path, rules: Rules = NO_RULES) -> FileRoot:
 _GLOB_FLAGS = glob.GLOBSTAR | glob.BRACE | glob.MATCHBASE | glob.DOTGLOB
 _MAX_PATTERN_CHARS = 200
 _MAX_STAR_STARS = 3
-"""Limit for `**` in a pattern. Each further one makes a match five times slower, as measured."""
+"""The most `**` in a pattern. In a measurement, each further `**` made a match five times slower."""
 _MAX_ALTERNATIVES = 100
 
 PATTERN_DESCRIPTION = (
@@ -201,7 +201,7 @@ PATTERN_DESCRIPTION = (
 
 
 def path_filter(pattern: str | None) -> Callable[[str], bool]:
-    """Return a predicate for paths relative to the start of a search.
+    """Return a predicate for paths relative to the start of a walk. Without a pattern, it accepts all paths.
 
     Raise ToolError (InvalidPattern) if matching could take too long.
     """
@@ -220,11 +220,11 @@ TIME_LIMIT_S = 15.0
 """Seconds for one walk."""
 
 WALK_THREADS = Threads("walks", 4)
-"""Threads for work on many files, so that quick calls never wait for it."""
+"""Threads for work on many files. They are separate, so that calls for one file do not wait for them."""
 
 _MAX_DEPTH = 100
 _SYSTEM_FOLDERS = frozenset(map(Path, ("/proc", "/sys", "/dev")))
-"""Folders that are not on a disk: a walk would be endless and useless."""
+"""Folders whose content is not on a disk. A walk through them would be endless and useless."""
 _GENERATED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 OMISSIONS_TEXT = (
@@ -236,7 +236,7 @@ INCLUDE_IGNORED_DESCRIPTION = "Include files that .gitignore names."
 
 @dataclass(frozen=True, slots=True)
 class WalkedFile:
-    """A file that a walk has reached. It can be opened until the walk goes on."""
+    """A file that a walk has reached. It can be opened only until the walk yields the next file."""
 
     path: str
     """Relative to the root."""
@@ -244,17 +244,17 @@ class WalkedFile:
     """Relative to the start of the walk."""
     name: str
     folder: int
-    """Descriptor of its folder. Opening each file by its path from the root takes longer than the rest of a search."""
+    """The descriptor of its folder. Opening each file from the root would take longer than the rest of a search."""
 
     def open(self) -> BinaryIO:
         return open_in_folder(self.path, self.name, self.folder)
 
 
 class FileWalk:
-    """One walk, bounded in time. `cut` is True if the time ran out.
+    """One walk through the files below a path, bounded in time. `cut` is True if the time was not enough.
 
-    It leaves out files and folders that a `.gitignore` in or below the root names. If these name the start
-    or a folder above it, those above the named one have no effect.
+    It leaves out files and folders that a `.gitignore` in or below the root names. A walk can start in a folder that is
+    ignored itself. Then the `.gitignore` files above that folder have no effect.
     """
 
     def __init__(self, root: FileRoot, path: str, *, includes_ignored: bool = False) -> None:
@@ -264,7 +264,7 @@ class FileWalk:
         self.cut = False
 
     def files(self) -> Iterator[WalkedFile]:
-        """Yield each file, sorted within its folder."""
+        """Yield the files. Those of one folder are sorted by name."""
         target = self._root.locate(self._path)
         with path_errors(self._path), self._root.folder(target.parent) as parent:
             if stat.S_ISREG(os.stat(target.name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
@@ -280,7 +280,7 @@ class FileWalk:
                 yield WalkedFile(prefix + name, (prefix + name)[len(base) :], name, folder)
 
     def _outer_rules(self, target: PurePosixPath) -> IgnoreRules:
-        """Return the ignore rules of the folders above the start."""
+        """Return the ignore rules of the folders above the start of the walk."""
         rules = NO_IGNORE_RULES
         if self._includes_ignored:
             return rules
@@ -292,14 +292,14 @@ class FileWalk:
         return rules
 
     def _files_in(self, folder: int, prefix: str, rules: IgnoreRules, ends: float) -> Iterator[tuple[int, str, str]]:
-        """Yield the files of an open folder, then those of its subfolders, each as (folder, its path with `/`, name).
-
-        Args:
-            prefix: The path of the open folder from the root, with `/` at its end, or "" for the root.
-            ends: Time at which the walk is cut, by the monotonic clock.
+        """Yield the files of an open folder, then those of its subfolders, each as (folder, folder's prefix, name).
 
         Unreadable subfolders are skipped. `os.fwalk` would end at the first folder that can be opened but not listed,
         such as some in /proc.
+
+        Args:
+            prefix: The path of the open folder from the root, with `/` at its end, or "" for the root.
+            ends: The time of the monotonic clock at which the walk is cut.
         """
         with os.scandir(folder) as entries:
             shown = sorted(
@@ -315,7 +315,7 @@ class FileWalk:
             if kind == "file" and not rules.ignores(prefix + name, is_folder=False):
                 yield folder, prefix, name
         for name, kind in shown:
-            if self._is_over(ends):  # again, because the folder before may have taken long
+            if self._is_over(ends):  # checked for each folder, because the previous one may have taken long
                 return
             path = prefix + name
             is_in_bounds = path.count("/") < _MAX_DEPTH and self._root.path / path not in _SYSTEM_FOLDERS
@@ -331,7 +331,7 @@ class FileWalk:
 
 
 def _entry_kind(entry: os.DirEntry[str]) -> Literal["folder", "file", ""]:
-    with suppress(OSError):  # the entry is gone since it was listed
+    with suppress(OSError):  # the entry may be gone since it was listed
         if entry.is_dir(follow_symlinks=False):
             return "folder"
         if entry.is_file(follow_symlinks=False):

@@ -1,4 +1,4 @@
-"""The `run_command` tool."""
+"""The `run_command` tool: runs a program that the configuration lists, within the limits of a sandbox."""
 
 import signal
 from collections.abc import Collection, Generator
@@ -26,7 +26,7 @@ _DEFAULT_TIMEOUT_S = 60
 _MAX_OUTPUT_BYTES = 12_000
 _OUTPUT_TAIL_BYTES = 8_000
 _MAX_ERROR_TAIL = 2_500
-"""Characters. The activity cuts the end of an error's text, but the end of the output shows what failed."""
+"""Characters of the output's end in an error. The activity cuts long errors at the end, which shows what failed."""
 
 _Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
@@ -38,7 +38,7 @@ class _CommandParameters(Parameters):
 
 
 class RunCommand:
-    """Runs programs from a list. A listed program can do everything that its arguments allow, so list few."""
+    """Runs programs from a list. An agent can do everything that a listed program can do, so list few programs."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RunCommand:
         search_path: str = SEARCH_PATH,
         sandbox: Sandbox | None = None,
     ) -> None:
-        """Allow bare names on `search_path`. Raise ValueError for others, or if isolation is impossible."""
+        """Allow bare names on `search_path`. Raise ValueError for any other name, or if the isolation is impossible."""
         for program in programs:
             if not program or "/" in program or program.startswith("-"):
                 raise ValueError(f"commands: {program!r} is no bare program name; write it as in 'git'")
@@ -65,10 +65,10 @@ class RunCommand:
             options=ToolOptions(timeout_s=_MAX_TIMEOUT_S + 30),
             main_argument="command",
         )
-        """The tool is irreversible, because a program may do anything. Its main argument is `command`."""
+        """The definition for models. The tool is irreversible, because a program may do anything."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the program's output. If it fails, the text of the error has the output."""
+        """Return the program's output. If the program fails, raise ToolError with the output."""
         parameters = _CommandParameters.parse(arguments)
         self._refuse_unfit(parameters.command)
         context.heartbeat(f"running {parameters.command[0]}")
@@ -101,7 +101,7 @@ class RunCommand:
 
     @contextmanager
     def _folder(self, cwd: str) -> Generator[Path]:
-        """Open the folder and yield a path that leads to it even if a link replaces it."""
+        """Open the folder, and yield a path that stays valid even if a link replaces the folder."""
         target = self._root.locate(cwd)
         with ExitStack() as opened:
             with path_errors(cwd):
