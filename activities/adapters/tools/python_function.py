@@ -140,8 +140,9 @@ class _JsonConversion:
         if given is None or isinstance(given, (bool, int)):
             return given
         if isinstance(given, float):
-            special = "NaN" if isnan(given) else f"{'-' * (given < 0)}Infinity"
-            return given if isfinite(given) else special
+            if isfinite(given):
+                return given
+            return "NaN" if isnan(given) else f"{'-' * (given < 0)}Infinity"
         is_text = isinstance(given, (str, PurePath)) and not isinstance(given, Enum)
         if is_text or type(given).__name__ in _MISSING_VALUE_TYPES:
             return clean_text(str(given))
