@@ -37,7 +37,6 @@ _STDERR_WAIT_S = 0.2
 
 _MAX_STDERR_BYTES = 300
 _POLL_S = 0.02
-"""Seconds between two checks whether the process has exited."""
 
 ReceivedStream = MemoryObjectSendStream[SessionMessage | Exception]
 StdioStreams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]

@@ -34,10 +34,7 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Ver
 
 
 def cedar_request(proposal: GateRequest, want: WantedValue, version: str) -> dict[str, Any]:
-    """Return Cedar's request. Raise UnrepresentableValue if a policy names a value that Cedar cannot hold.
-
-    Only the values that `want` names are part of the request.
-    """
+    """Return Cedar's request. Raise UnrepresentableValue if a policy names a value that Cedar cannot hold."""
     return {
         "principal": {"type": "Agent", "id": proposal.agent},
         "action": {"type": "Action", "id": proposal.action},

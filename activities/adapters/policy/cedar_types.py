@@ -302,10 +302,7 @@ def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int 
 
 
 def cedar_decimal(value: float | str, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
-    """Return a decimal. Raise UnrepresentableValue if it is too large, or has more than four places to be cut off.
-
-    Places are only cut off with `is_rounded`.
-    """
+    """Return a decimal of four places. Raise UnrepresentableValue if it is too large or too exact (unless rounded)."""
     try:
         exact = Decimal(str(value))
         kept = exact.quantize(_DECIMAL_STEP, rounding=ROUND_DOWN)

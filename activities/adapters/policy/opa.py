@@ -224,7 +224,6 @@ def _bundle_revisions(answer: dict[str, Any]) -> str:
 
 
 EVALUATION_S = 2.0
-"""Seconds for one evaluation."""
 MAX_INPUT_BYTES = 8_000_000
 MAX_FILE_BYTES = 50_000_000
 """Bytes of the file, and also of its unpacked content. Each WebAssembly instance has a copy of `data.json`."""

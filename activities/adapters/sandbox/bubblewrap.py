@@ -40,10 +40,7 @@ def bubblewrap_argv(
 
 
 def _writable_mounts(folder: Path, kept: Sequence[Path]) -> list[str]:
-    """Return mounts of the writable folder, of its read-only parts, and of the folders between them.
-
-    A folder that is a mount point cannot be moved, so a read-only part stays in its place.
-    """
+    """Return mounts of the writable folder, its read-only parts, and the folders between. A mount cannot be moved."""
     if any(folder.is_relative_to(path) for path in kept):
         return ["--ro-bind", str(folder), str(folder)]
     between = {above for path in kept for above in path.parents if above.is_relative_to(folder)}

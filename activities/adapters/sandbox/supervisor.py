@@ -231,7 +231,6 @@ def machine_threads() -> int:
 
 
 LENGTH_BYTES = 8
-"""Bytes of the length before an order."""
 _MORE_THREADS = 1_000
 _THREADS_EACH = 4
 

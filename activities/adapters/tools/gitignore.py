@@ -36,9 +36,7 @@ class IgnoreRules:
     def in_folder(self, inside: str, folder: int | Path) -> Self:
         """Return the rules for a folder inside. Its file has no effect if it is a link (as in git) or too large.
 
-        Args:
-            inside: The path of the folder from the root, with a slash at its end, or "" for the root.
-            folder: The descriptor or the path by which it can be opened.
+        `inside` is the folder's path from the root: empty, or with a slash at its end.
         """
         file = _parsed_file(_file_content(folder))
         return type(self)((*self._files, (len(inside), file))) if file.patterns else self
