@@ -41,7 +41,7 @@ from orga.activities.adapters.mcp.definitions import ToolDefinitions, usable_def
 from orga.activities.adapters.mcp.elicitation import CallInFlight, UnusableRequest, asked_inputs
 from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
 from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text, unavailable_error
-from orga.activities.adapters.mcp.lenient_messages import omitted_tools
+from orga.activities.adapters.mcp.lenient_messages import MAX_TOOLS, omitted_tools
 from orga.activities.adapters.mcp.mcp_settings import ServerSettings
 from orga.activities.ports import InputRequired, ToolError
 from orga.workflows.types.json_text import as_object, as_text
@@ -49,7 +49,6 @@ from orga.workflows.types.questions import GivenInputs
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 
-MAX_TOOLS = 1_000
 MAX_PAGES = 100
 MAX_PAGES_BYTES = 16_000_000
 """Bytes of all pages together. A page can be as large as one message."""

@@ -145,8 +145,8 @@ def usable_definitions(
     for tool in listed:
         tools.setdefault(tool.name, _without_secrets(settings, tool))
     offered: dict[str, McpOfferedTool] = {}
-    faulty_names = legal_names(settings.name, map(settings.secrets.redact, faulty or {}), taken)
-    left_out = dict(zip(faulty_names.values(), (faulty or {}).values(), strict=False))
+    reasons = {settings.secrets.redact(name): reason for name, reason in (faulty or {}).items()}
+    left_out = {name: reasons[own_name] for own_name, name in legal_names(settings.name, reasons, taken).items()}
     for own_name, name in legal_names(settings.name, tools, taken).items():
         try:
             offered[name] = McpOfferedTool(own_name, _tool_spec(settings, name, tools[own_name]))

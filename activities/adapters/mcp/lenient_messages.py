@@ -89,6 +89,7 @@ OMITTED_META = "orga/left-out"
 """Key in the `_meta` of a list of tools. Its value has the reason for each tool that was left out, by name."""
 
 MAX_TOOLS = 1_000
+"""Tools of a list that are read, on all its pages together."""
 MAX_NAME_BYTES = 200
 MAX_REASON_BYTES = 300
 

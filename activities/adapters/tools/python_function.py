@@ -142,7 +142,9 @@ class _JsonConversion:
         if isinstance(given, float):
             if isfinite(given):
                 return given
-            return "NaN" if isnan(given) else f"{'-' * (given < 0)}Infinity"
+            if isnan(given):
+                return "NaN"
+            return "-Infinity" if given < 0 else "Infinity"
         is_text = isinstance(given, (str, PurePath)) and not isinstance(given, Enum)
         if is_text or type(given).__name__ in _MISSING_VALUE_TYPES:
             return clean_text(str(given))

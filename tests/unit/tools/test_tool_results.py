@@ -154,6 +154,7 @@ class Part:
         pytest.param([math.nan, math.inf, -math.inf], ["NaN", "Infinity", "-Infinity"], id="numbers that JSON lacks"),
         pytest.param([np.float64(1.5), np.int8(2), np.bool_(True), np.str_("s")], [1.5, 2, True, "s"], id="scalars"),
         pytest.param(np.float32("nan"), "NaN", id="a scalar NaN"),
+        pytest.param([np.float64("inf"), np.float64("-inf")], ["Infinity", "-Infinity"], id="infinite scalars"),
         pytest.param(np.longdouble(0.5), "0.5", id="a scalar without a Python type"),
         pytest.param(np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]], id="an array"),
         pytest.param({np.int64(3): np.array([np.nan, 1])}, {"3": ["NaN", 1.0]}, id="a key, and an array with a gap"),
