@@ -142,9 +142,7 @@ class _JsonConversion:
         if isinstance(given, float):
             if isfinite(given):
                 return given
-            if isnan(given):
-                return "NaN"
-            return "-Infinity" if given < 0 else "Infinity"
+            return "NaN" if isnan(given) else f"{'-' if given < 0 else ''}Infinity"
         is_text = isinstance(given, (str, PurePath)) and not isinstance(given, Enum)
         if is_text or type(given).__name__ in _MISSING_VALUE_TYPES:
             return clean_text(str(given))
