@@ -168,7 +168,7 @@ async def _answering_servers(config: OrgaConfig) -> dict[str, bool]:
     if servers is None:
         return {}
     async with servers:
-        # no server has a tool with an empty name; its absence is temporary only if the server does not answer
+        # no server has a tool without a name; the tool is absent "temporarily" only if the server does not answer
         absent = {name: servers.absent_tool(f"{name}{SEPARATOR}") for name in config.mcp.servers}
     return {name: not (each and each.is_temporary) for name, each in absent.items()}
 
@@ -225,7 +225,7 @@ async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
         trusted=given.trusted_context,
         tenant=given.tenant,
         taint=given.taint,
-        expect="allow",
+        expect="allow",  # required, but only the outcome is read
     )
     tools = {given.tool: CaseTool(effect=given.effect, tags=given.tags)} if given.effect else {}
     try:
@@ -252,7 +252,7 @@ async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
 async def _act_on_schedule(call: Call[ScheduleAct]) -> dict[str, Any]:
     """Pause, resume, trigger or delete a schedule."""
     schedule, given = ScheduleHandle(call.client, call.path("id")), call.given
-    if call.visitor.tenants is not None:  # a schedule does not show its tenant
+    if call.visitor.tenants is not None:  # no schedule shows its tenant, so no tenant sees one
         raise ScheduleNotFound(schedule.id)
     why = f"{call.visitor.name}: {given.reason or given.kind}"
     match given.kind:
@@ -281,7 +281,7 @@ async def _prompts(call: Call[NoParameters]) -> dict[str, Any]:
 @ROUTES.get("/schedules", _LIST)
 async def _schedules(call: Call[NoParameters]) -> dict[str, Any]:
     """Return the schedules and their next runs."""
-    if call.visitor.tenants is not None:  # a schedule does not show its tenant
+    if call.visitor.tenants is not None:  # no schedule shows its tenant, so no tenant sees one
         return _listed([])
     found = await all_schedules(call.client)
     states = await run_states(call.client, [one.runs[-1] for one in found if one.runs])

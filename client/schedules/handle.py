@@ -76,7 +76,7 @@ class ScheduleHandle:
         return described
 
     async def trigger(self) -> TriggerResult:
-        """Start a run now by the overlap policy, even of a paused schedule. Wait a few seconds for the outcome."""
+        """Start a run now, even if the schedule is paused. The overlap policy applies. Wait seconds for the outcome."""
         before = await self.describe()
         with _server_errors(self.id):
             await self._schedule.trigger()

@@ -34,7 +34,7 @@ def error_reason(error: RPCError) -> str:
     if is_unsupported(error):  # every server's message has the request as `package.Service/Name`
         words = (word.rpartition("/")[2] for word in error.message.split() if "/" in word)
         name = next(words, error.message)
-        return f"{name}, which this server does not support, like Temporal's test server"
+        return f"{name}, which this server does not support (neither does Temporal's test server)"
     if any(text in error.message.lower() for text in _DISK_FULL):
         return "the disk of its database is full; make room, and runs continue by themselves"
     return error.message
@@ -60,7 +60,7 @@ async def explain_failure(error: Exception, address: str) -> str:
 
 
 def connect_failure(error: Exception) -> str:
-    """Return the cause that the SDK's nested message names, but never the own message of a library."""
+    """Return the cause that the SDK's nested message names. The text of the library below the SDK is not shown."""
     message = str(error)
     for text, cause in _CAUSES.items():
         if text in message:

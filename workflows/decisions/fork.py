@@ -135,7 +135,7 @@ def _without_run_specifics(past: S, own: AgentState) -> S:
             notes=own.notes,
         )
         .with_task(setup=own.setup, decided=own.decided, undecided=own.undecided)
-        .with_rounds_of(own)
+        .with_reply_counts_of(own)
         .with_dialogue(calibration=own.calibration, pending=own.pending, recollection=own.recollection)
         .with_budget(extended=own.extended, over_budget=own.over_budget)
         .with_failures(breakers=own.breakers, results=own.results, denials=own.denials, invalid=own.invalid)

@@ -35,6 +35,7 @@ class Task(Record):
     input: AgentInput
     setup: Setup | None = None
     hydrated: bool = False
+    """True after the lookups of the task's references."""
     decided: dict[str, Decided] = {}
     """The last decision of each name."""
     undecided: int = 0
@@ -43,7 +44,7 @@ class Task(Record):
     data: Any = None
     """The final answer as JSON, if the input has an `output_schema`."""
     gathered: tuple[str, ...] = ()
-    """Texts for an ending without an answer: those next to allowed calls, and those of delegates."""
+    """Texts for an ending without an answer: what the model wrote next to allowed calls, and answers of delegates."""
 
     @property
     def declared_decisions(self) -> dict[str, GroundedDecision]:
@@ -89,9 +90,10 @@ class Dialogue(Record):
     partial: str = ""
     """The answer that is being continued after the output limit cut it."""
     repairs: int = 0
+    """Unusable replies in a row."""
     thinking_cuts: int = 0
-    """The measure against replies that are only thinking. 1: the next reply gets twice the room. 2: it gets four times
-    the room and low effort. 3: as 2, without thinking. 0 after any other reply.
+    """Replies in a row that were only thinking. After 1, the next reply may have twice the tokens. After 2, it may have
+    four times the tokens, with low effort. After 3, the same without thinking.
     """
     critiques: dict[str, int] = {}
     """By critic: the number of times in a row that it has sent the model back."""
@@ -102,8 +104,8 @@ class Dialogue(Record):
     def with_dialogue(self, **changes: Unpack[DialogueChanges]) -> Self:
         return replace_fields(self, changes, Dialogue.model_fields.keys())
 
-    def with_rounds_of(self, other: "Dialogue") -> Self:
-        """Return the state with the counts of unusable and of rejected replies in a row from `other`."""
+    def with_reply_counts_of(self, other: "Dialogue") -> Self:
+        """Return the state with the counts `repairs` and `critiques` of `other`."""
         return self.with_dialogue(repairs=other.repairs, critiques=other.critiques)
 
 
@@ -152,7 +154,7 @@ class Failures(Record):
     breakers: dict[str, Breaker] = {}
     """Circuits by tool. Only those with failures are kept."""
     steps: dict[str, Step] = {}
-    """Repeated calls by fingerprint. Only those that have failed are kept."""
+    """Repeated calls by fingerprint, not steps of a plan. Only those that have failed are kept."""
     failures: dict[str, int] = {}
     """Failed calls in a row, by tool, if `llm_recovery` counts them."""
     results: dict[str, GoodResult] = {}
@@ -161,9 +163,9 @@ class Failures(Record):
     """The latest value of each tool with an output schema, for policies. The oldest is first."""
     dead_letters: tuple[DeadLetter, ...] = ()
     denials: dict[str, int] = {}
-    """The number of iterations in a row with the same denial, by a name of the denial."""
+    """The number of iterations in a row with the same denial, by its text."""
     invalid: dict[str, int] = {}
-    """The number of iterations in a row with the same invalid call, by a name of the call."""
+    """The number of iterations in a row with the same invalid call, by its text."""
 
     @property
     def waiting_letters(self) -> tuple[DeadLetter, ...]:

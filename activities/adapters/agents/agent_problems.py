@@ -89,7 +89,9 @@ def _idle_tool_problems(key: str, delegate: Delegate, target: AgentConfig) -> It
     has_to_decide = any(decision.required for decision in target.decisions.values())
     decide = tool_needing("decisions")
     if has_to_decide and delegate.tools is not None and not matches_any_glob(decide, delegate.tools):
-        yield FileProblem(f"{key}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
+        yield FileProblem(
+            f"{key}.tools", f"agent {delegate.agent} has to decide, but these tools do not let it", f"add {decide!r}"
+        )
 
 
 def agent_tool_names(agent: AgentConfig) -> list[str]:
@@ -99,7 +101,7 @@ def agent_tool_names(agent: AgentConfig) -> list[str]:
 
 
 def delegate_tool_names(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> list[str]:
-    """Return the tools of an agent's delegates, and of their delegates. A starter who lists tools may add these."""
+    """Return the tools of an agent's delegates, and of their delegates. Whoever starts a run may list them, too."""
     found: dict[str, AgentConfig] = {}
     waiting = [agent]
     while waiting:

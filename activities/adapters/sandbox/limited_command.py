@@ -344,7 +344,7 @@ def _protect_folder(folder: Path, rules: Rules) -> _ProtectedFolder:
     except ValueError as error:
         raise ToolError(str(error), kind="CommandRefused") from error
     except OSError as error:
-        raise ToolError(f"the rules in {folder} cannot be closed: {error}", kind="CommandRefused") from error
+        raise ToolError(f"the rules in {folder} cannot be protected: {error}", kind="CommandRefused") from error
 
 
 def _begin_protection(folder: Path, rules: Rules) -> _ProtectedFolder:

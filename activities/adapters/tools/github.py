@@ -73,7 +73,7 @@ def parse_reference(reference: str, default_repo: str | None) -> NumberedItem:
 DEFAULT_BASE_URL = "https://api.github.com"
 
 _DEADLINE_S = 20.0
-_MAX_BYTES = 4_000_000
+_MAX_ANSWER_BYTES = 4_000_000
 _HEADERS = {
     "user-agent": "orga/0.1",
     "accept": "application/vnd.github+json",
@@ -130,9 +130,9 @@ class GitHubApi:
         ) as response:
             if not response.is_success:
                 raise self._refusal(response, path)
-            body, is_cut = await bounded_body(response, _MAX_BYTES)
+            body, is_cut = await bounded_body(response, _MAX_ANSWER_BYTES)
         if is_cut:
-            raise ToolError(f"{path}: the answer is larger than {_MAX_BYTES:,} bytes", kind="TooLarge")
+            raise ToolError(f"{path}: the answer is larger than {_MAX_ANSWER_BYTES:,} bytes", kind="TooLarge")
         try:
             return from_json(body)
         except ValueError as error:
@@ -159,7 +159,7 @@ _REFUSALS = {
 }
 
 
-MAX_BYTES = 16_000
+MAX_OUTPUT_BYTES = 16_000
 _MAX_BODY = 6_000
 _MAX_COMMENT = 1_500
 _MAX_FILES = 100
@@ -277,8 +277,8 @@ def _comment_lines(issue: Json, comments: Any, page: int) -> list[str]:
 
 def _bounded_output(lines: Iterable[str]) -> ToolOutput:
     text = "\n".join(lines)
-    shown = text.encode()[:MAX_BYTES].decode(errors="ignore")
-    cut = f"\n[cut at {MAX_BYTES:,} bytes; a higher page has fewer comments or later ones]"
+    shown = text.encode()[:MAX_OUTPUT_BYTES].decode(errors="ignore")
+    cut = f"\n[cut at {MAX_OUTPUT_BYTES:,} bytes; a higher page shows later comments]"
     return ToolOutput(content=text if len(shown) == len(text) else shown + cut)
 
 

@@ -127,7 +127,9 @@ async def _read_output(process: asyncio.subprocess.Process) -> tuple[bytes, byte
 
 _MODEL_REMEDY = "check its name, key and address: [models] and [agents] of orga.toml, and the provider's variables"
 
-_OTHER_SERVER_REMEDY = "this server is only for tests; else use: temporal server start-dev, or configure no address"
+_OTHER_SERVER_REMEDY = (
+    "this server is only for tests; for other work, use: temporal server start-dev, or configure no address"
+)
 
 LATEST_RUNS = 200
 """The number of live runs that are checked, newest first."""
@@ -273,7 +275,7 @@ def _poller_check(context: CliContext, identities: list[str] | None) -> DoctorCh
     if {config_digest(identity) for identity in identities} <= {None, own_digest}:
         return DoctorCheck("worker", ok=True, detail=detail)
     own_config = "this orga.toml" if context.loaded.path else "no orga.toml"
-    problem = f"{detail}; here it is {own_config}, {own_digest}"
+    problem = f"{detail}; this command has {own_config}, {own_digest}"
     return DoctorCheck(
         "worker", ok=not context.connection.endpoint.embedded, detail=problem, remedy="start the worker again"
     )
@@ -343,7 +345,7 @@ def blocked_loop_checks(identities: list[str]) -> list[DoctorCheck]:
             f"worker {terminal_line(identity.partition(MARK)[0])}",
             ok=True,
             detail=f"its event loop was {terminal_line(text)}: all its runs waited that long",
-            remedy="its log has each time; functions of yours that compute or block belong in `blocking`",
+            remedy="its log has each time; declare tools that compute or block with @tool(blocking=True)",
             warning=True,
         )
         for identity, text in blocks.items()

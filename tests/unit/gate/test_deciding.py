@@ -95,7 +95,7 @@ def test_obstacles_to_a_decision_are_found_by_the_check() -> None:
     )
     assert [(each.place, each.problem, each.remedy) for each in found] == [
         ("agents.idle.tools", "there is nothing to decide", "declare it in agents.idle.decisions"),
-        ("agents.lead.delegates.0.tools", "agent triage has to decide, and could not", "add 'decide'"),
+        ("agents.lead.delegates.0.tools", "agent triage has to decide, but these tools do not let it", "add 'decide'"),
     ]
 
 

@@ -208,7 +208,7 @@ async def test_the_whole_text_fits_a_tool_result(github: Seen) -> None:
     github.pages["/repos/ann/app/issues/42/comments"] = [{**COMMENTS[0], "body": "é" * 5_000}] * 30
     text = await result(github.reader(), reference="#42")
     assert len(text.encode()) < 16_500
-    assert text.endswith("[cut at 16,000 bytes; a higher page has fewer comments or later ones]")
+    assert text.endswith("[cut at 16,000 bytes; a higher page shows later comments]")
 
 
 async def test_comments_hidden_from_readers_are_left_out(github: Seen) -> None:

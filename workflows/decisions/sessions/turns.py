@@ -79,7 +79,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
         data=None,
         gathered=(),
     )
-    state = state.with_rounds_of(Dialogue()).with_dialogue(
+    state = state.with_reply_counts_of(Dialogue()).with_dialogue(
         conversation=with_message(state.conversation, opening), partial="", last="", refused=""
     )
     state = state.with_budget(under_way=0, over_budget=0)
