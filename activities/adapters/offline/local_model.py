@@ -237,9 +237,9 @@ _MAX_MESSAGES = 24
 _MIN_LINE_CHARS = 120
 """Characters of a cut text that stay before the marker."""
 MAX_IDLE_IN_A_ROW, MAX_IDLE_CALLS = 2, 3
-"""Turns without new results, in a row and in all, after which the model has to answer with what it has."""
+"""Iterations without new results, in a row and in all, after which the model has to answer with what it has."""
 MAX_CALLS = 8
-"""Turns with tools for one task, useful or not. The model's window has no room for more."""
+"""Iterations with tools for one task, useful or not. The model's window has no room for more."""
 _ID_PREFIX = "local-"
 _EMPTY_RESULT = re.compile(r"\s*(?:\[[A-Z][^\]\n]*\]|No (?:match|file))")
 ANSWER_MARK = "\n\nlocal:smollm2: a very small language model, often wrong; check what it says"
