@@ -45,7 +45,7 @@ MAX_PROBLEM_CHARS = 300
 
 
 class GoalActivities:
-    """Asks the models of a prompt's tier, or else the goal's own model."""
+    """Answers goal prompts with the models that the setup names for the prompt, or else with the goal's own."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class GoalActivities:
             room = min(calls_byte_limit(context.setup.config.max_output_tokens), bytes_left)
             reply = normalised_reply(_without_planned_model(reply), context.messages, room)
             reply = with_planned_calls(with_fitted_arguments(reply, context.setup.tools), request)
-        reply = normalised_reply(reply, context.messages)
+        reply = normalised_reply(reply, context.messages)  # the plan's calls need unique ids, too
         self._conversations.keep_reply(run, request.iteration, reply)
         return _as_goal_reply(reply)
 
@@ -180,6 +180,7 @@ def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
         positions = iter(request.open_places)
     else:
         return reply
+    # A call in a planned place is dropped. A planned call goes before the next call of an open place, or to the end.
     planned, parts = request.planned_calls, list[Part]()
     for part in reply.parts:
         if not isinstance(part, ToolCall):
@@ -191,7 +192,7 @@ def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
 
 
 def _without_planned_model(reply: Reply) -> Reply:
-    """Return the reply without the name that marks a plan's calls, because only a model's replies are counted."""
+    """Return the reply without PLANNED_MODEL. A model's reply with that name would not be counted."""
     return reply.with_differences(model=None) if reply.model == PLANNED_MODEL else reply
 
 

@@ -43,7 +43,7 @@ from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoi
 from orga.workflows.phases.delegation import report_pauses_to_parent
 from orga.workflows.phases.knowledge import persist_learnings, recall_context
 from orga.workflows.phases.prepare import hydrate
-from orga.workflows.phases.recovery import resolve_stuck_steps
+from orga.workflows.phases.recovery import resolve_repeated_calls
 from orga.workflows.phases.review_stages import conclude_reply, pass_review_stages
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import latest_turn
@@ -63,7 +63,7 @@ class AgentLoop(Lifecycle[T]):
         await hydrate(run)
         # questions of the previous segment about stopped calls; stages and limits ask theirs again by themselves
         if run.state.questions:
-            await resolve_stuck_steps(run)
+            await resolve_repeated_calls(run)
         if run.state.pending is not None:
             await self._run_iteration()
         while (stop := await next_stop(run)) is None:
@@ -147,7 +147,7 @@ class AgentLoop(Lifecycle[T]):
         if all(each.permitted is not None for each in gated.results):
             run.change_state(with_gathered_text, gated.reply.text)
         await act.execute_reply(run, gated, "acting")
-        return await resolve_stuck_steps(run)  # people decide about calls that failed repeatedly
+        return await resolve_repeated_calls(run)  # people decide about calls that failed repeatedly
 
 
 @workflow.defn(name="AgentWorkflow", sandboxed=False)

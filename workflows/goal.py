@@ -30,7 +30,7 @@ from orga.workflows.phases.goals.goal_phases import GOAL_PHASES
 from orga.workflows.phases.goals.goal_run import GoalRun
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.prepare import hydrate
-from orga.workflows.phases.recovery import resolve_stuck_steps
+from orga.workflows.phases.recovery import resolve_repeated_calls
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.goal_input import GoalInput
 from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
@@ -82,7 +82,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         run = self._goal
         await wait_if_paused(run, may_continue_as_new=True)
         await hydrate(run)
-        await resolve_stuck_steps(run)
+        await resolve_repeated_calls(run)
         while True:
             pursuit = run.goal.pursuit
             stop = await self._next_stop()

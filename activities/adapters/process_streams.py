@@ -38,7 +38,7 @@ class HeadTail:
         return self._left_out > 0
 
     def data(self) -> bytes:
-        """Return the kept bytes. A mark replaces the missing ones."""
+        """Return the kept bytes. A mark replaces the missing ones, unless no tail is kept."""
         mark = b"\n[... %s bytes left out ...]\n" % f"{self._left_out:,}".encode()
         return bytes(self._head + (mark if self.is_cut and self._max_tail else b"") + self._tail)
 
@@ -51,7 +51,7 @@ _DRAIN_S = 1.0
 
 
 class ProcessStreams(asyncio.SubprocessProtocol):
-    """The outputs and the exit of a process. `Process.communicate` would also wait for others who hold an output."""
+    """The outputs and the exit of a process. `Process.communicate` also waits for other processes with its pipes."""
 
     def __init__(self, head: int, tail: int, *, merged: bool) -> None:
         """Keep a head and a tail of each output. `merged` makes both outputs one."""

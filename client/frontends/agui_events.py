@@ -25,6 +25,9 @@ from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.questions import ANSWER, Choice, Item
 
+_OUTPUT = -1
+"""In place of an iteration, for an output that differs from the last reply."""
+
 
 @dataclass
 class ClientView:
@@ -37,6 +40,7 @@ class ClientView:
     base: str
     """The address of the console's pages."""
     run_id: str = ""
+    """The id of orga's run. `given.run_id` is a run of the protocol: one request."""
     _open: set[str] = field(default_factory=set[str])
     """Messages whose text streams."""
     _subagents: dict[str, turns.Delegated] = field(default_factory=dict[str, turns.Delegated])
@@ -67,7 +71,7 @@ class ClientView:
                 yield from self._interrupted(step.waits)
             case turns.Over():
                 if step.new_output:
-                    yield from self._text(turns.Text("", -1, step.new_output, is_whole=True))
+                    yield from self._text(turns.Text("", _OUTPUT, step.new_output, is_whole=True))
                 yield self.finished(step)
             case _:
                 pass
@@ -95,7 +99,7 @@ class ClientView:
         return f"{run or self.run_id}/{part}"
 
     def _text(self, step: turns.Text) -> Iterator[core.BaseEvent]:
-        """Send the new part of a text. If it does not continue the client's text, replace that at the end."""
+        """Send the new part of a text. A whole text that does not continue the client's text replaces it."""
         message_id = self._id(step.run, f"{step.iteration}{'/thinking' if step.is_thinking else ''}")
         role = "reasoning" if step.is_thinking else "assistant"
         message = self._messages.get(message_id) or {"id": message_id, "role": role, **_subagent_field(step.run)}
@@ -236,6 +240,7 @@ def _response_schema(asked: OpenWait) -> dict[str, Any]:
             keys = {"limit": {"type": "number"}, "choice": {"enum": list(asked.wait.choices)}}
         case _:
             keys = {"choice": {"enum": list(asked.wait.choices)}, "result": STRING, "reason": STRING}
+    # the first key is required; for a budget or a result, either key will do
     required = [] if asked.wait.kind in {"budget", "result"} else [next(iter(keys))]
     return {"type": "object", "properties": keys, "required": required, "additionalProperties": False}
 
@@ -260,7 +265,9 @@ async def decide(console: Console, thread: AgentHandle, visitor: Visitor, entrie
         if not visitor.may(role):
             raise Problem(403, f"this needs the role {role}. Ask somebody who has it, or see the inbox")
         answer = "" if entry.payload is None else entry.payload
-        actions += _actions(thread, asked, visitor.name, None if entry.status == "cancelled" else answer)
+        if entry.status == "cancelled":
+            answer = None
+        actions += _actions(thread, asked, visitor.name, answer)
     for act in actions:
         await act()
 
@@ -297,12 +304,13 @@ def _actions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seque
         return [lambda: run.complete_tool_call(wait.wait_id, by=by, **outcome)]
     limit, choice = answer.get("limit"), answer.get("choice")
     if wait.kind == "budget" and isinstance(limit, int | float) and not isinstance(limit, bool):
-        return [lambda: run.extend_budget(by=by, **{as_text(wait.data.get("limit")): limit})]
+        limit_name = as_text(wait.data.get("limit"))
+        return [lambda: run.extend_budget(by=by, **{limit_name: limit})]
     if choice not in wait.choices:
         raise _invalid_answer(asked, "choice")
     chosen: Choice = choice
-    texts = as_text(answer.get("result")), by, as_text(answer.get("reason"))
-    return [lambda: run.resolve_escalation(wait.wait_id, chosen, *texts)]
+    result, reason = as_text(answer.get("result")), as_text(answer.get("reason"))
+    return [lambda: run.resolve_escalation(wait.wait_id, chosen, result, by, reason)]
 
 
 def _call_action(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) -> Callable[[], Awaitable[Any]]:
@@ -317,7 +325,7 @@ def _call_action(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: st
 
 
 async def _once(run: AgentHandle, decision: Awaitable[Any], recorded: Mapping[str, Any]) -> None:
-    """Await a decision. Ignore its refusal if a repeated request has already made the same decision.
+    """Await a decision. Ignore its refusal if the journal shows that an earlier request made the same one.
 
     Args:
         recorded: The data of the journal entry that this decision of this person has.

@@ -66,6 +66,7 @@ class PolicyCase(CheckedInput):
     iteration: int = 1
     depth: int = 0
     left: dict[str, float] = {}
+    """The rest of each limited budget, such as `tokens` or `cost_usd`."""
     taint: tuple[str, ...] = ()
     purpose: Purpose = "reply"
     approved_by: str = ""
@@ -97,7 +98,7 @@ class BadCases(ConfigError):
 
 
 def case_files(path: Path) -> list[Path]:
-    """Return the file itself, or the test files of a folder and its subfolders. Raise BadCases if there are none."""
+    """Return the file, or the test files of a folder and its direct subfolders. Raise BadCases if there are none."""
     if path.is_file():
         return [path]
     files = sorted([*path.glob(f"*{SUFFIX}"), *path.glob(f"*/*{SUFFIX}")])
@@ -117,16 +118,16 @@ def read_cases(path: Path) -> CaseFile:
         raise BadCases(f"{path}: cannot be read: {error}") from None
     tables = _read(CaseTables, content, lambda key: f"{path}:{line_of(text, key) or 1}")
     starts = [number for number, line in enumerate(text.splitlines()) if line.strip().startswith("[[test]]")]
-    starts += [-1] * len(tables.test)  # tests of an inline array have no header, so their line is the file's
+    starts += [-1] * len(tables.test)  # a test of an inline array has no header: its block begins at line 1
     tests = zip(tables.test, starts, strict=False)
     return CaseFile(tables.tools, tuple(_read_case(path, text, start, test) for test, start in tests))
 
 
 def _read_case(path: Path, text: str, start: int, test: dict[str, Any]) -> PolicyCase:
     block = "\n".join(text.splitlines()[start + 1 :])
-    case = _read(PolicyCase, test, lambda key: f"{path}:{start + 1 + (line_of(block, key) or 0)}")
+    case = _read(PolicyCase, test, lambda key: f"{path}:{max(start + 1 + (line_of(block, key) or 0), 1)}")
     if [case.tool is not None, case.answer is not None, bool(case.plan)].count(True) != 1:
-        raise BadCases(f"{path}:{start + 1}: {case.name!r}: give it either a tool, or an answer, or a plan")
+        raise BadCases(f"{path}:{max(start + 1, 1)}: {case.name!r}: give it either a tool, or an answer, or a plan")
     return case
 
 
@@ -140,7 +141,10 @@ def _read(model: type[Read], table: dict[str, Any], source: KeySource) -> Read:
 def case_proposal(
     case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = ""
 ) -> GateRequest:
-    """Return the proposal of a case. Raise BadCases if its tool is unknown, because its effect and tags are missing."""
+    """Return the proposal of a case. Raise BadCases if its tool is unknown, because its effect and tags are missing.
+
+    With a `version` of policies, the case is judged as approved under that version.
+    """
     if case.tool is None:
         call, names = None, [step.skill for step in case.plan if step.skill in {*tools, *known}]
     else:
@@ -168,7 +172,7 @@ def _tool_spec(name: str, tools: dict[str, CaseTool], known: Mapping[str, ToolSp
     if tool := tools.get(name):
         options = ToolOptions(tags=tool.tags, verified=tool.verified, approval=tool.approval)
         return ToolSpec(name=name, parameters=tool.parameters, effect=tool.effect, options=options)
-    if loop_tool(name).action != "tool_call":
+    if loop_tool(name).action != "tool_call":  # `delegate` or `terminate`, which policies know by their action
         return ToolSpec(name=name)
     if name not in known:
         raise BadCases(f"{name!r} is no built-in tool; describe it: [tools.{name}] effect = ..., tags = [...]")

@@ -96,4 +96,6 @@ def _checked_goal(goal: GoalInput | Mapping[str, Any] | str, more: Mapping[str, 
         return parse_goal({**more, "goal": goal})
     if not isinstance(goal, GoalInput):
         return parse_goal({**more, **goal})
-    return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}} if more else goal)
+    if not more:
+        return parse_goal(goal)
+    return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}})

@@ -108,5 +108,5 @@ def may_still_act(error: BaseException) -> bool:
 
 
 def _text_details(error: ApplicationError) -> set[str]:
-    """Return the details that are text. Another maker's worker may send any JSON."""
+    """Return the details that are text. A foreign worker may send other JSON, which no set can hold."""
     return {detail for detail in error.details if isinstance(detail, str)}

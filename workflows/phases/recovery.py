@@ -1,4 +1,4 @@
-"""Recovery of a call whose attempts are used up, by the strategy of its tool. An alternative is a call, too."""
+"""Recovery of a call whose attempts are used up, by its tool's strategy, and decisions about repeated calls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -108,6 +108,7 @@ def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | Faile
         text = f"{error}; {name} was called instead: {attempt.error}"
         return failed_outcome(call, text, is_unknown=True, took_effect=attempt.took_effect).with_substitute(name)
     if attempt.status == "ok":
+        # reads: "[Fallback] NAME answered instead; the call failed: ERROR", and below it the text of NAME
         answer = Outcome(call=call, status="ok", text=f"{error}\n{attempt.text}", by=name)
         return answer.with_own_text(before=f"[Fallback] {name} answered instead; the call failed: ")
     return attempt.with_call(call) if attempt.status == "cancelled" else None
@@ -171,7 +172,9 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
             question_id = f"call-{case.identity.activity_id}-{retries}"
             failed_call = EscalatedCall(call, question_id, failure.error, run.now, failure.unknown_effect_text)
             asked = await ask_people(run, escalation_question(run.state, failed_call, case.settings))
-            decision = cast("Resolution", asked.resolution)  # a question that is never moot is returned decided
+            decision = cast(
+                "Resolution", asked.resolution
+            )  # without `is_moot`, `ask_people` returns only a decided question
             if decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
@@ -206,7 +209,7 @@ async def _dead_letter(run: Run, case: RecoveryCase) -> Outcome | None:
         at=run.now,
     )
     run.change_state(recovery.with_dead_letter, letter)
-    if letter not in run.state.dead_letters:
+    if letter not in run.state.dead_letters:  # there was no room for it
         return None
     show_dead_letters(run)
     outcome = case.failure.outcome(case.permitted.call)
@@ -229,8 +232,8 @@ _PERSON_STRATEGIES: frozenset[RecoveryStrategy] = frozenset({"escalate", "dead_l
 """Strategies that people act on. They do not apply to lookups before the first reasoning step."""
 
 
-async def resolve_stuck_steps(run: Run) -> None:
-    """Wait until a person has decided about every stopped step. A run that ends closes all its questions."""
+async def resolve_repeated_calls(run: Run) -> None:
+    """Wait until a person has decided about each repeated call that was stopped. The run's end ends the wait."""
     for question in [each for each in run.state.questions if each.kind == "escalation"]:
         with suppress(Interrupted):
             asked = await ask_people(run, question, may_continue_as_new=True)

@@ -77,7 +77,7 @@ class _ProcessTree:
 
     def _ask_to_end(self, spared: int | None) -> None:
         asked = [pid for pid, _ in _descendants() if pid != spared]
-        for pid in asked or [self.child]:  # if no other process is left, the spared one is asked too
+        for pid in asked or [self.child]:  # if no other process is left, the command itself is asked
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM)
 
@@ -93,7 +93,7 @@ class _ProcessTree:
 
 
 def _descendants() -> list[tuple[int, int]]:
-    """Return the process id and the group of each descendant. A descendant may be in any group or session."""
+    """Return the process id and the group of each descendant. It may have left the command's group and session."""
     children = _children_by_parent() if _IS_LINUX else {}
     found = [(os.getpid(), 0)]
     for parent, _ in found:
@@ -202,16 +202,16 @@ class ProcessCensus:
         self._tree = tree
         self._most = most
         self._counted = 0
-        self._machine_ran = machine_threads()
+        self._threads_at_count = machine_threads()
         self._due = time.monotonic() + _COUNT_INTERVAL_S
 
     def is_over(self) -> bool:
         """Return whether the last count exceeds the limit. Count again if it is time."""
-        grown = machine_threads() - self._machine_ran
+        grown = machine_threads() - self._threads_at_count
         if self._counted + grown <= self._most and time.monotonic() < self._due:
             return False
         started = time.monotonic()
-        self._machine_ran = machine_threads()
+        self._threads_at_count = machine_threads()
         self._counted = self._tree.running_count()
         ended = time.monotonic()
         self._due = ended + max(_COUNT_INTERVAL_S, _COUNT_SHARE * (ended - started))
@@ -242,6 +242,7 @@ def main() -> None:
     order = marshal.loads(_receive_order(control))
     # If the command is cancelled by now, do not start it, because it could do harm until it is ended.
     is_cancelled = select.select([control], [], [], 0)[0]
+    # the worker ordered the end: no wait status, no processor time
     report = "order None 0" if is_cancelled else _carry_out_order(order, control)
     with suppress(OSError):
         os.write(control, report.encode())
@@ -279,7 +280,7 @@ def _program_from_order(order: "dict[str, Any]") -> Program:
 
 
 def _child_exit_descriptor() -> int:
-    """Return a descriptor that becomes readable when a child ends. Ignore signals to end: the worker handles those."""
+    """Return a descriptor that becomes readable when a child ends. Signals to end are ignored: the worker decides."""
     woken, wakes = os.pipe()
     for number in (woken, wakes):
         os.set_blocking(number, False)
@@ -294,7 +295,7 @@ def _ignore_signal(number: int, frame: object) -> None:
 
 
 def _raise_priority() -> None:
-    """Raise the priority, to act among thousands of processes. Only root may, and the kernel limits all other users."""
+    """Raise the priority, to act among thousands of processes. Only root may, and only root has no limit."""
     with suppress(AttributeError, OSError):
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 

@@ -212,3 +212,10 @@ def test_arguments_that_nest_too_deeply_are_an_error_and_no_crash(tmp_path: Path
     engine = OpaWasm(packed(tmp_path, opa_files), "orga/decision")
     with pytest.raises(Exception, match="recursion"):
         asyncio.run(engine.judge(a_tool_proposal(arguments={"a": deep})))
+
+
+def test_a_wrong_test_in_an_inline_array_is_shown_at_the_first_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.test.toml"
+    file.write_text('test = [{name = "no subject", expect = "allow"}]\n')
+    with pytest.raises(BadCases, match=r"a\.test\.toml:1: 'no subject': give it either a tool"):
+        read_cases(file)

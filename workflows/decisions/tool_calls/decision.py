@@ -59,7 +59,7 @@ def rule_outcome(decision: GroundedDecision, values: Mapping[str, Value]) -> tup
 
 
 def fitted_fields(decision: GroundedDecision, fields: Mapping[str, object]) -> dict[str, Value]:
-    """Return the fields, each in its kind's type. Raise ValueError with every missing, unknown or bad field."""
+    """Return the fields as values of their declared types. Raise ValueError with every missing, unknown or bad one."""
     wrong = [f"{name}: there is no such field" for name in fields if name not in decision.fields]
     found: dict[str, Value] = {}
     for name, kind in decision.fields.items():
@@ -150,6 +150,7 @@ def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     feedback = Message.of("user", f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, feedback)
+    # without arguments, `with_streaks` ends all streaks of denied and invalid calls
     return with_undecided_end(with_streaks(state.with_dialogue(conversation=conversation, partial="")))
 
 

@@ -15,7 +15,7 @@ from orga.workflows.phases.control.visibility import ask_for_answer, enter_phase
 from orga.workflows.phases.goals.goal_run import GoalRun, ask_goal_prompt, take_interventions
 from orga.workflows.phases.knowledge import recall_context
 from orga.workflows.phases.reason import ProposedReply, paused_reply
-from orga.workflows.phases.recovery import resolve_stuck_steps
+from orga.workflows.phases.recovery import resolve_repeated_calls
 from orga.workflows.phases.review_stages import conclude_reply, pass_review_stages
 from orga.workflows.types.goals.pursuit import GoalPhase, GoalState
 from orga.workflows.types.goals.requests import GoalReply
@@ -95,7 +95,7 @@ async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:
     acted = await act.execute_reply(run, gated, "executing")
     run.change_goal(pursue.with_round_outcomes, acted.outcomes)
     run.change_goal(planner_for(run.goal).keep_outputs, acted.outcomes)
-    return await resolve_stuck_steps(run)
+    return await resolve_repeated_calls(run)
 
 
 async def pass_gate(run: GoalRun, proposed: ProposedReply) -> gate.GatedReply:
