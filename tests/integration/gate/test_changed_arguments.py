@@ -220,7 +220,7 @@ async def test_arguments_that_cannot_be_changed_are_refused(client: Client) -> N
         refusals.append(await refusal_of(handle, "approve", approval_argument(final, arguments={"answer": "no"})))
         await send_update(handle, "approve", approval_argument(final))
         await loop.ended(handle)
-    wanted = ["only an approval", "arguments: ", "at most 20,000 characters", "only those of a call"]
+    wanted = ["only an approval", "arguments: ", "at most 20,000 characters", "only the arguments of a call"]
     assert all(part in text for part, text in zip(wanted, refusals, strict=True)), refusals
     assert pay.calls == [{"amount": 7}]
 

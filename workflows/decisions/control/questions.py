@@ -340,7 +340,7 @@ def _changed_arguments_problem(state: Control, item: Item, decision: ApprovalDec
     decisions = [other.answer for other in _items(state) if other.answer is not None]
     changed = [decision.arguments, *(earlier.arguments for earlier in decisions if earlier.arguments is not None)]
     if sum(len(_json(arguments)) for arguments in changed) > MAX_CHANGED_CHARS:
-        return f"all arguments that people change at a time may take {MAX_CHANGED_CHARS:,} characters of JSON"
+        return f"at most {MAX_CHANGED_CHARS:,} characters of JSON for all arguments that people change at a time"
     return ""
 
 
