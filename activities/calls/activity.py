@@ -122,11 +122,12 @@ def attempt_failure(
 ) -> ApplicationError:
     """Return the failure of this attempt. Its details also show if an earlier attempt may have had its effect.
 
-    If no attempt seems to have had one, a heartbeat records that. The next attempt gets nothing else from this one.
+    If a retry may follow and no attempt so far seems to have had its effect, a heartbeat records that. Heartbeat
+    details are all that the next attempt gets from this one.
 
     Args:
         acted: Whether this attempt had its effect. None: the tool does not report it.
-        is_last: True if no time is left for another attempt. Then the failure is final, so the run can still continue.
+        is_last: True if no time is left for another attempt. The workflow then gets the failure at once.
         goes_on: True if the call was cut off but could not be stopped.
         more: Other details.
     """

@@ -53,7 +53,7 @@ def _recorded_history(path: Path) -> WorkflowHistory:
     if not history.events:
         raise NoHistory(f"{path} holds no events; {_NO_HISTORY_HINT}")
     started = history.events[0].workflow_execution_started_event_attributes
-    return WorkflowHistory(started.workflow_id or path.stem, history.events)  # ids of children contain it
+    return WorkflowHistory(started.workflow_id or path.stem, history.events)  # ids of delegates contain the id
 
 
 async def journal_of(
@@ -94,6 +94,7 @@ async def _fold(values: RunValues, events: Iterable[HistoryEvent]) -> list[Journ
 
 MESSAGE_CHARS = 500
 
+# parts of the SDK's error text
 _MESSAGE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
 _NUMBER = re.compile(r"HistoryEvent\(id: (\d+)")
 _NAME = re.compile(r"event '([^']*)'")

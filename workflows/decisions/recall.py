@@ -34,7 +34,7 @@ MAX_RECENT_MESSAGES = 5
 """Newest messages whose words are searched for."""
 
 MAX_RECENT_CALLS = 20
-"""Newest messages whose calls are used. They are more, because work on a file lasts longer than a subject."""
+"""Newest messages in whose calls paths are searched. Work on a file lasts longer than a subject."""
 
 MAX_CALL_PATHS = 5
 MAX_ARGUMENT_ITEMS = 20
@@ -45,7 +45,7 @@ MAX_TERMS = 15
 
 MIN_TERM_BYTES = 4
 MAX_TERM_CHARS = 40
-"""Characters. Longer texts are not words, unless they are paths of shorter parts."""
+"""Characters of a word. A longer text is a term only if it is a path whose parts are all shorter."""
 
 MAX_PATH_CHARS = 160
 _PATH = re.compile(rf"(?=.*/)(?!.*://)[\w@+.:/-]{{1,{MAX_PATH_CHARS}}}", re.ASCII)
@@ -62,7 +62,7 @@ MAX_NAME_CHARS = 200
 MAX_ERROR_CHARS = 300
 
 SEARCH_STOP_WORDS = COMMON_WORDS | TALK_WORDS
-"""Words that say nothing about the subject. Shorter words are no terms anyway."""
+"""Words that say nothing about the subject. Words below MIN_TERM_BYTES are never terms."""
 
 
 def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ def _recall_request(state: AgentState, settings: RunKnowledge) -> RecallRequest:
 def with_recalled_context(state: AgentState, recalled: RecalledContext, activity_id: str) -> AgentState:
     """Return the state with the new block in place of the previous one, or without a block if nothing was found.
 
-    A block with the same content stays where it is. The previous one also stays if the recall failed.
+    A block stays where it is if its content is the same, or if the recall failed. Both set `recalled.same`.
     """
     conversation = state.conversation
     if not recalled.same:
@@ -267,7 +267,7 @@ def _recollection(recalled: RecalledContext, last: Recollection) -> Recollection
 
 
 def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState:
-    """Return the state with the taint of the recalled items. Names above the limit are left out."""
+    """Return the state with the taint of the recalled items, up to the limit. The run's own tools do not count."""
     own = {tool.name for tool in (state.setup.tools if state.setup else ())}
     fresh = [name[:MAX_TAINT_CHARS] for name in taint if name[:MAX_TAINT_CHARS] not in state.taint]
     room = MAX_RECALLED_TAINT - sum(name not in own for name in state.taint)

@@ -54,13 +54,13 @@ class StreamReader(ABC):
 
 @dataclass(frozen=True)
 class Wire(ABC):
-    """One protocol: its path, its request bodies and its reader. `provider` decides its additions and prices."""
+    """One protocol: its path, its request bodies and its reader. `provider` selects its own fields and prices."""
 
     provider: str
     path: ClassVar[str]
     """The path after the base URL."""
     name_pattern: ClassVar[str]
-    """A regular expression for the protocol's names in refusals."""
+    """A regular expression for this protocol's names in refusals of requests by another protocol."""
     absence_pattern: ClassVar[str] = r"(?!)"
     """A regular expression for refusals which mean that the server lacks the protocol, whatever their status."""
     reader: ClassVar[type[StreamReader]]

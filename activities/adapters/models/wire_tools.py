@@ -57,7 +57,7 @@ class _ToolShape:
     own: ToolSpec
     sent: ToolSpec
     names: dict[str, str]
-    """The names that are sent for its properties, by their own names."""
+    """The names that are sent for properties, by the properties' own names."""
     mark: str
     """The digest of its definition. Its name is not enough, because another tool may have the same one."""
 

@@ -1,7 +1,8 @@
 """Templates of prompts: placeholders and conditions, filled in by minijinja. Inserted text is data, never expanded.
 
-An expression may only name a value, because a template may come from an untrusted folder, and is tried when its config
-is read. minijinja limits instructions, not bytes: a few `~`, `|format` and `|indent` could make gigabytes.
+Expressions may only name values, because a template may come from an untrusted folder. Each template is rendered on
+trial when its config is read. minijinja limits instructions, not bytes: a few `~`, `|format` and `|indent` could make
+gigabytes.
 """
 
 import re
@@ -168,7 +169,7 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
         "answer_form": Placeholder("the form of the shorter memory as a JSON object", "{}", is_needed=True),
     },
 }
-"""The placeholders of each prompt. No template writes `answer_form` itself, because the run has to read the answer."""
+"""The placeholders of each prompt. The run fills in `answer_form`, because it has to parse the answer."""
 
 
 def template_problem(name: PromptName, text: str) -> str:

@@ -64,7 +64,7 @@ DETAIL_BYTES = 300
 
 
 def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
-    """Begin a turn with the first waiting message. Budgets are full. Only the messages of the previous turn stay."""
+    """Begin a turn with the first waiting message and full budgets. Of the previous turn, only the messages stay."""
     session = state.session
     head, queue = session.queue[0], session.queue[1:]
     passed = "" if session.last_end is None else elapsed_text((now - session.last_end).total_seconds())
@@ -128,6 +128,7 @@ def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
 
 
 def unstored_learnings(state: SessionState) -> str:
+    """Return the learnings of the latest turn. Those of each earlier turn were stored at its end."""
     return learnings_text(state, latest_turn(state.conversation.messages).start)
 
 
@@ -167,7 +168,7 @@ NOT_BEGUN = "the session ended before this turn began"
 
 
 def with_session_end(state: SessionState) -> SessionState:
-    """Return the state of a session that ends: waiting messages get results as not begun, and guidance is dropped."""
+    """Return the state of a session that ends. Waiting messages get results of turns that did not begin."""
     session = state.session
     unbegun = tuple(
         TurnResult(
