@@ -230,7 +230,7 @@ ASKS_PEOPLE: Mapping[StageName, Callable[[Run, GatedReply], bool]] = {
     "approval": lambda run, gated: any(each.verdict.decision == "approval" for each in gated.results),
     "budget": lambda run, gated: run.config.max_tool_calls is not None,
 }
-"""For stages that only ask people: returns True if the stage may have a question about the reply."""
+"""Returns True if the stage may have a question about the reply. Only stages that ask people have it."""
 
 
 def _is_stage_idle(run: Run, stage: ReviewStage, gated: GatedReply) -> bool:

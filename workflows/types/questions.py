@@ -44,7 +44,7 @@ class ApprovalDecision(CheckedInput):
     approver: str = Field(min_length=1, max_length=200)
     reason: str = Field(default="", max_length=2_000)
     arguments: dict[str, Any] | None = None
-    """For `approve`: all arguments of the call, in place of the model's. The gate judges them like the model's."""
+    """All arguments of the call in place of the model's, for `approve`. The gate judges them like the model's."""
 
 
 class ToolCompletion(CheckedInput):

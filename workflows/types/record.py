@@ -61,7 +61,7 @@ class CheckedInput(BaseModel):
 def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | None = None) -> M:
     """Return the record with these changes. Only a record's own typed methods call it, because it checks no types.
 
-    Raise TypeError if a change is not in `fields`. None stands for all fields of the record.
+    Raise TypeError if a change is not in `fields`. None means all fields of the record.
     """
     known = type(record).__pydantic_fields__.keys() if fields is None else fields
     if not changes.keys() <= known:

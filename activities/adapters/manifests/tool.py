@@ -388,7 +388,7 @@ def _request_body(http: Http, values: Values) -> tuple[str, bytes]:
 
 
 _MISSING = object()
-"""Stands for the value of an argument that was not given."""
+"""The value of an argument that was not given."""
 
 
 def _filled_json(part: Any, values: Values) -> Any:

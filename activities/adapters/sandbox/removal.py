@@ -48,7 +48,7 @@ class _FolderCursor:
     def __init__(self, top: Path) -> None:
         self.folder = unlock_folder(str(top), None)
         self._above: list[tuple[str, os.stat_result]] = []
-        """For each folder on the way from the top to the current one: its name, and the status of its parent."""
+        """The name of each folder from the top to the current one, and the status of its parent."""
 
     def enter(self, name: str) -> None:
         inner, parent = unlock_folder(name, self.folder), os.fstat(self.folder)

@@ -32,7 +32,7 @@ _Weight = tuple[bool, tuple[int, int, int], int]
 
 
 class _WinningDeclarations(dict[tuple[int, str], tuple[_Weight, bool]]):
-    """For each element and property, the weight of the winning declaration, and whether it hides the element."""
+    """The weight of the winning declaration of each element and property, and whether it hides the element."""
 
     def add_declaration(self, node: int, name: str, weight: _Weight, *, hides: bool) -> None:
         known = self.get((node, name))

@@ -131,7 +131,7 @@ class _JsonConversion:
         self._inside: set[int] = set()
         """Ids of the values that contain the current one."""
         self._acted: Acted = "yes"
-        """What an error states about the effect. It is "maybe" if some code of the function has not run yet."""
+        """The statement of errors about the effect. It is "maybe" if some code of the function has not run yet."""
 
     def json_value(self, given: Any) -> Any:
         self._left -= 1

@@ -40,7 +40,7 @@ def workflow_task_clock() -> Callable[[], float]:
 
 
 def wall_time() -> datetime:
-    """Return the time of the worker that answers a query, because the run's own time stands still between its tasks.
+    """Return the time of the worker that answers a query, because the run's own time stops between its tasks.
 
     Only queries may use it, since they have no effect on the run.
     """

@@ -1,6 +1,6 @@
 """The visible state of a run (search attributes, current details, spans), and its waits for people.
 
-The run's clock stands still while a question is open, and each question is closed on every path. The caller makes the
+The run's clock is stopped while a question is open, and each question is closed on every path. The caller makes the
 question and acts on the decision. A replay opens the same spans again, but does not end them.
 """
 

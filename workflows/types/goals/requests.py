@@ -17,11 +17,11 @@ class GoalRequest(ReasonRequest):
     """Input of the activities for a goal's prompts."""
 
     calls: tuple[ToolCall, ...] = ()
-    """For `goal_input`: the round's calls whose arguments are in the plan, in order. They are made unchanged."""
+    """The round's calls whose arguments are in the plan, in order, for `goal_input`. They are made unchanged."""
     open_places: tuple[int, ...] = ()
-    """For `goal_input`: the indexes in the round of the calls whose arguments the model has to write."""
+    """The indexes in the round of the calls whose arguments the model has to write, for `goal_input`."""
     answer: str = ""
-    """For `goal_summary`: the answer of a pipeline, which is the output of its last step. No model is asked."""
+    """The answer of a pipeline, for `goal_summary`: the output of its last step. No model is asked."""
 
     def with_round(self, calls: Sequence[ToolCall | None]) -> Self:
         """Return the request for the calls of a round. The model has to write the arguments of a call that is None."""

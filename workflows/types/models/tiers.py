@@ -50,7 +50,7 @@ TierModels = Annotated[tuple[ModelName, ...], Field(max_length=MAX_MODELS), Afte
 
 
 class ModelTiers(CheckedInput):
-    """`[models.tiers]`: models by tier, in fallback order. If no tier is set, each stands for the default model."""
+    """`[models.tiers]`: models by tier, in fallback order. If no tier is set, each means the default model."""
 
     local: TierModels = ()
     """Models that may see data which must not leave the house."""

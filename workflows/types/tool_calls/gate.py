@@ -158,7 +158,7 @@ class Verdict(Record):
     decision: Decision
     reason: str = ""
     tools: tuple[str, ...] | None = None
-    """For a delegation: the tools of its config that the delegate may use. None: all of them."""
+    """The tools of its config that a delegate may use, for a delegation. None: all of them."""
     arguments: dict[str, Any] | None = None
     """The arguments that policy or a person put in place of the model's. They were checked and judged again."""
     changed_by: str = ""
