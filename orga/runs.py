@@ -12,16 +12,7 @@ from orga.client.errors import NotAnAgent
 from orga.client.journal.events import LiveActivity, activities_in_flight
 from orga.client.journal.laws import Check, Verification
 from orga.client.journal.reading import read_journal
-from orga.client.journal.timeline import (
-    IterationRecord,
-    SearchLimits,
-    TimelineCall,
-    TimelineDelegate,
-    TimelineEvent,
-    TimelineText,
-    TimelineUsage,
-)
-from orga.client.journal.timelines import (
+from orga.client.journal.timeline_reader import (
     FoundText,
     FoundTexts,
     NoRecord,
@@ -29,6 +20,15 @@ from orga.client.journal.timelines import (
     TimelinePage,
     Timelines,
     timelines_of,
+)
+from orga.client.journal.timeline_records import (
+    IterationRecord,
+    SearchLimits,
+    TimelineCall,
+    TimelineDelegate,
+    TimelineEvent,
+    TimelineText,
+    TimelineUsage,
 )
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind

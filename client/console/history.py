@@ -15,8 +15,8 @@ from orga.client.console.routes import Call, Console, Flag, NoParameters, Routes
 from orga.client.console.rows import Row, read_result, read_row, task_of
 from orga.client.journal.file import KeyProblem, journal_content, private_key, sealed_head
 from orga.client.journal.reading import read_journal
-from orga.client.journal.timeline import IterationRecord, SearchLimits, TimelineText
-from orga.client.journal.timelines import FoundTexts, TimelinePage, Timelines, timelines_of
+from orga.client.journal.timeline_reader import FoundTexts, TimelinePage, Timelines, timelines_of
+from orga.client.journal.timeline_records import IterationRecord, SearchLimits, TimelineText
 from orga.workflows.decisions.journal.entries import canonical_line
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.record import CheckedInput, Record

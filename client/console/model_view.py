@@ -15,8 +15,8 @@ from orga.client.history.chain import history_error, run_chain
 from orga.client.history.events import happenings
 from orga.client.journal.event_types import DecisionMade, PlanAdjusted, PlanMade, StepOverridden, read_event
 from orga.client.journal.run_view import Plan
-from orga.client.journal.timeline import IterationRecord, TimelineEvent
-from orga.client.journal.timelines import Timelines, timelines_of
+from orga.client.journal.timeline_reader import Timelines, timelines_of
+from orga.client.journal.timeline_records import IterationRecord, TimelineEvent
 from orga.workflows.decisions.goals.replies import UnusableReply, parsed_memory, reply_object
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch, ReasonRequest

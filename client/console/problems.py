@@ -24,7 +24,7 @@ from orga.client.errors import (
     TooLong,
 )
 from orga.client.history.chain import NoSuchIteration
-from orga.client.journal.timelines import NoRecord, NoText
+from orga.client.journal.timeline_reader import NoRecord, NoText
 from orga.workflows.types.record import InvalidInput
 
 MEDIA_TYPE = "application/problem+json"

@@ -13,8 +13,8 @@ from orga.client.console.routes import Call, Console, ListOf, Routes
 from orga.client.console.rows import read_tasks
 from orga.client.errors import OrgaError
 from orga.client.journal.run_view import ViewedEntry
-from orga.client.journal.timeline import IterationRecord
-from orga.client.journal.timelines import timelines_of
+from orga.client.journal.timeline_reader import timelines_of
+from orga.client.journal.timeline_records import IterationRecord
 from orga.client.runs.inbox import InboxEntry, inbox
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.questions import Item, ShownQuestion

@@ -18,7 +18,7 @@ from orga.client.journal.event_types import ANSWER_PROMPT
 from orga.client.journal.events import LiveActivity, RunEvent
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
-from orga.client.journal.timelines import timelines_of
+from orga.client.journal.timeline_reader import timelines_of
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.models.usage import UsageTotals

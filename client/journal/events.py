@@ -27,7 +27,7 @@ from temporalio.service import RPCError
 from orga.client.errors import OrgaError, ServerLost
 from orga.client.history.values import RunValues, decode_payloads, recorded_failure_text
 from orga.client.journal.reading import ObservedEvent, SeenEntries, read_journal
-from orga.client.journal.timeline import TimelineFold
+from orga.client.journal.timeline_fold import TimelineFold
 from orga.workflows.types.json_text import as_count, as_object, as_text
 from orga.workflows.types.record import InvalidInput, Record, replace_fields
 from orga.workflows.types.status import JournalEntry

@@ -21,7 +21,8 @@ from temporalio.client import Client
 
 from orga.activities.adapters.shared_files import write_atomically
 from orga.client.history.values import FrugalPayloadConverter
-from orga.client.journal.timeline import FOLD_VERSION, IterationRecord
+from orga.client.journal.timeline_fold import FOLD_VERSION
+from orga.client.journal.timeline_records import IterationRecord
 from orga.client.server.home import server_home
 
 MAX_MEMORY_BYTES = 64_000_000

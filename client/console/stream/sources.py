@@ -11,8 +11,8 @@ from orga.client.console.rows import Row, RunList, read_rows, run_condition, run
 from orga.client.console.snapshots import read_snapshot, with_controls_for
 from orga.client.console.waits import Wait, read_inbox
 from orga.client.journal.run_view import RunView
-from orga.client.journal.timeline import IterationRecord
-from orga.client.journal.timelines import timelines_of
+from orga.client.journal.timeline_reader import timelines_of
+from orga.client.journal.timeline_records import IterationRecord
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.ids import newest_runs, replaced_run_ids

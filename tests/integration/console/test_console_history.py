@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from orga.client.console.routes import API
 from orga.client.journal.file import generate_key, head_check, public_key, public_path, read_journal_file
-from orga.client.journal.timelines import Timelines
+from orga.client.journal.timeline_reader import Timelines
 from orga.client.past.fork import fork
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig

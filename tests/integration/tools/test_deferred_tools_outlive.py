@@ -10,8 +10,8 @@ from temporalio.client import Client
 
 import orga
 from orga.activities.gate.permits import PermitKeys
-from orga.client.journal.timeline import TimelineCall
-from orga.client.journal.timelines import timelines_of
+from orga.client.journal.timeline_reader import timelines_of
+from orga.client.journal.timeline_records import TimelineCall
 from orga.client.past.fork import fork
 from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.proof.verify import verify

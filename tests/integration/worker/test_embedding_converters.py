@@ -27,9 +27,9 @@ from temporalio.worker import Worker
 
 from orga import Agent, OrgaPlugin, start_agent, tool
 from orga.client.config.sections import ModelsConfig, OrgaConfig
-from orga.client.journal import timeline
-from orga.client.journal.timeline import IterationRecord, texts_of
-from orga.client.journal.timelines import Timelines
+from orga.client.journal import timeline_fold
+from orga.client.journal.timeline_reader import Timelines
+from orga.client.journal.timeline_records import IterationRecord, texts_of
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.testing import ReplayDiffers, assert_called, journal_of, replay
@@ -166,7 +166,7 @@ async def test_a_worker_without_a_cache_reads_the_history_as_the_sdk_does(
     assert (await verify(handle.client, handle.id)).ok
     assert await replay(handle) == 1
     monkeypatch.setenv("ORGA_HOME", str(tmp_path))
-    monkeypatch.setattr(timeline, "HEAD_CHARS", 3)
+    monkeypatch.setattr(timeline_fold, "HEAD_CHARS", 3)
     timelines = Timelines(handle.client)
     page = await timelines.page(handle.id)
     texts = [await timelines.text(handle.id, reference) for reference in references(page.items)]

@@ -15,9 +15,10 @@ from orga import AgentHandle, GoalHandle, SessionHandle, runs
 from orga.client.errors import RunNotFound
 from orga.client.history.events import read_events
 from orga.client.history.values import FrugalPayloadConverter, data_converter, values_in
-from orga.client.journal import segments, timeline, timelines
-from orga.client.journal.timeline import IterationRecord, SearchLimits, TimelineCall, TimelineFold, texts_of
-from orga.client.journal.timelines import NoRecord, NoText, Timelines
+from orga.client.journal import segments, timeline_fold, timeline_reader
+from orga.client.journal.timeline_fold import TimelineFold
+from orga.client.journal.timeline_reader import NoRecord, NoText, Timelines
+from orga.client.journal.timeline_records import IterationRecord, SearchLimits, TimelineCall, texts_of
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import Happening, JournalEntry
@@ -135,7 +136,7 @@ async def test_turns_of_a_session_start_with_their_message_and_lookups() -> None
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_each_reference_returns_the_whole_text(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "HEAD_CHARS", 3)
+    monkeypatch.setattr(timeline_fold, "HEAD_CHARS", 3)
     client = HistoryClient(history_in(path))
     found = Timelines(client)
     page = await found.page(client.workflow_id, limit=100)
@@ -214,7 +215,7 @@ async def test_windows_cover_a_run_of_three_segments(home: Path) -> None:
 
 
 async def test_a_segment_is_read_only_if_its_records_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timelines, "WINDOW", 1)
+    monkeypatch.setattr(timeline_reader, "WINDOW", 1)
     client = HistoryClient(*ROLLED_OVER)
 
     newest = await Timelines(client).page(client.workflow_id)
@@ -383,7 +384,7 @@ async def test_a_search_returns_matches_with_context_newest_first(monkeypatch: p
     assert "seen seen" in found.items[0].excerpt
     assert found.next is None
 
-    monkeypatch.setattr(timelines, "MAX_FOUND", 2)
+    monkeypatch.setattr(timeline_reader, "MAX_FOUND", 2)
     pages, position = list[list[int]](), None
     while not pages or position:
         page = await Timelines(client).search(client.workflow_id, "seen", next=position)
@@ -414,7 +415,7 @@ async def test_a_search_can_be_limited_to_calls_and_events(
 
 
 async def test_the_bound_of_known_segments_is_not_in_the_way_of_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timelines, "KEPT_HEADS", 1)
+    monkeypatch.setattr(timeline_reader, "KEPT_HEADS", 1)
     client = HistoryClient(*ROLLED_OVER)
     assert len((await Timelines(client).page(client.workflow_id)).items) == 8
 

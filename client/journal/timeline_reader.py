@@ -26,15 +26,8 @@ from orga.client.history.chain import history_error, latest_run, model_call_iter
 from orga.client.history.events import happenings, selected_happenings, start_arguments
 from orga.client.journal.events import followed_timelines
 from orga.client.journal.segments import ClosedSegment, SegmentCache, SegmentKey
-from orga.client.journal.timeline import (
-    IterationRecord,
-    SearchLimits,
-    TimelineFold,
-    TimelineText,
-    event_texts,
-    iterations_before,
-    texts_of,
-)
+from orga.client.journal.timeline_fold import TimelineFold, event_texts, iterations_before
+from orga.client.journal.timeline_records import IterationRecord, SearchLimits, TimelineText, texts_of
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.names import RUN_WORKFLOWS
