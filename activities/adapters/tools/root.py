@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal
 
 from wcmatch import glob
-from wcmatch._wcparse import PatternLimitException  # its only home
+from wcmatch._wcparse import PatternLimitException  # wcmatch exports it nowhere else
 
 from orga.activities.adapters.rules import NO_RULES, REFUSAL_TEXT, Rules
 from orga.activities.adapters.threads import Threads
@@ -112,20 +112,21 @@ class FileRoot:
         """
         if self.rules.is_forbidden(self.path / target, self.path):
             raise path_refusal(path, REFUSAL_TEXT)
-        rules = self.rules.identities()
-        with ExitStack() as opened:
-            current = os.open(self.path, _FOLDER_FLAGS)
-            opened.callback(lambda: os.close(current))  # closes the folder that is current at the end
-            _refuse_rules(path, os.fstat(current), rules)
+        identities = self.rules.identities()
+        current = os.open(self.path, _FOLDER_FLAGS)
+        try:
+            _refuse_rules(path, os.fstat(current), identities)
             for part in target.parent.parts:
                 if makes_folders:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=current)
                 current = _open_subfolder(current, part)
-                _refuse_rules(path, os.fstat(current), rules)
+                _refuse_rules(path, os.fstat(current), identities)
             with suppress(FileNotFoundError):
-                _refuse_rules(path, os.stat(target.name, dir_fd=current, follow_symlinks=False), rules)
+                _refuse_rules(path, os.stat(target.name, dir_fd=current, follow_symlinks=False), identities)
             yield current
+        finally:
+            os.close(current)
 
     def open_file(self, path: str) -> BinaryIO:
         """Open an existing regular file for reading. Folders, devices, FIFOs and sockets are refused."""
@@ -135,7 +136,7 @@ class FileRoot:
 
 
 def open_in_folder(path: str, name: str, folder: int) -> BinaryIO:
-    """Open a regular file in an open folder for reading. `path` is the path for errors."""
+    """Open a regular file in an open folder for reading. `path` is the path for errors. The root has the name ""."""
     # Check before opening, because opening a device can have effects.
     refuse_irregular(path, os.stat(name or ".", dir_fd=folder, follow_symlinks=False))
     opened = os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=folder), "rb")
@@ -165,7 +166,8 @@ def _refuse_unusable(path: str) -> None:
     if ".." in names:
         raise path_refusal(path, "it goes up by `..`; use a path relative to the root, such as . or docs/a.md")
     if max(sizes) > _MAX_NAME_BYTES or sum(sizes) + len(sizes) > _MAX_PATH_BYTES:  # a slash takes one byte
-        raise path_refusal(path, f"the name is too long; a name has at most {_MAX_NAME_BYTES} bytes")
+        limits = f"a name has at most {_MAX_NAME_BYTES} bytes, a path {_MAX_PATH_BYTES}"
+        raise path_refusal(path, f"it is too long; {limits}")
 
 
 def _open_subfolder(folder: int, part: str) -> int:
@@ -175,8 +177,9 @@ def _open_subfolder(folder: int, part: str) -> int:
     return inner
 
 
-def _refuse_rules(path: str, status: os.stat_result, rules: Collection[tuple[int, int]]) -> None:
-    if (status.st_dev, status.st_ino) in rules:
+def _refuse_rules(path: str, status: os.stat_result, identities: Collection[tuple[int, int]]) -> None:
+    """Raise ToolError if the file or folder with this status is one of the rules, by its identity."""
+    if (status.st_dev, status.st_ino) in identities:
         raise path_refusal(path, REFUSAL_TEXT)
 
 
@@ -261,6 +264,10 @@ class FileWalk:
         self._root = root
         self._path = path
         self._includes_ignored = includes_ignored
+        self._base = ""
+        """The path of the folder in which the walk starts, with `/` at its end, or "" for the root."""
+        self._ends = 0.0
+        """The time of the monotonic clock at which the walk is cut."""
         self.cut = False
 
     def files(self) -> Iterator[WalkedFile]:
@@ -273,33 +280,30 @@ class FileWalk:
         yield from self._files_below(target)
 
     def _files_below(self, target: PurePosixPath) -> Iterator[WalkedFile]:
-        ends = time.monotonic() + TIME_LIMIT_S
-        base = f"{target}/" if target.name else ""
+        self._ends = time.monotonic() + TIME_LIMIT_S
+        self._base = f"{target}/" if target.name else ""
         with path_errors(self._path), self._root.folder(target) as top:
-            for folder, prefix, name in self._files_in(top, base, self._outer_rules(target), ends):
-                yield WalkedFile(prefix + name, (prefix + name)[len(base) :], name, folder)
+            yield from self._files_in(top, self._base, self._outer_rules(target))
 
     def _outer_rules(self, target: PurePosixPath) -> IgnoreRules:
         """Return the ignore rules of the folders above the start of the walk."""
         rules = NO_IGNORE_RULES
         if self._includes_ignored:
             return rules
-        for folder in reversed(target.parents[: len(target.parts)]):
-            with self._root.folder(folder) as opened:
-                rules = rules.in_folder("" if folder == PurePosixPath() else f"{folder}/", opened)
-            if rules.ignores(str(PurePosixPath(*target.parts[: len(folder.parts) + 1])), is_folder=True):
+        above = PurePosixPath()
+        for part in target.parts:
+            with self._root.folder(above) as opened:
+                rules = rules.in_folder(f"{above}/" if above.name else "", opened)
+            above /= part
+            if rules.ignores(str(above), is_folder=True):
                 rules = NO_IGNORE_RULES
         return rules
 
-    def _files_in(self, folder: int, prefix: str, rules: IgnoreRules, ends: float) -> Iterator[tuple[int, str, str]]:
-        """Yield the files of an open folder, then those of its subfolders, each as (folder, folder's prefix, name).
+    def _files_in(self, folder: int, prefix: str, rules: IgnoreRules) -> Iterator[WalkedFile]:
+        """Yield the files of an open folder, then those of its subfolders.
 
         Unreadable subfolders are skipped. `os.fwalk` would end at the first folder that can be opened but not listed,
-        such as some in /proc.
-
-        Args:
-            prefix: The path of the open folder from the root, with `/` at its end, or "" for the root.
-            ends: The time of the monotonic clock at which the walk is cut.
+        such as some in /proc. `prefix` is the path of the open folder, in the same form as `_base`.
         """
         with os.scandir(folder) as entries:
             shown = sorted(
@@ -310,12 +314,13 @@ class FileWalk:
         if not self._includes_ignored:
             rules = rules.in_folder(prefix, folder)
         for name, kind in shown:
-            if self._is_over(ends):
+            if self._must_stop():
                 return
-            if kind == "file" and not rules.ignores(prefix + name, is_folder=False):
-                yield folder, prefix, name
+            path = prefix + name
+            if kind == "file" and not rules.ignores(path, is_folder=False):
+                yield WalkedFile(path, path.removeprefix(self._base), name, folder)
         for name, kind in shown:
-            if self._is_over(ends):  # checked for each folder, because the previous one may have taken long
+            if self._must_stop():  # checked for each folder, because the previous one may have taken long
                 return
             path = prefix + name
             is_in_bounds = path.count("/") < _MAX_DEPTH and self._root.path / path not in _SYSTEM_FOLDERS
@@ -323,10 +328,11 @@ class FileWalk:
                 with suppress(OSError), ExitStack() as opened:
                     below = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
                     opened.callback(os.close, below)
-                    yield from self._files_in(below, f"{path}/", rules, ends)
+                    yield from self._files_in(below, f"{path}/", rules)
 
-    def _is_over(self, ends: float) -> bool:
-        self.cut = time.monotonic() > ends
+    def _must_stop(self) -> bool:
+        """Return whether the time is over, and record it in `cut`."""
+        self.cut = time.monotonic() > self._ends
         return self.cut
 
 

@@ -92,6 +92,11 @@ async def test_a_path_that_leads_outside_is_refused(
     assert str(base) not in str(error)
 
 
+async def test_a_path_that_is_too_long_is_refused_with_the_limit_of_paths(base: Path) -> None:
+    error = await failure(ReadFile(FileRoot(base)), path="x/" * 3_000)
+    assert "a name has at most 255 bytes, a path 4000" in str(error)
+
+
 @pytest.mark.parametrize("path", HARMLESS)
 async def test_a_name_that_only_looks_like_an_escape_is_a_plain_name(base: Path, path: str) -> None:
     assert (await failure(ReadFile(FileRoot(base)), path=path)).kind == "NotFound"
