@@ -1,4 +1,7 @@
-"""Asks models through pydantic-ai. `providers.py` imports this in a thread, because the import takes seconds."""
+"""Asks models of Bedrock and Google through pydantic-ai ("the library"). `LibraryProvider` uses it.
+
+`providers.py` imports this module in a thread, because the import takes seconds.
+"""
 
 import json
 import re
@@ -36,16 +39,19 @@ from orga.activities.adapters.models.wire import alternating_turns, called_names
 from orga.activities.ports import LoadedMedia, ModelError, ModelRequest
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.messages import Message
-from orga.workflows.types.parts import OpaquePart, Parts, TextPart, ThinkingPart, ToolCall
+from orga.workflows.types.parts import Block, OpaquePart, Parts, TextPart, ThinkingPart, ToolCall
 from orga.workflows.types.text import clean_json
 
 T = TypeVar("T")
 
-THINKING, DETAILS = "pydantic_ai.thinking", "pydantic_ai.details"
-"""Formats of a thought, and of the signature of the text or call that follows it."""
+THINKING = "pydantic_ai.thinking"
+"""The format of a thought that is kept in the conversation."""
+
+DETAILS = "pydantic_ai.details"
+"""The format of a kept signature. It belongs to the text or call that follows it."""
 
 _NO_OUTPUT = "[no output]"
-"""A result without text, because Bedrock refuses blank ones."""
+"""Replaces a blank result, because Bedrock refuses blank texts."""
 
 _MAX_MODELS = 256
 
@@ -54,6 +60,8 @@ _MAX_THINKING_CHARS = 8_000_000
 
 
 class Library:
+    """The library's models of one provider, which share a client."""
+
     def __init__(self, endpoint: ProviderEndpoint, env: Mapping[str, str]) -> None:
         self._name = endpoint.provider
         self._models: dict[str, Model[Any]] = {}
@@ -65,7 +73,7 @@ class Library:
             self._provider = google_provider(endpoint, env, self._client)
 
     def model(self, name: str) -> Model[Any]:
-        """Return a model of the library. Raise its UserError for one that it cannot ask."""
+        """Return a model of the library. If the library cannot ask that model, it raises UserError."""
         if name not in self._models:
             if len(self._models) >= _MAX_MODELS:
                 self._models.clear()
@@ -81,12 +89,15 @@ class Library:
     ) -> theirs.ModelResponse:
         """Ask a model, add the pieces of its reply to `assembly`, and return the library's own form of the reply.
 
-        `settings` are the library's. With `thinking`, earlier thinking is sent back.
+        Args:
+            settings: The settings of the call, in the library's form.
+            silence_s: Seconds without a byte after which the call fails.
+            thinking: True to send earlier thinking back, if the model accepts that.
         """
         model = self.model(request.model)
-        may_keep = not self._is_bedrock or bool(model.profile.get("bedrock_send_back_thinking_parts"))
-        sent = _Conversation(self._name, model.system, thinking and may_keep).messages(request)
-        if not self._is_bedrock:
+        takes_thinking = not self._is_bedrock or bool(model.profile.get("bedrock_send_back_thinking_parts"))
+        sent = _Conversation(self._name, model.system, thinking and takes_thinking).messages(request)
+        if not self._is_bedrock:  # for Bedrock, `exchange` sets the timeout
             settings = settings | {"timeout": silence_s}
         parameters, choice = _parameters(request)
         reader = _Reader(self._name, assembly)
@@ -103,7 +114,8 @@ class Library:
         except errors.UserError:
             if settings.get("tool_choice") != "required":
                 raise
-            # nothing was sent, because this model's calls cannot be forced; the loop notices a reply without calls
+            # The library refused before it sent anything, because this model cannot be forced to make calls. So ask
+            # without force. The loop notices if the reply has no calls.
             return await self.read(request, settings | {"tool_choice": "auto"}, assembly, silence_s, thinking)
         reader.keep_blocks(response.parts)
         return response
@@ -114,9 +126,9 @@ class _Reader:
     _provider: str
     _assembly: ReplyAssembly
     _blocks: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-    """A block before each part, by index, for its thought or signature. It is left out if it stays empty."""
+    """By index of the library's part: a block for its thought or signature. The reply leaves out empty blocks."""
     _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
-    _room: int = _MAX_THINKING_CHARS
+    _thinking_chars_left: int = _MAX_THINKING_CHARS
 
     def feed(self, event: theirs.ModelResponseStreamEvent) -> None:
         if isinstance(event, theirs.PartStartEvent):
@@ -131,7 +143,7 @@ class _Reader:
                 self._add_arguments(event.index, delta.args_delta)
 
     def keep_blocks(self, parts: Iterable[theirs.ModelResponsePart]) -> None:
-        """Fill the blocks, whose thoughts and signatures are complete now."""
+        """Fill the blocks from the complete parts, which are in the order of their indexes."""
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         for block, part in zip(blocks, parts, strict=False):
             if isinstance(part, theirs.ThinkingPart):
@@ -154,15 +166,15 @@ class _Reader:
         elif isinstance(part, theirs.ThinkingPart):
             self._show_thinking(index, part.content)
         elif isinstance(part, theirs.ToolCallPart):
-            fitting = self._assembly.take_within_room
-            call = OpenCall(call_id=fitting(part.tool_call_id), name=fitting(part.tool_name))
+            call_id = self._assembly.take_within_room(part.tool_call_id)
+            call = OpenCall(call_id=call_id, name=self._assembly.take_within_room(part.tool_name))
             if self._assembly.open_call(call):
                 self._calls[index] = call
                 self._add_arguments(index, part.args)
 
     def _show_thinking(self, index: int, piece: str | None) -> None:
-        self._room -= len(piece or "")
-        self._assembly.full = self._assembly.full or self._room < 0
+        self._thinking_chars_left -= len(piece or "")
+        self._assembly.full = self._assembly.full or self._thinking_chars_left < 0
         self._assembly.show_thinking(piece or "", index)
 
     def _add_arguments(self, index: int, arguments: object) -> None:
@@ -172,7 +184,10 @@ class _Reader:
 
 
 def _parameters(request: ModelRequest) -> tuple[ModelRequestParameters, dict[str, Any]]:
-    """Return tools and form of the reply, and a tool choice. If there are no tools, the called ones are forbidden."""
+    """Return the tools with the form of the reply, and the settings for the tool choice.
+
+    If the request has no tools, those of earlier calls are declared and forbidden.
+    """
     called = [] if request.tools else called_names(request)
     choice: dict[str, Any] = {"tool_choice": "none"} if called else {}
     tools = [ToolDefinition(name=name, parameters_json_schema={"type": "object"}) for name in called]
@@ -188,9 +203,10 @@ def _parameters(request: ModelRequest) -> tuple[ModelRequestParameters, dict[str
 @dataclass(frozen=True)
 class _Conversation:
     _provider: str
+    """Our name of the provider."""
     _system: str
-    """The library's name of the provider, which marks the thoughts that the provider accepts."""
-    _keeps_thinking: bool
+    """The library's name of the provider. The library sends back only thoughts that are marked with it."""
+    _sends_thinking: bool
 
     def messages(self, request: ModelRequest) -> list[theirs.ModelMessage]:
         """Return all system texts, and then alternating turns."""
@@ -212,8 +228,7 @@ class _Conversation:
     def _reply_parts(self, message: Message) -> Iterator[theirs.ModelResponsePart]:
         details: dict[str, Any] | None = None
         for part in message.parts:
-            is_ours = isinstance(part, (ThinkingPart, OpaquePart)) and part.data.get("provider") == self._provider
-            if isinstance(part, ThinkingPart) and part.format == THINKING and is_ours and self._keeps_thinking:
+            if isinstance(part, ThinkingPart) and self._is_sent_back(part, THINKING):
                 yield theirs.ThinkingPart(
                     part.text,
                     id=part.data.get("id"),
@@ -221,7 +236,7 @@ class _Conversation:
                     provider_name=self._system,
                     provider_details=part.data.get("details"),
                 )
-            elif isinstance(part, OpaquePart) and part.format == DETAILS and is_ours and self._keeps_thinking:
+            elif isinstance(part, OpaquePart) and self._is_sent_back(part, DETAILS):
                 details = {"thought_signature": part.data.get("thought_signature")}
             elif isinstance(part, ToolCall):
                 yield theirs.ToolCallPart(
@@ -238,9 +253,13 @@ class _Conversation:
         if details is not None:  # Gemini signs an empty text at the end
             yield theirs.TextPart("", provider_name=self._system, provider_details=details)
 
+    def _is_sent_back(self, part: Block, format: str) -> bool:
+        is_from_provider = part.format == format and part.data.get("provider") == self._provider
+        return is_from_provider and self._sends_thinking
+
 
 def _given_parts(message: Message, names: Mapping[str, str]) -> Iterator[theirs.ModelRequestPart]:
-    """Yield the user's text or a tool's result. Blank ones are refused."""
+    """Yield a tool's result, or the user's text and media. The providers refuse blank texts."""
     if message.role == "tool":
         yield theirs.ToolReturnPart(
             wire_name(names.get(message.call_id or "") or message.tool or ""),
@@ -269,7 +288,7 @@ _STATUSES = (
     (errors.ModelServerError, 500),
     (errors.ModelNotFoundError, 404),
 )
-"""The usual status of each kind of failure in the library, because both services also use other statuses."""
+"""The usual HTTP status of each kind of failure. Both services also use other statuses for the same kinds."""
 
 _KEY_CODES = frozenset({"unrecognizedclientexception", "invalidsignatureexception", "expiredtokenexception"})
 """Codes of AWS for refused credentials, which have status 403."""
@@ -304,7 +323,7 @@ def _transport_error(error: BaseException) -> http.HTTPError | None:
 
 def _refusal(error: errors.ModelHTTPError, failures: ProviderFailures) -> ModelError:
     status, code = error.status_code, error.provider_error_code or ""
-    if status < 500:
+    if status < 500:  # other statuses stay as they are
         status = next((usual for kind, usual in _STATUSES if isinstance(error, kind)), status)
     if code.lower() in _KEY_CODES or (status == 400 and isinstance(error, errors.ModelAuthenticationError)):
         status = 401
