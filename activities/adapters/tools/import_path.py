@@ -5,6 +5,8 @@ import hashlib
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,10 @@ from orga.own_code import is_ours, outside_module_path, pin
 
 
 def _hold_module(name: str, folders: Sequence[Path]) -> str:
-    """Read a module and its imports from the first folder that has it, so that Python imports them from memory.
+    """Read a module and its imports from the first folder that has it, and hold them for Python's imports.
 
-    Return a digest of all of them, or "" if no folder has the module. Raise ValueError if another module has the same
-    name, or a file is not valid Python.
+    Return a digest of all of them, or "" if no folder has the module. Python then runs the code of this digest, even if
+    the files change. Raise ValueError if another module has the same name, or a file is not valid Python.
     """
     folder = next((folder for folder in folders if _module_file(folder, name)), None)
     if folder is None:
@@ -24,40 +26,40 @@ def _hold_module(name: str, folders: Sequence[Path]) -> str:
     top = name.partition(".")[0]
     if is_ours(top):
         raise ValueError(f"the name {top} belongs to orga itself; give the module in {folder} another one")
-    if elsewhere := _other_location(top, folder):
+    if elsewhere := _other_location(folder, top):
         raise ValueError(f"there are two modules {top}, in {folder} and {elsewhere}; give yours another name")
     found = _module_closure(name, folder)
     digest = hashlib.sha256()
-    for each, loader in sorted(found.items()):
-        _hold(each, loader)
-        digest.update(f"{each}\0{hashlib.sha256(loader.source or b'').hexdigest()}\n".encode())
+    for found_name, loader in sorted(found.items()):
+        _hold(found_name, loader)
+        digest.update(f"{found_name}\0{hashlib.sha256(loader.source or b'').hexdigest()}\n".encode())
     return f"sha256:{digest.hexdigest()}"
 
 
 def _module_closure(name: str, folder: Path) -> dict[str, HeldLoader]:
     """Return the module, its packages, and all modules of the folder that they import, also inside functions."""
-    elsewhere: dict[str, str] = {}
+    other_location = cache(partial(_other_location, folder))
     found: dict[str, HeldLoader] = {}
     wanted = [name]
     while wanted:
         parts = wanted.pop().split(".")
-        if parts[0] not in elsewhere:
-            elsewhere[parts[0]] = _other_location(parts[0], folder)
-        if elsewhere[parts[0]]:
+        if other_location(parts[0]) is not None:
             continue
-        for each in (".".join(parts[: end + 1]) for end in range(len(parts))):
-            if each not in found and (loader := _module_loader(folder, each)):
-                found[each] = loader
-                wanted += _imported_names(each, loader)
+        for package_or_module in accumulate(parts, "{}.{}".format):
+            if package_or_module not in found and (loader := _module_loader(folder, package_or_module)):
+                found[package_or_module] = loader
+                wanted += _imported_names(package_or_module, loader)
     return found
 
 
-def _other_location(top: str, folder: Path) -> str:
+def _other_location(folder: Path, top: str) -> str | None:
+    """Return where Python finds a top-level module if that is not in the folder, or None."""
     if is_ours(top):
         return "orga"
-    outside = outside_module_path(top)
-    own = _module_file(folder, top)
-    return "" if outside is None or (own and own.resolve() == Path(outside).resolve()) else outside
+    outside, own = outside_module_path(top), _module_file(folder, top)
+    if outside and own and own.resolve() == Path(outside).resolve():  # the folder is on `sys.path`
+        return None
+    return outside
 
 
 def _module_file(folder: Path, name: str) -> Path | None:
@@ -83,11 +85,14 @@ def _imported_names(name: str, loader: HeldLoader) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            packages = package.split(".")
-            above = packages[: len(packages) - node.level + 1] if node.level else []
-            module = ".".join((*above, *filter(None, [node.module])))
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""  # one dot means the package itself
+            module = _dotted_name(base, node.module)
             yield module
-            yield from (".".join(filter(None, (module, alias.name))) for alias in node.names)
+            yield from (_dotted_name(module, alias.name) for alias in node.names)
+
+
+def _dotted_name(*names: str | None) -> str:
+    return ".".join(filter(None, names))
 
 
 def _hold(name: str, loader: HeldLoader) -> None:
@@ -101,7 +106,10 @@ def _hold(name: str, loader: HeldLoader) -> None:
 
 
 def import_function(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
-    """Return the function, and the digest of its code or "". Raise ValueError with the remedy."""
+    """Return the function, and the digest of its code, or "" if no file has its code. Raise ValueError with the remedy.
+
+    The folders are searched before the installed modules.
+    """
     module_name, colon, attribute = path.partition(":")
     if not (colon and attribute and all(name.isidentifier() for name in module_name.split("."))):
         raise ValueError("an import path is written package.module:function")
@@ -109,7 +117,7 @@ def import_function(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[.
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        where = "".join(f" in {folder}," for folder in folders[:1])
+        where = f" in {folders[0]}," if folders else ""
         raise ValueError(
             f"there is no module {error.name}{where} and none is installed; check the spelling and PYTHONPATH"
         ) from error
