@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.calls.activity import own_part
+from orga.activities.calls.activity import application_code
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models, model_context
 from orga.activities.ports import CodeCritic, ModelContext, ModelRequest, ReviewedWork
@@ -78,7 +78,7 @@ class CritiqueActivities:
     ) -> Reply:
         """Return the verdict in the form that models use, so the run checks it in the same way."""
         work = ReviewedWork(_task_text(context), request.subject, request.tool, context.messages)
-        async with own_part(f"critic {name}", self._secrets.redact):
+        async with application_code(f"critic {name}", self._secrets.redact):
             review = await critic.review(work)
             verdict = to_json({"scores": dict(review.scores), "feedback": review.feedback, "approved": True}).decode()
         return self._secrets.redact_record(Reply.of(clip(verdict, MAX_VERDICT_BYTES), cost_usd=0.0))

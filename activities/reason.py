@@ -5,7 +5,7 @@ import time
 from pydantic_core import to_json
 from temporalio import activity
 
-from orga.activities.calls.activity import own_part
+from orga.activities.calls.activity import application_code
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models, model_context, model_request
 from orga.activities.ports import ModelContext, ModelRequest, Summarizer
@@ -92,7 +92,7 @@ class SummariseActivities:
             asked = _model_request(context, request, limit)
             reply = await self._calls.complete(setup, asked, began, setup.models_for())
         else:
-            async with own_part("the summarizer", self._secrets.redact):
+            async with application_code("the summarizer", self._secrets.redact):
                 messages = messages_within(context.messages, request.ranges)
                 text = await self._own.summarise(_task_text(context), messages, max_bytes)
             reply = self._secrets.redact_record(Reply.of(text, cost_usd=0.0))

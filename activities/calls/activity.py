@@ -53,11 +53,11 @@ def shutdown_as_failure() -> Generator[None]:
         raise
 
 
-HEARTBEAT_INTERVAL_S = 0.5
-"""Seconds between heartbeats. The server's response to a heartbeat delivers a cancellation."""
-
 CHANGED_HEARTBEAT_S = 0.2
 """Seconds between heartbeats while the details change."""
+
+HEARTBEAT_INTERVAL_S = 2 * CHANGED_HEARTBEAT_S
+"""Seconds between heartbeats while they stay the same. The server's response to a heartbeat delivers a cancellation."""
 
 
 @asynccontextmanager
@@ -77,8 +77,11 @@ async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def own_part(what: str, redact: Callable[[str], str]) -> AsyncGenerator[None]:
-    """Send heartbeats while the application's critic or summarizer works. Its errors are retryable, without secrets."""
+async def application_code(what: str, redact: Callable[[str], str]) -> AsyncGenerator[None]:
+    """Send heartbeats while a critic or summarizer of the application works.
+
+    Its errors become retryable, and secrets in them are hidden.
+    """
     try:
         async with heartbeats(lambda: None):
             yield
@@ -107,6 +110,8 @@ def error_text(error: BaseException) -> str:
 
 
 _FAILED_KEY = "failed"
+"""Key in the details of a heartbeat. Its value is the number of an attempt that, like all before it, had no effect."""
+
 _EFFECT_DETAILS: dict[Acted | None, tuple[str, ...]] = {"no": (NOT_DONE,), "maybe": (MAYBE_DONE,), "yes": (DONE,)}
 
 
@@ -116,7 +121,7 @@ def attempt_failure(
     *,
     retryable: bool,
     acted: Acted | None = None,
-    is_last: bool = False,
+    is_out_of_time: bool = False,
     goes_on: bool = False,
     more: tuple[Any, ...] = (),
 ) -> ApplicationError:
@@ -127,30 +132,29 @@ def attempt_failure(
 
     Args:
         acted: Whether this attempt had its effect. None: the tool does not report it.
-        is_last: True if no time is left for another attempt. The workflow then gets the failure at once.
+        is_out_of_time: True if no time is left for another attempt. The workflow then gets the failure at once.
         goes_on: True if the call was cut off but could not be stopped.
         more: Other details.
     """
+    is_retried = retryable and not is_out_of_time
     is_unsure = attempt_may_have_acted()
-    may_have_acted = kind in UNKNOWN_OUTCOMES or acted in {"maybe", "yes"}
-    is_retried, is_out_of_time = retryable and not is_last, retryable and is_last
-    if is_retried and not is_unsure and not may_have_acted and not activity.info().is_local:
+    some_may_have_acted = is_unsure or kind in UNKNOWN_OUTCOMES or acted in {"maybe", "yes"}
+    if is_retried and not some_may_have_acted and not activity.info().is_local:
         record_attempt_without_effect()
-    facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
+    facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: retryable and is_out_of_time, GOES_ON: goes_on}
     details = (*_EFFECT_DETAILS.get(acted, ()), *(fact for fact, holds in facts.items() if holds), *more)
     # a server that asks for input has not failed, so no log and no metric counts it
     category = ApplicationErrorCategory.BENIGN if kind == INPUT_REQUIRED else ApplicationErrorCategory.UNSPECIFIED
-    final = not retryable or is_out_of_time
-    return ApplicationError(message, *details, type=kind, non_retryable=final, category=category)
+    return ApplicationError(message, *details, type=kind, non_retryable=not is_retried, category=category)
 
 
 def record_attempt_without_effect() -> None:
-    """Record for the next attempt that none had an effect. Call it only if the attempts before had none either."""
+    """Record for the next attempt that neither this attempt nor an earlier one had an effect."""
     activity.heartbeat({_FAILED_KEY: activity.info().attempt})
 
 
 def attempt_may_have_acted() -> bool:
-    """Return whether an earlier attempt may have had its effect. False if the last one recorded that none had."""
+    """Return whether an earlier attempt may have had its effect. False if the previous one recorded that none had."""
     info = activity.info()
     last = as_object(info.heartbeat_details[-1]) if info.heartbeat_details else {}
     return info.attempt > 1 and last.get(_FAILED_KEY) != info.attempt - 1
@@ -168,13 +172,12 @@ def retry_backoff_s() -> float:
 
 
 def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
-    """Return whether the next attempt would begin after the run's clock has stopped.
-
-    Apart from `running_s`, only times of the server count, because this machine's clock may differ.
+    """Return whether the next attempt would begin after the run's deadline.
 
     Args:
         left_s: Seconds that the run had left when it scheduled this activity. None: the run has no deadline.
-        running_s: Seconds that this attempt has taken.
+        running_s: Seconds that this attempt has taken, measured here. All other times are the server's, because the
+            clock of this machine may differ from the server's.
     """
     if left_s is None:
         return False

@@ -278,9 +278,9 @@ async def _guarded_call(
     work: Coroutine[Any, Any, ToolOutput], spec: ToolSpec, request: ToolRequest, secrets: KnownSecrets, began: float
 ) -> ToolOutput:
     def failure(text: str, kind: str, retryable: bool, acted: Acted | None = None, **facts: Any) -> ApplicationError:
-        is_last = is_retry_too_late(request.left_s, time.monotonic() - began)
+        is_out_of_time = is_retry_too_late(request.left_s, time.monotonic() - began)
         message = _error_message(secrets, text)
-        return attempt_failure(message, kind, retryable=retryable, acted=acted, is_last=is_last, **facts)
+        return attempt_failure(message, kind, retryable=retryable, acted=acted, is_out_of_time=is_out_of_time, **facts)
 
     try:
         return await run_within_limit(work, spec, is_awaited=request.is_awaited)

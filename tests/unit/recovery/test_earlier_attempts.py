@@ -36,14 +36,14 @@ async def test_a_retry_after_the_end_is_too_late(
     assert await Beats(attempt=attempt, retry_policy=PAUSE).run(asked, None) is expected
 
 
-@pytest.mark.parametrize(("retryable", "is_last"), [(True, False), (True, True), (False, True)])
-async def test_the_last_attempt_is_final_and_reports_a_lack_of_time(retryable: bool, is_last: bool) -> None:
+@pytest.mark.parametrize(("retryable", "is_out_of_time"), [(True, False), (True, True), (False, True)])
+async def test_the_last_attempt_is_final_and_reports_a_lack_of_time(retryable: bool, is_out_of_time: bool) -> None:
     async def failing(_: object) -> ApplicationError:
-        return attempt_failure("429", "Http429", retryable=retryable, acted="no", is_last=is_last)
+        return attempt_failure("429", "Http429", retryable=retryable, acted="no", is_out_of_time=is_out_of_time)
 
     error = await Beats().run(failing, None)
-    assert error.non_retryable is (not retryable or is_last)
-    assert (OUT_OF_TIME in error.details) is (retryable and is_last)
+    assert error.non_retryable is (not retryable or is_out_of_time)
+    assert (OUT_OF_TIME in error.details) is (retryable and is_out_of_time)
     assert is_infrastructure_failure(error) is retryable
 
 
