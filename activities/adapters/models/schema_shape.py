@@ -5,7 +5,8 @@ against the tool's own schema.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, cast
 
@@ -30,8 +31,9 @@ _SCHEMA_KEYWORDS = frozenset(
 )
 """Keywords whose value is a schema or a list of them."""
 
-_BRANCHES = ("allOf", "anyOf", "oneOf", "then", "else")
-_MAX_BRANCHES = 200
+_SAME_VALUE_KEYWORDS = ("allOf", "anyOf", "oneOf", "then", "else")
+"""Keywords whose schemas are about the same value as the schema that has them."""
+_MAX_PARTS = 200
 """The most schemas that are read for one value."""
 
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -57,8 +59,8 @@ def fits_as_root(schema: dict[str, Any]) -> bool:
     return schema.get("type") == "object" and not _REFUSED_AT_ROOT & schema.keys()
 
 
-def as_root(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the schema, or an object with the schema as its only property if it cannot be a root."""
+def as_wrapped_root(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the schema. If it cannot be a root, return an object with the schema as its only property."""
     if fits_as_root(schema):
         return schema
     inner = with_moved_references(schema, f"#/properties/{name}")
@@ -93,18 +95,18 @@ def is_strict(schema: object) -> bool:
     return (is_closed or "object" not in kinds) and all(map(is_strict, inner))
 
 
-def as_object_root(schema: dict[str, Any]) -> dict[str, Any]:
+def as_arguments_root(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of arguments without keywords at its top that providers refuse there.
 
     The properties of alternatives and references become properties of one object. Those that every alternative requires
     stay required.
     """
-    if schema.get("type", "object") == "object" and not _REFUSED_AT_ROOT & schema.keys():
+    if fits_as_root({"type": "object", **schema}):
         return schema
-    found = _properties([schema], schema)
-    properties = {name: each[0] if len(each) == 1 else {"anyOf": each} for name, each in found.items()}
+    schemas = _properties([schema], schema)
+    properties = {name: each[0] if len(each) == 1 else {"anyOf": each} for name, each in schemas.items()}
     rest = {key: value for key, value in schema.items() if key not in _REFUSED_AT_ROOT}
-    return rest | {"type": "object", "properties": properties} | _required_field(schema, schema, properties)
+    return rest | {"type": "object", "properties": properties} | _required_field([schema], schema, properties)
 
 
 def portable_names(schema: dict[str, Any]) -> dict[str, str]:
@@ -156,14 +158,17 @@ def with_items(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, back: bool = False) -> Any:
-    """Return a value whose keys are renamed if they are properties in `schema`. `back` restores the own names."""
-    changes = {new: own for own, new in names.items()} if back else names
-    return _with_keys(value, [schema], schema, changes, back=back)
+    """Return a value with the keys in `names` renamed that are properties in `schema`.
+
+    `names` has the new names by the names in the schema. With `back`, the names of the schema replace the new ones.
+    """
+    new_keys = {new: own for own, new in names.items()} if back else names
+    return _KeyRenaming(schema, new_keys, is_back=back).renamed(value, [schema])
 
 
 def plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a simpler schema with the few keywords that every provider accepts: types, properties, enums."""
-    return _plain_part([schema], schema, iter(range(_MAX_PLAIN_PARTS))) | {"type": "object"}
+    return _PlainSchema(schema).merged([schema]) | {"type": "object"}
 
 
 def _with_changed_schemas(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -186,9 +191,9 @@ def _parts(schemas: Iterable[object], root: dict[str, Any]) -> list[dict[str, An
     waiting, found = list(schemas), dict[int, dict[str, Any]]()
     for each in waiting:
         part = as_object(each)
-        if part and id(part) not in found and len(found) < _MAX_BRANCHES:
+        if part and id(part) not in found and len(found) < _MAX_PARTS:
             found[id(part)] = part
-            for key in _BRANCHES:
+            for key in _SAME_VALUE_KEYWORDS:
                 waiting += as_objects(part.get(key)) or [part.get(key)]
             waiting.append(_referred_schema(part, root))
     return list(found.values())
@@ -210,6 +215,7 @@ def _unescaped_step(step: str) -> str:
 
 
 def _properties(schemas: Iterable[object], root: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the different schemas of each property, by its name."""
     found: dict[str, list[Any]] = {}
     for part in _parts(schemas, root):
         for name, each in as_object(part.get("properties")).items():
@@ -219,9 +225,10 @@ def _properties(schemas: Iterable[object], root: dict[str, Any]) -> dict[str, li
     return found
 
 
-def _required_field(schema: dict[str, Any], root: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
-    names = sorted(_required_names(schema, root, {}) & properties.keys())
-    return {"required": names} if names else {}
+def _required_field(schemas: Sequence[object], root: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the field `required` with the properties that each of these schemas requires, or no field."""
+    required = frozenset(properties).intersection(*(_required_names(each, root, {}) for each in schemas))
+    return {"required": sorted(required)} if required else {}
 
 
 def _required_names(schema: object, root: dict[str, Any], known: dict[int, frozenset[str]]) -> frozenset[str]:
@@ -239,48 +246,68 @@ def _required_names(schema: object, root: dict[str, Any], known: dict[int, froze
     return found
 
 
-def _with_keys(
-    value: Any, schemas: Iterable[object], root: dict[str, Any], changes: Mapping[str, str], *, back: bool
-) -> Any:
-    parts = _parts(schemas, root)
-    if isinstance(value, list):
-        items = [each for part in parts for each in (part.get("items"), *as_objects(part.get("prefixItems")))]
-        return [_with_keys(each, items, root, changes, back=back) for each in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    fields = cast("dict[str, Any]", value)
-    properties = _properties(parts, root)
-    other_schemas = [part.get("additionalProperties") for part in parts]
-    renamed: dict[str, Any] = {}
-    for key, each in fields.items():
-        new = changes.get(key, key)
-        own = new if back else key
-        inner = _with_keys(each, properties.get(own, other_schemas), root, changes, back=back)
-        renamed[new if own in properties and new not in fields else key] = inner
-    return renamed
+@dataclass(frozen=True)
+class _KeyRenaming:
+    root: dict[str, Any]
+    new_keys: Mapping[str, str]
+    """New keys by old keys."""
+    is_back: bool
+    """True if the new keys are the names in the schema. Otherwise the old keys are."""
+
+    def renamed(self, value: Any, schemas: Iterable[object]) -> Any:
+        """Return a value for which these schemas hold, with new keys at all levels."""
+        parts = _parts(schemas, self.root)
+        if isinstance(value, list):
+            items = [each for part in parts for each in (part.get("items"), *as_objects(part.get("prefixItems")))]
+            return [self.renamed(each, items) for each in cast("list[Any]", value)]
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[str, Any]", value)
+        properties = _properties(parts, self.root)
+        other_schemas = [part.get("additionalProperties") for part in parts]
+        found: dict[str, Any] = {}
+        for key, each in fields.items():
+            new_key = self.new_keys.get(key, key)
+            name = new_key if self.is_back else key
+            is_renamed = name in properties and new_key not in fields  # otherwise a field could replace another one
+            found[new_key if is_renamed else key] = self.renamed(each, properties.get(name, other_schemas))
+        return found
 
 
-def _plain_part(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int], depth: int = 0) -> dict[str, Any]:
-    """Return one plain schema for all of these. `room` has an element for each further part that fits."""
-    parts = _parts(schemas, root)
-    listed = [value for part in parts for value in inner_values(part.get("enum")) if value is not None]
-    is_short = len(listed) <= _MAX_PLAIN_VALUES and all(isinstance(value, str) and value for value in listed)
-    kinds = [kind for part in parts for kind in _schema_types(part) if kind in _PLAIN_TYPES]
-    kind = "string" if listed and is_short else next(iter(kinds), "string")
-    plain: dict[str, Any] = {"type": kind}
-    if text := next(filter(None, (as_text(part.get("description")) for part in parts)), ""):
-        plain["description"] = text[:MAX_PLAIN_CHARS]
-    if listed and is_short:
-        plain["enum"] = listed
-    if kind == "object":
-        inner = _properties(parts, root) if depth < _MAX_PLAIN_DEPTH else {}
-        properties = {name: each for name, each in inner.items() if next(room, None) is not None}
-        plain["properties"] = {name: _plain_part(each, root, room, depth + 1) for name, each in properties.items()}
-        plain |= _required_field(parts[0], root, properties) if parts else {}
-    if kind == "array":
-        items = [part.get("items") for part in parts if depth < _MAX_PLAIN_DEPTH and next(room, None) is not None]
-        plain["items"] = _plain_part(items, root, room, depth + 1)
-    return plain
+class _PlainSchema:
+    """Makes a plain schema of a schema, with a limited number of parts."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._parts_left = _MAX_PLAIN_PARTS
+
+    def merged(self, schemas: Sequence[object], depth: int = 0) -> dict[str, Any]:
+        """Return one plain schema for a value that may fit any of these schemas."""
+        parts = _parts(schemas, self._root)
+        listed = [value for part in parts for value in inner_values(part.get("enum")) if value is not None]
+        is_short = len(listed) <= _MAX_PLAIN_VALUES and all(isinstance(value, str) and value for value in listed)
+        kinds = [kind for part in parts for kind in _schema_types(part) if kind in _PLAIN_TYPES]
+        kind = "string" if listed and is_short else next(iter(kinds), "string")
+        plain: dict[str, Any] = {"type": kind}
+        if text := next(filter(None, (as_text(part.get("description")) for part in parts)), ""):
+            plain["description"] = text[:MAX_PLAIN_CHARS]
+        if listed and is_short:
+            plain["enum"] = listed
+        is_deepest = depth >= _MAX_PLAIN_DEPTH
+        if kind == "object":
+            inner = {} if is_deepest else _properties(parts, self._root)
+            properties = {name: each for name, each in inner.items() if self._take_part()}
+            plain["properties"] = {name: self.merged(each, depth + 1) for name, each in properties.items()}
+            plain |= _required_field(schemas, self._root, properties)
+        if kind == "array":
+            items = [part["items"] for part in parts if "items" in part and not is_deepest and self._take_part()]
+            plain["items"] = self.merged(items, depth + 1)
+        return plain
+
+    def _take_part(self) -> bool:
+        """Count one more part, and return whether it is within the limit."""
+        self._parts_left -= 1
+        return self._parts_left >= 0
 
 
 def _schema_types(schema: dict[str, Any]) -> list[str]:

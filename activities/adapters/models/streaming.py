@@ -28,7 +28,7 @@ from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
 from orga.activities.adapters.models.kept_fields import is_thinking
 from orga.activities.adapters.models.media import in_words, with_loaded_media, with_stored_media
-from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
+from orga.activities.adapters.models.schema_shape import as_wrapped_root, fits_as_root, is_strict
 from orga.activities.adapters.models.text_calls import (
     request_in_text,
     with_calls_of_text,
@@ -99,7 +99,7 @@ def _answer_tool(schema: dict[str, Any]) -> ToolSpec:
             "Give the final answer to the task. Call it once, alone, when nothing is left to find out; "
             "its arguments are the answer, and plain text is not."
         ),
-        parameters=as_root(schema, _WRAPPER_KEY),
+        parameters=as_wrapped_root(schema, _WRAPPER_KEY),
     )
 
 

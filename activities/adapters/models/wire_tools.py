@@ -17,7 +17,7 @@ from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.schema_shape import (
     MAX_PLAIN_CHARS,
-    as_object_root,
+    as_arguments_root,
     is_strict,
     plain_schema,
     portable_names,
@@ -141,7 +141,7 @@ def _tool_shape(tool: ToolSpec, dialect: Dialect) -> _ToolShape:
     mark = sha256(to_json((tool.name, tool.description, tool.parameters))).hexdigest()
     names = portable_names(tool.parameters)
     schema = with_items(with_names(tool.parameters, names) if names else tool.parameters)
-    parameters, description = as_object_root(schema), tool.description
+    parameters, description = as_arguments_root(schema), tool.description
     if mark in dialect.plain_tools:
         parameters, description = plain_schema(schema), description[:MAX_PLAIN_CHARS]
     elif parameters is not schema and len(shown := to_json(schema)) <= MAX_QUOTED_BYTES:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict, with_moved_references
+from orga.activities.adapters.models.schema_shape import as_wrapped_root, fits_as_root, is_strict, with_moved_references
 from orga.activities.adapters.schemas.arguments import argument_errors
 
 CLOSED: dict[str, Any] = {
@@ -48,7 +48,7 @@ def test_only_a_plain_object_can_be_the_root(schema: dict[str, Any], expected: b
     ],
 )
 def test_a_schema_wrapped_as_a_property_has_the_same_meaning(schema: dict[str, Any], good: Any, bad: Any) -> None:
-    root = as_root(schema, "value")
+    root = as_wrapped_root(schema, "value")
     assert fits_as_root(root)
     assert (argument_errors(schema, good), argument_errors(root, {"value": good})) == ([], [])
     assert argument_errors(schema, bad)
@@ -56,7 +56,7 @@ def test_a_schema_wrapped_as_a_property_has_the_same_meaning(schema: dict[str, A
 
 
 def test_a_valid_root_is_unchanged() -> None:
-    assert as_root(CLOSED, "value") is CLOSED
+    assert as_wrapped_root(CLOSED, "value") is CLOSED
 
 
 def test_moving_references_does_not_change_the_original_schema() -> None:

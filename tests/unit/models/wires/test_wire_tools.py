@@ -10,7 +10,7 @@ import pytest
 from orga.activities.adapters import http
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.schema_shape import (
-    as_object_root,
+    as_arguments_root,
     plain_schema,
     portable_names,
     with_keys,
@@ -22,7 +22,7 @@ from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.models.call_settings import ModelSettings
 from orga.workflows.types.parts import ToolCall
-from orga.workflows.types.tool_calls.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec, object_schema
 from tests.support.model.providers import (
     Network,
     a_request,
@@ -143,14 +143,14 @@ def requiring(**properties: dict[str, Any]) -> dict[str, Any]:
 def test_combined_schemas_become_one_object(
     schema: dict[str, Any], properties: dict[str, Any], required: list[str] | None
 ) -> None:
-    root = as_object_root(schema)
+    root = as_arguments_root(schema)
     assert (root["type"], root["properties"], root.get("required")) == ("object", properties, required)
     assert not {"anyOf", "oneOf", "allOf", "not", "if", "$ref"} & root.keys()
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"a": {"anyOf": [A, B]}}}])
 def test_an_accepted_schema_is_not_changed(schema: dict[str, Any]) -> None:
-    assert as_object_root(schema) is schema
+    assert as_arguments_root(schema) is schema
 
 
 def test_a_plain_schema_is_finite_and_has_few_keywords() -> None:
@@ -165,6 +165,17 @@ def test_a_plain_schema_is_finite_and_has_few_keywords() -> None:
     assert (shape["required"], shape["properties"]["n"]) == (["n"], {"type": "integer"})
     assert not {"$ref", "minimum", "patternProperties", "anyOf"} & set(_keys(shape))
     assert len(json.dumps(shape)) < 100_000
+
+
+def test_a_plain_schema_requires_only_what_each_alternative_requires() -> None:
+    by_id = object_schema({"id": A, "note": A})
+    by_name = object_schema({"name": A, "note": A})
+    alternatives = [object_schema({"who": by_id}), object_schema({"who": by_name})]
+    shape = plain_schema({"anyOf": alternatives})
+    assert shape["required"] == ["who"]
+    assert shape["properties"]["who"]["required"] == ["note"]
+    listed = plain_schema(object_schema({"all": {"allOf": [{"type": "array", "items": by_id}, {"minItems": 1}]}}))
+    assert listed["properties"]["all"]["items"]["required"] == ["id", "note"]
 
 
 LONG = "read_" + "a_very_long_name_" * 6
