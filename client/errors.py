@@ -132,6 +132,17 @@ class NotAnAgent(OrgaError):
         super().__init__(f"{workflow_id!r} is a workflow of type {workflow_type}{suffix}")
 
 
+class UnreadableRun(OrgaError):
+    """The client lacks the payload codec or the external storage of the run's application."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(
+            text
+            or "the values of this run are encoded by a payload codec that this client does not have; read it in code "
+            "with the client of its application: orga.AgentHandle(client, id)"
+        )
+
+
 class NoAnswer(OrgaError):
     """No worker answers on the run's task queue. Only a worker can answer queries and updates."""
 

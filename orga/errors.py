@@ -21,6 +21,7 @@ from orga.client.errors import (
     SessionClosed,
     StaleSettings,
     TurnUnknown,
+    UnreadableRun,
 )
 from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.file import NoJournal
@@ -50,4 +51,5 @@ __all__ = [
     "SessionClosed",
     "StaleSettings",
     "TurnUnknown",
+    "UnreadableRun",
 ]

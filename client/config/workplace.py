@@ -82,8 +82,14 @@ def own_queue(config: OrgaConfig, workplace: Workplace, *, embedded: bool) -> st
 
 
 async def recorded_workplace(run: WorkflowExecution) -> Workplace | None:
-    """Return the workplace that a run was started for, or None if any worker may take it."""
-    return workplace_of(await run.memo_value(WORKPLACE_MEMO, None))
+    """Return the workplace that a run was started for, or None if any worker may take it.
+
+    It is also None if this client lacks the codec of the run.
+    """
+    try:
+        return workplace_of(await run.memo_value(WORKPLACE_MEMO, None))
+    except Exception:  # a codec may raise anything
+        return None
 
 
 async def recorded_policy(run: WorkflowExecution) -> str:

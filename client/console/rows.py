@@ -17,6 +17,7 @@ from orga.client.config.workplace import recorded_workplace
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Call, Console, ListOf, Routes
 from orga.client.errors import OrgaError
+from orga.client.history.values import readable
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.ids import kind_of, newest_runs, replaced_run_ids, visibility_literal
 from orga.client.runs.listing import (
@@ -307,7 +308,7 @@ async def task_of(console: Console, described: WorkflowExecutionDescription) -> 
 async def _keep_task(console: Console, described: WorkflowExecutionDescription, key: tuple[str, str]) -> None:
     if len(console.tasks) >= MAX_TASKS:
         console.tasks.clear()
-    with suppress(RPCError, OrgaError, ValueError):  # the server no longer has the beginning of the run
+    with suppress(Exception):  # the server no longer has the beginning of the run, and a codec may raise anything
         console.tasks[key] = await read_task(console.client, described)
 
 
@@ -373,7 +374,7 @@ async def read_result(client: Client, described: WorkflowExecutionDescription) -
     if described.status != WorkflowExecutionStatus.COMPLETED:
         return None
     handle = client.get_workflow_handle(described.id, run_id=described.run_id)
-    ended = await handle.result(follow_runs=False)
+    ended = readable(await handle.result(follow_runs=False))
     return kind_of(ended).result.model_validate(ended)
 
 

@@ -10,6 +10,7 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ServerLost
+from orga.client.history.values import require_readable, values_of
 from orga.client.server.server_errors import is_lost
 from orga.workflows.types.names import PROMPT_ACTIVITIES, RUN_WORKFLOWS
 
@@ -91,12 +92,15 @@ class RunHistory:
 
 
 async def histories(client: Client, chain: RunChain) -> list[RunHistory]:
-    """Return the histories of a chain, oldest first."""
+    """Return the histories of a chain, oldest first. Raise UnreadableRun if the client lacks their codec."""
     handles = [(run_id, client.get_workflow_handle(chain.workflow_id, run_id=run_id)) for run_id in chain.run_ids]
     try:
-        return [RunHistory(run_id, await handle.fetch_history()) for run_id, handle in handles]
+        runs = [RunHistory(run_id, await handle.fetch_history()) for run_id, handle in handles]
     except RPCError as error:
         raise history_error(chain.workflow_id, error) from error
+    for run in runs:
+        await require_readable(values_of(client, run.history), run.history)
+    return runs
 
 
 def history_error(workflow_id: str, error: RPCError) -> OrgaError:

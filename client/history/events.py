@@ -17,8 +17,8 @@ from temporalio.converter import DataConverter
 from orga.activities.ports import ModelContext, RunKey
 from orga.client.history.values import (
     RunValues,
-    UnreadablePayload,
     bounded_payloads,
+    decode_own,
     decode_payloads,
     recorded_failure_text,
     values_of,
@@ -27,6 +27,7 @@ from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
 from orga.workflows.types.messages import Message
+from orga.workflows.types.record import UnreadablePayload
 from orga.workflows.types.status import Happening, HappeningKind
 
 EVENTS_AT_ONCE = 50
@@ -288,7 +289,7 @@ class _EventReader:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO not in fields:
             return None
-        [notes] = await self.values([fields[NOTES_MEMO]])
+        [notes] = _read_values(self._own, await decode_own(self._own, [fields[NOTES_MEMO]]))
         return self.happening("noted", event, value=notes)
 
     async def on_updated(self, event: HistoryEvent) -> Happening:
@@ -384,7 +385,7 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]
 
 
 async def _first_value(converter: DataConverter, payloads: Payloads) -> Any:
-    values = _read_values(converter, await decode_payloads(converter, payloads.payloads))
+    values = _read_values(converter, await decode_own(converter, payloads.payloads))
     return values[0] if values else None
 
 

@@ -10,10 +10,10 @@ repeated for ever. Replays and folds of the history leave out the same arguments
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.failure.v1 import Failure
@@ -23,20 +23,18 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
 from temporalio.converter import (
     ActivitySerializationContext,
+    CompositePayloadConverter,
     DataConverter,
     EncodingPayloadConverter,
+    PayloadConverter,
     WorkflowSerializationContext,
 )
 
-from orga.client.errors import OrgaError
+from orga.client.errors import UnreadableRun
 from orga.workflows.types.json_text import as_object, as_text, has_more_parts, without_strings
+from orga.workflows.types.record import UnreadablePayload
 
-
-class UnreadablePayload:
-    """Replaces a payload that cannot be decoded."""
-
-    def __str__(self) -> str:
-        return "[unreadable]"  # the same in every process, since it may become part of a conversation
+T = TypeVar("T")
 
 
 class FrugalPayloadConverter(PydanticPayloadConverter):
@@ -182,17 +180,48 @@ def values_in(history: WorkflowHistory, converter: DataConverter, namespace: str
 
 
 async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
-    """Undo the codec and read from external storage. Raise OrgaError if this client lacks the storage."""
+    """Undo the codec and read from external storage. Raise UnreadableRun if this client lacks the storage."""
     copies = Payloads(payloads=payloads)
     try:
         await converter._transform_inbound_payloads(copies)
     except RuntimeError as error:
         if converter.external_storage is not None:
             raise
-        raise OrgaError(
+        raise UnreadableRun(
             f"values of this run are in an external storage, which this client does not have: {error}"
         ) from error
     return list(copies.payloads)
+
+
+async def decode_own(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
+    """As `decode_payloads`, for values that a worker wrote. Raise UnreadableRun if this client lacks the codec."""
+    decoded, known = await decode_payloads(converter, payloads), _encodings(converter.payload_converter_class)
+    if known and any(payload.metadata.get("encoding") not in known for payload in decoded):
+        raise UnreadableRun
+    return decoded
+
+
+@cache
+def _encodings(kind: type[PayloadConverter]) -> Collection[bytes]:
+    """Return the encodings that a converter reads. Empty if they are unknown."""
+    converter = kind()
+    return converter.converters.keys() if isinstance(converter, CompositePayloadConverter) else ()
+
+
+async def require_readable(values: RunValues, history: WorkflowHistory) -> None:
+    """Raise UnreadableRun if this client lacks the codec or the storage with which workers wrote the history."""
+    for event in history.events:
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            scheduled = event.activity_task_scheduled_event_attributes
+            await decode_own(values.for_activity(scheduled), scheduled.input.payloads)
+            return
+
+
+def readable(value: T | UnreadablePayload) -> T:
+    """Return a value that a worker wrote. Raise UnreadableRun if this client could not decode it."""
+    if isinstance(value, UnreadablePayload):
+        raise UnreadableRun
+    return value
 
 
 async def recorded_failure_text(converter: DataConverter, failure: Failure) -> str:

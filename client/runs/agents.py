@@ -14,6 +14,7 @@ from temporalio.service import RPCError
 
 from orga.client.config.workplace import queue_and_memo
 from orga.client.errors import RunFailed
+from orga.client.history.values import readable
 from orga.client.runs.exchange import Exchange, sender_fields, user_error
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, kind_of, reuse_policy
 from orga.workflows.types.input import AgentInput, parse_input
@@ -269,10 +270,11 @@ class AgentHandle:
 
         Raises:
             RunFailed: The input was invalid, the workflow has a defect, or an operator terminated the run.
+            UnreadableRun: The client lacks the payload codec of the run's application.
         """
         while True:
             try:
-                ended = await self._exchange.workflow.result()
+                ended = readable(await self._exchange.workflow.result())
                 return kind_of(ended).result.model_validate(ended)
             except WorkflowFailureError as error:
                 if not await self._was_reset(error):
@@ -349,7 +351,7 @@ async def start_agent(
         OrgaError: A run with this id is live, or has ended and `again` is False.
     """
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
-    checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
+    checked = parse_input(dict(given) if isinstance(given, Mapping) else given)
     run_id = run_id_of(workflow_id)
     if attachments:
         from orga.client.runs.attachments import with_attachments

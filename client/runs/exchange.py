@@ -26,7 +26,7 @@ from orga.client.errors import (
     TaskFails,
     TooLong,
 )
-from orga.client.history.values import MAX_UPDATE_BYTES
+from orga.client.history.values import MAX_UPDATE_BYTES, readable
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason, is_lost
@@ -104,11 +104,12 @@ class Exchange:
             raise self._delivery_error(error) from error
 
     async def query(self, name: str, *arguments: Any) -> Any:
-        """Send a query. Only a worker can answer it."""
+        """Send a query. Only a worker can answer it. Raise UnreadableRun if this client cannot decode the answer."""
         try:
-            return await first_answer(
+            answer = await first_answer(
                 lambda within: self.workflow.query(name, args=arguments, rpc_timeout=within), ANSWER_TIMEOUT
             )
+            return readable(answer)
         except QueryFailed as error:
             if isinstance(failing := await self._no_answer_error(), TaskFails):
                 raise failing from None

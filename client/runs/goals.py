@@ -94,8 +94,9 @@ async def start_goal(
 def _checked_goal(goal: GoalInput | Mapping[str, Any] | str, more: Mapping[str, Any]) -> GoalInput:
     if isinstance(goal, str):
         return parse_goal({**more, "goal": goal})
-    if not isinstance(goal, GoalInput):
+    if isinstance(goal, Mapping):
         return parse_goal({**more, **goal})
+    checked = parse_goal(goal)
     if not more:
-        return parse_goal(goal)
+        return checked
     return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}})

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.history.chain import read_start
-from orga.client.history.values import RunValues, decode_payloads
+from orga.client.history.values import RunValues, decode_own, decode_payloads
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.ids import newest_runs, replaced_run_ids, visibility_literal
@@ -208,7 +208,7 @@ async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[
                 run = await client.get_workflow_handle(row.id).describe()
                 row = replace(row, task=await read_task(client, run))
                 return replace(row, model_calls=await _model_calls(client, run))
-            except (RPCError, OrgaError, ValueError):  # the run was deleted meanwhile, or its values cannot be read
+            except Exception:  # the run was deleted meanwhile, or its values cannot be read: a codec may raise anything
                 return row
 
     return list(await asyncio.gather(*map(with_description, rows)))
@@ -226,12 +226,20 @@ TASK_CHARS = 200
 """Characters of a task in a list. A search in the console reads no more of it."""
 
 
+async def read_summary(described: WorkflowExecutionDescription) -> str:
+    """Return the summary of a run, or "" if it has none or this client cannot decode it."""
+    try:
+        return as_text(await described.static_summary())
+    except Exception:  # a codec may raise anything
+        return ""
+
+
 async def read_task(client: Client, described: WorkflowExecutionDescription) -> str:
     """Return the beginning of a run's task.
 
     It is in the run's summary. If the summary is cut, or is missing after continue-as-new, the input is read.
     """
-    summary = await described.static_summary() or ""
+    summary = await read_summary(described)
     if summary and not summary.endswith("…"):
         return summary
     try:
@@ -244,11 +252,15 @@ async def read_task(client: Client, described: WorkflowExecutionDescription) -> 
 
 
 async def read_input(client: Client, described: WorkflowExecutionDescription) -> dict[str, Any]:
-    """Return the input with which the run was started, from its first segment."""
+    """Return the input with which the run was started, from its first segment.
+
+    Raises:
+        UnreadableRun: The client lacks the codec of whoever started the run.
+    """
     first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
     started = await read_start(client, described.id, first)
     own = RunValues(client.data_converter, client.namespace, described.id).own_converter
-    payloads = await decode_payloads(own, started.input.payloads)
+    payloads = await decode_own(own, started.input.payloads)
     return as_object(from_json(payloads[0].data)) if payloads else {}
 
 

@@ -22,7 +22,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.ports import NotifyError, RunKey
-from orga.client.errors import OrgaError
+from orga.client.errors import OrgaError, UnreadableRun
+from orga.client.history.values import readable
 from orga.client.runs.ids import replaced_run_ids
 from orga.workflows.types.goals.deliveries import Delivered
 from orga.workflows.types.goals.pursuit import GoalResult
@@ -137,7 +138,11 @@ async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
     async for goal in client.list_workflows(query):
         if await replaced_run_ids(client, [goal]):
             continue
-        for each in await goal_failed_deliveries(client, goal):
+        try:
+            failed = await goal_failed_deliveries(client, goal)
+        except UnreadableRun:  # only its application can send the answer again
+            continue
+        for each in failed:
             if (await last_sending(client, RunKey(goal.id, goal.run_id), each.name)).outcome == "delivered":
                 continue
             yield FailedDelivery(goal, each, (goal.close_time or goal.start_time) + LISTED_FOR)
@@ -145,5 +150,5 @@ async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
 
 async def goal_failed_deliveries(client: Client, goal: WorkflowExecution) -> list[Delivered]:
     """Return the failed deliveries of a completed goal."""
-    ended = await client.get_workflow_handle(goal.id, run_id=goal.run_id).result()
+    ended = readable(await client.get_workflow_handle(goal.id, run_id=goal.run_id).result())
     return [each for each in GoalResult.model_validate(ended).deliveries if each.status == "failed"]

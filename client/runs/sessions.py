@@ -317,6 +317,6 @@ async def start_session(
 
 
 def _given_fields(given: SessionInput | Mapping[str, Any] | None) -> dict[str, Any]:
-    if isinstance(given, SessionInput):
-        return {name: getattr(given, name) for name in given.model_fields_set}
-    return dict(given or {})
+    if given is None or isinstance(given, Mapping):
+        return dict(given or {})
+    return {name: getattr(given, name) for name in parse_session(given).model_fields_set}

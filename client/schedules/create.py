@@ -237,11 +237,9 @@ async def create_checked(
 
 def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInput | GoalInput:
     """Return the input of each run, checked as for a run that starts now. Raise InvalidInput with each bad key."""
-    if isinstance(given, GoalInput):
-        return parse_goal(given)
-    if isinstance(given, AgentInput):
-        return parse_input(given)
-    return parse_goal(dict(given)) if "goal" in given else parse_input(dict(given))
+    if isinstance(given, Mapping):
+        return parse_goal(dict(given)) if "goal" in given else parse_input(dict(given))
+    return parse_goal(given) if isinstance(given, GoalInput) else parse_input(given)
 
 
 def checked_schedule_id(given: str) -> str:

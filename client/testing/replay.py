@@ -19,10 +19,10 @@ from temporalio.worker import Plugin, Replayer, ReplayerConfig
 from temporalio.workflow import _Definition
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.errors import OrgaError
+from orga.client.errors import OrgaError, UnreadableRun
 from orga.client.history.chain import histories, run_chain
 from orga.client.history.events import read_events
-from orga.client.history.values import RunValues, values_in
+from orga.client.history.values import RunValues, require_readable, values_in
 from orga.client.journal.file import read_journal_file
 from orga.client.journal.reading import read_journal
 from orga.client.runners.workflows import REPLAY_BUILD, WORKFLOWS, ObservedRunner
@@ -215,6 +215,7 @@ async def replay(
 
     Raises:
         ReplayDiffers: A replay differs. The text has the first such event, and what the code does instead.
+        UnreadableRun: The values went through a codec or a storage that `data_converter` does not have.
         OrgaError: There is no history, or its workflow is neither yours nor ours.
     """
     found = await _named_histories(recorded)
@@ -223,6 +224,11 @@ async def replay(
     ours = [] if any(isinstance(each, OrgaPlugin) for each in plugins) else [OrgaPlugin(config=OrgaConfig())]
     for place, history in found:
         _refuse_unknown(place, history, workflows)
+        try:
+            await require_readable(values_in(history, data_converter, namespace), history)
+        except UnreadableRun:
+            problem = "its values need the payload codec or the external storage of your client; pass data_converter="
+            raise UnreadableRun(f"{place}: {problem}") from None
         last = LastTask()
         replayer = Replayer(
             workflows=workflows,

@@ -58,6 +58,13 @@ class CheckedInput(BaseModel):
         return value
 
 
+class UnreadablePayload:
+    """Replaces a payload that cannot be decoded."""
+
+    def __str__(self) -> str:
+        return "[unreadable]"  # the same in every process, since it may become part of a conversation
+
+
 def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | None = None) -> M:
     """Return the record with these changes. Only a record's own typed methods call it, because it checks no types.
 
@@ -238,6 +245,13 @@ def _shown_key(key: object) -> str:
 
 class InvalidInput(ValueError):
     """Input that no run can start with. Each line names a key and what is wrong with it."""
+
+
+def no_object(raw: object, example: str) -> InvalidInput:
+    """Return the error for an input that is no object."""
+    if isinstance(raw, UnreadablePayload):
+        return InvalidInput("input: it cannot be decoded; give the worker the payload codec of whoever starts runs")
+    return InvalidInput(f"input: give an object such as {example}, not {type(raw).__name__}")
 
 
 def check_input(kind: type[B], raw: object) -> B:

@@ -14,6 +14,7 @@ from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.listing import read_summary
 from orga.workflows.decisions.result import call_counts_text, call_summary, usage_text
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.limits import LIMITS, Budgets
@@ -276,4 +277,4 @@ async def _read_task(client: Client, described: WorkflowExecutionDescription) ->
             if isinstance(event, on.Started) and event.task:
                 return event.task
             break
-    return await described.static_summary() or ""
+    return await read_summary(described)

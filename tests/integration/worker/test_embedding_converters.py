@@ -1,9 +1,10 @@
 """Values of an application pass its codec, storage and failure converter, and our readers use the same ones."""
 
 import uuid
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,14 +26,15 @@ from temporalio.converter import (
 )
 from temporalio.worker import Worker
 
-from orga import Agent, OrgaPlugin, start_agent, tool
+from orga import Agent, OrgaPlugin, runs, start_agent, tool
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.journal import timeline_fold
 from orga.client.journal.timeline_reader import Timelines
 from orga.client.journal.timeline_records import IterationRecord, texts_of
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
-from orga.testing import ReplayDiffers, assert_called, journal_of, replay
+from orga.errors import RunFailed, UnreadableRun
+from orga.testing import assert_called, journal_of, replay
 from tests.support.hold import wait_until
 from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
 
@@ -188,5 +190,58 @@ async def test_a_history_in_a_file_is_read_with_the_given_converter(
     file.write_text(history.to_json())
     assert await replay(file, data_converter=converter) == 1
     assert await journal_of(file, data_converter=converter) == await journal_of(handle)
-    with pytest.raises(ReplayDiffers):
-        await replay(file)
+    for lacking in (DataConverter.default, replace(DataConverter.default, payload_codec=Keyed())):
+        with pytest.raises(UnreadableRun, match=r"weighed\.json: .*pass data_converter="):
+            await replay(file, data_converter=lacking)
+
+
+async def test_a_client_without_the_codec_lists_all_runs_and_learns_why_it_reads_none(
+    client: Client, chat: ChatServer, tmp_path: Path
+) -> None:
+    handle = await answer_with_a_new_worker(client, chat, replace(DataConverter.default, payload_codec=Keyed()))
+    lacking = await Client.connect(client.service_client.config.target_host, plugins=[OrgaPlugin(config=OrgaConfig())])
+    [listed] = [run for run in await runs.list(lacking) if run.id == handle.id]
+    assert (listed.state, listed.task) == ("completed", "")
+    unread = AgentHandle(lacking, handle.id)
+    history = await lacking.get_workflow_handle(handle.id).fetch_history()
+    file = tmp_path / "weighed.json"
+    file.write_text(history.to_json())
+
+    async def events() -> None:
+        async for _ in unread.events():
+            pass
+
+    readers: list[Callable[[], Awaitable[object]]] = [
+        unread.result,
+        events,
+        partial(journal_of, unread),
+        partial(runs.timeline, lacking, handle.id),
+        partial(verify, lacking, handle.id),
+        partial(replay, unread),
+        partial(replay, file),
+    ]
+    for read in readers:
+        with pytest.raises(UnreadableRun, match="payload codec"):
+            await read()
+
+
+async def test_a_live_run_is_not_read_without_its_codec(client: Client, chat: ChatServer) -> None:
+    queue = f"app-{uuid.uuid4()}"
+    lacking = await Client.connect(client.service_client.config.target_host, plugins=[OrgaPlugin(config=OrgaConfig())])
+    async with at_work(client, chat, replace(DataConverter.default, payload_codec=Keyed()), queue) as application:
+        run = await start_agent(application, {"task": "weigh P-7", "agent": "clerk"}, task_queue=queue)
+        unread = AgentHandle(lacking, run.id)
+        with pytest.raises(UnreadableRun, match="payload codec"):
+            await unread.status()
+        await run.abort()
+
+
+async def test_a_worker_without_the_codec_names_it(client: Client, chat: ChatServer) -> None:
+    queue = f"app-{uuid.uuid4()}"
+    converter = replace(DataConverter.default, payload_codec=Keyed())
+    address = client.service_client.config.target_host
+    encoding = await Client.connect(address, plugins=[OrgaPlugin(config=OrgaConfig())], data_converter=converter)
+    async with at_work(client, chat, DataConverter.default, queue):
+        run = await start_agent(encoding, "weigh P-7", task_queue=queue)
+        with pytest.raises(RunFailed, match="give the worker the payload codec of whoever starts runs"):
+            await run.result()

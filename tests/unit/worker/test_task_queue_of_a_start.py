@@ -10,6 +10,7 @@ import pytest
 from temporalio.client import Client
 
 from orga import AgentHandle, GoalHandle, SessionHandle, create_schedule, start_agent, start_goal, start_session
+from orga.errors import InvalidInput
 
 STARTS: dict[str, Callable[..., Awaitable[Any]]] = {
     "start_agent": partial(start_agent, agent_input="Look."),
@@ -33,6 +34,27 @@ async def test_the_default_queue_is_used_unless_one_is_given(
     await start(client)
     await start(client, task_queue="desk")
     assert queues(client) == ["orga", "desk"]
+
+
+async def _schedule(client: Client, given: Any) -> None:
+    await create_schedule(client, "daily", given, every=timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    ("start", "given"),
+    [
+        pytest.param(start_agent, 7, id="a number as a task"),
+        pytest.param(start_agent, None, id="no task"),
+        pytest.param(start_agent, ["Look."], id="a list as a task"),
+        pytest.param(partial(start_goal, pipeline="weekly"), 7, id="a number as a goal"),
+        pytest.param(start_session, "Hello.", id="a message as the input of a session"),
+        pytest.param(_schedule, 7, id="a number as the input of a schedule"),
+    ],
+)
+async def test_an_input_that_is_no_object_is_refused(start: Callable[..., Awaitable[Any]], given: Any) -> None:
+    client = create_autospec(Client, instance=True)
+    with pytest.raises(InvalidInput, match=r"^input: give an object such as .*, not "):
+        await start(client, given)
 
 
 @pytest.mark.parametrize("handle", [AgentHandle, GoalHandle, SessionHandle])
