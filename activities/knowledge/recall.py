@@ -28,7 +28,7 @@ from orga.workflows.types.text import clean_text, clip, one_line
 MAX_ITEM_BYTES = 2_000
 """Bytes of an item that a model gets."""
 _MAX_ITEM_CHARS = 20_000
-"""Characters of an item that are sanitized before it is cut to these bytes."""
+"""Characters of an item that are read. They are sanitized, and the result is cut to `MAX_ITEM_BYTES`."""
 
 SOURCE_CHARS = 200
 
@@ -49,16 +49,24 @@ class _ShownKnowledge:
     """Digest of the items' texts and sources. It does not depend on their order and scores."""
 
 
+def _clean_beginning(text: str, _: bool) -> str:
+    return clean_text(text)
+
+
 def shown_knowledge(
-    found: Sequence[Recalled], max_bytes: int, safe_text: Callable[[str], str] = clean_text
+    found: Sequence[Recalled], max_bytes: int, safe_text: Callable[[str, bool], str] = _clean_beginning
 ) -> _ShownKnowledge:
-    """Return the first items, as many as fit into `max_bytes`. `safe_text` makes a text safe for a model."""
+    """Return the first items, as many as fit into `max_bytes`.
+
+    `safe_text` makes a text safe for a model. Its second argument is True if the text is only the beginning of an item.
+    """
     lines: list[str] = []
     contents: list[str] = []
     kept: list[Recalled] = []
     size = 0
     for each in found:
-        text_lines = safe_text(text_with_task(each.item)[:_MAX_ITEM_CHARS]).splitlines()
+        whole = text_with_task(each.item)
+        text_lines = safe_text(whole[:_MAX_ITEM_CHARS], len(whole) > _MAX_ITEM_CHARS).splitlines()
         indented = "\n".join(f"{INDENT}{line}" if line else "" for line in text_lines)
         text = clip(indented, MAX_ITEM_BYTES, _RECALL_HINT)
         source = _source_line(each.item)
@@ -112,6 +120,7 @@ class RecallActivities:
         secrets: KnownSecrets = NO_SECRETS,
         root: Path | None = None,
     ) -> None:
+        """Keep the store. `root` is the root of the file tools: paths below it are paths of the project."""
         self._store = store
         self._conversations = conversations
         self._secrets = secrets
@@ -134,14 +143,14 @@ class RecallActivities:
         context = RecalledContext(terms=terms, items=shown.items, taint=shown.taint, content=shown.content)
         if not shown.items:
             return context
-        if shown.content == request.content:
+        if shown.content == request.content:  # the conversation already has a block with these items
             return context.with_block_kept()
         text = self._secrets.redact(f"{BLOCK_LINE}\n{shown.text}")
         self._conversations.keep_result(current_run_key(), recall_id(request.iteration), text)
         return context.with_text(text)
 
-    def _model_safe_text(self, text: str) -> str:
-        return sanitized_text(clean_text(self._secrets.redact(text, is_cut=len(text) == _MAX_ITEM_CHARS)))
+    def _model_safe_text(self, text: str, is_cut: bool) -> str:
+        return sanitized_text(clean_text(self._secrets.redact(text, is_cut=is_cut)))
 
     async def _recalled_items(self, request: RecallRequest) -> list[Recalled]:
         if self._store is None:

@@ -40,20 +40,22 @@ DYNAMIC_CONFIG = (
 )
 
 ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
-"""The only variables that the server inherits, because it outlives the command, whose environment may hold keys."""
+"""The only variables that the server inherits. The others may hold keys, and the server outlives the command."""
 
 IDLE_S = 300.0
 """Seconds without a lease after which the server ends."""
 START_TIMEOUT_S = 60.0
-TERMINATE_TIMEOUT_S = 10.0  # from SIGTERM until the server is killed
-SUPERVISOR_END_S = 15.0  # that a command waits for the end of the supervisor
+TERMINATE_TIMEOUT_S = 10.0
+"""Seconds from SIGTERM until the server is killed."""
+SUPERVISOR_END_S = 15.0
+"""Seconds that a command waits for the supervisor to end."""
 
 
 def stop_server(home: Home) -> ServerRecord | None:
     """Stop the running server, or one that a killed supervisor left. Remove its record and return it.
 
-    The held lock proves that the recorded process is the server, and not another process with the same number. The
-    missing record shows a supervisor that the server has to end.
+    While the server's lock is held, the recorded process is the server, and not another process with the same number.
+    The record is removed before the signal, so that a supervisor does not start the server again.
     """
     record: ServerRecord | None = None
     deadline = time.monotonic() + TERMINATE_TIMEOUT_S
@@ -111,18 +113,19 @@ def _claimed_ports(home: Home) -> Generator[list[Claim]]:
 
     The ports are locked before the leftover server ends, so that no other server of ours takes them.
     """
-    locks, numbers = cache_folder() / "ports", _last_ports(home)
-    unused_locks = [number_lock(number, locks) for number in numbers]
+    folder, numbers = cache_folder() / "ports", _last_ports(home)
+    locks = [number_lock(number, folder) for number in numbers]
     claims = list[Claim]()
     try:
         stop_server(home)
         for number in numbers:
-            claims.append(claimed_port(number, locks, lock=unused_locks.pop(0)))
+            lock = locks.pop(0)  # it belongs to the claim from now on
+            claims.append(claimed_port(number, folder, lock=lock))
         server, ui = (str(claim.port) for claim in claims)
         write_table(home.ports, {"server": server, "ui": ui})
         yield claims
     finally:
-        for descriptor in (*(claim.descriptor for claim in claims), *unused_locks):
+        for descriptor in (*(claim.descriptor for claim in claims), *locks):
             if descriptor is not None:
                 os.close(descriptor)
 
@@ -175,7 +178,7 @@ async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
             launched = await asyncio.to_thread(launch_supervisor, home, executable, idle_s)
         if record := await _wait_for_answer(home):
             break
-        if launched:
+        if launched:  # the supervisor of another command may have ended by itself, but ours failed
             raise _death_error(home)
     if launched:
         # the server adds the search attributes in its flags only to a new database, so an older one may lack some

@@ -76,6 +76,7 @@ async def _start_first_found(converter: DataConverter) -> WorkflowEnvironment:
 
 
 async def _start_executable(executable: Path | None, converter: DataConverter) -> WorkflowEnvironment:
+    """Start a server. If there is no executable, the SDK downloads one."""
     folder = cache_folder() / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     return await WorkflowEnvironment.start_time_skipping(
@@ -117,9 +118,9 @@ def fetch_with_maven() -> Path:
         fresh = Path(name) / target.name
         fresh.mkdir()
         (fresh / "pom.xml").write_text(_POM.format(*_ARTIFACT.split(":")))
-        maven = ["mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory=lib"]
+        maven = "mvn --batch-mode --quiet dependency:copy-dependencies"
         done = subprocess.run(
-            [*maven, "-DincludeScope=runtime"],
+            [*maven.split(), "-DoutputDirectory=lib", "-DincludeScope=runtime"],
             cwd=fresh,
             capture_output=True,
             text=True,
@@ -127,7 +128,7 @@ def fetch_with_maven() -> Path:
             timeout=INSTALL_TIMEOUT_S,
         )
         if done.returncode:
-            raise RuntimeError(f"`{' '.join(maven[:4])}` failed: {(done.stdout + done.stderr).strip()[-500:]}")
+            raise RuntimeError(f"`{maven}` failed: {(done.stdout + done.stderr).strip()[-500:]}")
         (fresh / COMMAND).write_text(_LAUNCHER)
         (fresh / COMMAND).chmod(0o755)
         _keep_classes(fresh)

@@ -41,7 +41,7 @@ class RecallRequest(Record):
     iteration: int
     terms: tuple[str, ...]
     paths: tuple[str, ...] = ()
-    """Paths in the arguments of the run's calls. They are not searched as words."""
+    """Paths in the arguments of the run's calls. They are searched as words only if there are no `terms`."""
     reader: Reader = Reader()
     limit: int
     threshold: float

@@ -17,7 +17,7 @@ _MAX_SHOWN = 300  # characters of a value
 
 _WIDE = "wide"
 WIDE: Key = (_WIDE,)
-"""A pseudo setting: the user, not the file, has given some agent tools that do more than read."""
+"""A pseudo setting of the user. It is set if some agent has tools that do more than read, and not from the file."""
 
 _MODELS = ("models", "agents.*.model", "agents.*.critics", "goals.tiers", "knowledge.embedder", _WIDE)
 """The settings that choose a model. They decide who sees what agents read, and what that costs."""
@@ -91,15 +91,25 @@ def _are_own_models(models: Any, _: Path) -> bool:
     )
 
 
-_HARMLESS_VALUES: dict[str, tuple[Callable[[Any, Path], bool], tuple[str, ...]]] = {
-    "agents.*.tools": (lambda value, _: reads_only(value), ()),
-    "models.tiers.local": (_are_own_models, _MODELS),
-    "tools.files.root": (_is_inside, ()),
-    "policy.dir": (_is_inside, ("policy",)),
-    "policy.engine": (lambda value, _: value in ("cedar", "default"), ("policy",)),
-    "knowledge.backend": (lambda value, _: value == "sqlite", ("knowledge",)),
+@dataclass(frozen=True)
+class _Harmless:
+    """A key that is harmless under two conditions."""
+
+    user_keys: tuple[str, ...]
+    """The user has set none of these keys."""
+    accepts: Callable[[Any, Path], bool] = lambda value, folder: True
+    """This function accepts the value, given the folder of the file."""
+
+
+_HARMLESS_VALUES: dict[str, _Harmless] = {
+    "agents.*.tools": _Harmless((), lambda value, _: reads_only(value)),
+    "models.tiers.local": _Harmless(_MODELS, _are_own_models),
+    "tools.files.root": _Harmless((), _is_inside),
+    "policy.dir": _Harmless(("policy",), _is_inside),
+    "policy.engine": _Harmless(("policy",), lambda value, _: value in ("cedar", "default")),
+    "knowledge.backend": _Harmless(("knowledge",), lambda value, _: value == "sqlite"),
 }
-"""Like `_HARMLESS`, but only the values that the function accepts are harmless. It also gets the file's folder."""
+"""Keys of which only some values are harmless."""
 
 _ALWAYS_HARMLESS: dict[str, Any] = {
     "tools.options.*.approval": True,
@@ -162,16 +172,21 @@ class Risk:
         """Return the risk on one line, with control characters escaped."""
         own_text = next((text for pattern, text in _WHY.items() if _is_below(self.key, pattern)), "")
         why = self.why or own_text or "changes what you have set"
-        name = json.dumps(".".join(self.key))[1:-1]
+        name = _escaped(".".join(self.key))
         value = json.dumps(self.value, default=str)
         if len(value) > _MAX_SHOWN:
             value = f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
-        setting = f" (you have set {json.dumps(self.user_setting)[1:-1]})" if self.user_setting else ""
+        setting = f" (you have set {_escaped(self.user_setting)})" if self.user_setting else ""
         return f"{name} = {value}: {why}{setting}"
 
 
+def _escaped(text: str) -> str:
+    """Return the text with control characters escaped as in JSON, but without quotes."""
+    return json.dumps(text)[1:-1]
+
+
 def risks(file: Mapping[str, Any], folder: Path, user: UserSettings | None = None) -> list[Risk]:
-    """Return the risks of a file's tables, whose paths are absolute. `folder` is the folder of the file."""
+    """Return the risks of the tables of a file. Their paths are absolute. `folder` is the folder of the file."""
     return list(_risks((), file, folder, user or UserSettings()))
 
 
@@ -179,13 +194,13 @@ def _risks(key: Key, value: Any, folder: Path, user: UserSettings) -> Iterator[R
     always_harmless = any(_matches(key, pattern) and value == safe for pattern, safe in _ALWAYS_HARMLESS.items())
     if always_harmless or value in ([], {}, ""):
         return
-    accepts, conflicting_keys = _harmless_check(key)
-    if conflicting_keys is not None:
-        if not accepts(value, folder):
-            yield Risk(key, value, user.server or _user_variable(conflicting_keys, user))
+    if harmless := _harmless(key):
+        variable = _user_variable(harmless.user_keys, user)
+        if not harmless.accepts(value, folder):
+            yield Risk(key, value, user.server or variable)
         elif user.server:
             yield Risk(key, value, user.server, why="holds for all runs of that server that a worker here carries out")
-        elif variable := _user_variable(conflicting_keys, user):
+        elif variable:
             yield Risk(key, value, variable)
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
@@ -194,16 +209,12 @@ def _risks(key: Key, value: Any, folder: Path, user: UserSettings) -> Iterator[R
         yield Risk(key, value)
 
 
-def _harmless_check(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, ...] | None]:
-    """Return a function that accepts harmless values, and the user's keys that make any value a risk.
-
-    The user's keys are None if no table names the key.
-    """
-    for pattern, (accepts, conflicting_keys) in _HARMLESS_VALUES.items():
+def _harmless(key: Key) -> _Harmless | None:
+    """Return when the key is harmless, or None if no table names it."""
+    for pattern, harmless in _HARMLESS_VALUES.items():
         if _matches(key, pattern):
-            return accepts, conflicting_keys
-    conflicting_keys = next((keys for pattern, keys in _HARMLESS.items() if _matches(key, pattern)), None)
-    return lambda value, folder: True, conflicting_keys
+            return harmless
+    return next((_Harmless(keys) for pattern, keys in _HARMLESS.items() if _matches(key, pattern)), None)
 
 
 def _user_variable(patterns: Sequence[str], user: UserSettings) -> str:
