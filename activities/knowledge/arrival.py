@@ -10,7 +10,7 @@ from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import KnowledgeItem, Stored, StoredItem
 
 MAX_SETTLED_FACTS = 50
-"""The newest facts of one claim that a new fact is compared with. It is always compared with the newest clean one."""
+"""The newest facts of one claim that a new fact is compared with. The newest clean fact is always one of them."""
 
 
 def arriving_item(item: KnowledgeItem, now: datetime) -> StoredItem:
@@ -34,20 +34,21 @@ def arrival_change(old: StoredItem | None, new: StoredItem) -> Literal["added", 
         return "added"
     if new.stored_at < old.stored_at:
         return "unchanged"
-    becomes_clean = bool(old.provenance.taint) and not new.provenance.taint
-    becomes_tainted = bool(new.provenance.taint) and not old.provenance.taint
-    is_restated = bool(old.contradicted_by) and new.stored_at > old.stored_at
+    was_tainted, is_tainted = bool(old.provenance.taint), bool(new.provenance.taint)
+    becomes_tainted = is_tainted and not was_tainted
     if becomes_tainted and not new.key and not _has_expired(old, new.stored_at):
         return "unchanged"  # the content is the same: only the spelling or the confidence differs
-    has_changed = _content_fields(old) != _content_fields(replacement_item(old, new))
     takes_taint = becomes_tainted and bool(new.key)
+    becomes_clean = was_tainted and not is_tainted
+    is_restated = bool(old.contradicted_by) and new.stored_at > old.stored_at
+    has_changed = _content_fields(old) != _content_fields(replacement_item(old, new))
     return "updated" if has_changed or becomes_clean or takes_taint or is_restated else "unchanged"
 
 
 def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:
     """Return the item to store for an arriving item, if `old` is the stored item of the same id.
 
-    The same content without an expiry keeps the old expiry, unless that has passed.
+    An arriving item without a key and without an expiry gets the old expiry, unless that has passed.
     """
     if old is None or old.expires_at is None or new.expires_at is not None or new.key:
         return new
@@ -55,9 +56,11 @@ def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:
 
 
 def contradictions(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
-    """Return for the id of each fact of one claim the id of the fact that contradicts it, or "" if it holds.
+    """Return by the id of each fact of one claim the id of the fact that contradicts it, or "" if it holds.
 
-    The newest fact holds. A tainted fact contradicts no clean one. A clean one contradicts tainted ones if not expired.
+    - A clean fact holds if it agrees with the newest clean fact. Tainted facts cannot contradict it.
+    - A tainted fact holds if it agrees with the newest clean fact. If that has expired, or if there is none, it has to
+      agree with the newest fact.
 
     Args:
         facts: The newest facts of the claim, and the newest clean one.
@@ -68,11 +71,11 @@ def contradictions(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]
     by_time = sorted(facts, key=lambda fact: (fact.stored_at, fact.id == arriving, fact.id))
     newest = by_time[-1]
     clean = next((fact for fact in reversed(by_time) if not fact.provenance.taint), newest)
-    over_tainted = newest if _has_expired(clean, newest.stored_at) else clean
+    judges_tainted = newest if _has_expired(clean, newest.stored_at) else clean
     contradicted_by: dict[str, str] = {}
     for fact in facts:
-        leading = over_tainted if fact.provenance.taint else clean
-        contradicted_by[fact.id] = "" if is_same_object(fact, leading) else leading.id
+        judge = judges_tainted if fact.provenance.taint else clean
+        contradicted_by[fact.id] = "" if is_same_object(fact, judge) else judge.id
     return contradicted_by
 
 
@@ -95,7 +98,7 @@ class ArrivalBatch:
         for item in known:
             self._remember(item)
         self._changed: dict[str, bool] = {}
-        """Changed items by id. False: only the contradicting fact has changed."""
+        """Changed items by id. False if only `contradicted_by` has changed."""
 
     @property
     def changed_items(self) -> list[StoredItem]:
@@ -104,7 +107,7 @@ class ArrivalBatch:
 
     @property
     def marked_items(self) -> list[StoredItem]:
-        """Items of which only the contradicting fact has changed."""
+        """Stored items whose only change is `contradicted_by`, in order of arrival."""
         return [self._items[id_] for id_, is_content in self._changed.items() if not is_content]
 
     def add_item(self, item: StoredItem) -> Stored:
@@ -137,11 +140,15 @@ class ArrivalBatch:
         return tuple(sorted(contradicted))
 
     def _newest_facts(self, claim: str, arriving: str) -> list[StoredItem]:
-        """Return a claim's newest facts, the newest clean one and the arriving one. At equal times, later is newer."""
+        """Return a claim's newest facts, which always include the newest clean one and the arriving one.
+
+        Of facts with the same time, the one that came later is newer.
+        """
         facts = [self._items[id_] for id_ in self._claims[claim]]
         facts.sort(key=lambda fact: (fact.stored_at, self._positions[fact.id]), reverse=True)
-        clean = next((fact.id for fact in facts if not fact.provenance.taint), arriving)
-        return facts[:MAX_SETTLED_FACTS] + [fact for fact in facts[MAX_SETTLED_FACTS:] if fact.id in {arriving, clean}]
+        clean = next((fact.id for fact in facts if not fact.provenance.taint), "")
+        newest, older = facts[:MAX_SETTLED_FACTS], facts[MAX_SETTLED_FACTS:]
+        return [*newest, *(fact for fact in older if fact.id in {arriving, clean})]
 
 
 MAX_TEXT_CHARS = 100_000

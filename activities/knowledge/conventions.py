@@ -119,22 +119,25 @@ def directories_above(path: str) -> list[str]:
 async def _nearest_first(
     store: KnowledgeStore, reader: Reader, directory: str, language: str
 ) -> AsyncIterator[Recalled]:
-    for place in directories_above(directory):
-        for each in await _directory_conventions(store, reader, place, language):
+    for above in directories_above(directory):
+        for each in await _directory_conventions(store, reader, above, language):
             yield each
     if language:
         for each in await _recalled_conventions(store, reader, language=language):
             yield each
 
 
-async def _directory_conventions(store: KnowledgeStore, reader: Reader, place: str, language: str) -> list[Recalled]:
-    """Return a directory's conventions. If there are too many, ask by language, so that others do not crowd it out."""
-    found = await _recalled_conventions(store, reader, directory=place)
-    if language and len(found) == MAX_PER_PLACE:
-        both = [await _recalled_conventions(store, reader, directory=place, language=each) for each in ("", language)]
-        found = sorted((*both[0], *both[1]), key=_confidence_order)
+async def _directory_conventions(
+    store: KnowledgeStore, reader: Reader, directory: str, language: str
+) -> list[Recalled]:
+    found = await _recalled_conventions(store, reader, directory=directory)
+    if language and len(found) == MAX_PER_PLACE:  # conventions of other languages may have taken the room
+        general = await _recalled_conventions(store, reader, directory=directory, language="")
+        own = await _recalled_conventions(store, reader, directory=directory, language=language)
+        found = sorted((*general, *own), key=_confidence_order)
     found = [each for each in found if may_hold_for(each.item, {language})]
-    return found if place else sorted(found, key=lambda each: bool(each.item.language))
+    is_root = directory == ""
+    return sorted(found, key=lambda each: bool(each.item.language)) if is_root else found
 
 
 async def _recalled_conventions(
@@ -174,7 +177,8 @@ class NamedPlaces:
 
     def add(self, path: str, found: Sequence[Recalled]) -> None:
         self._directories.update(directories_above(path))
-        self._languages.add(language_of_path(path))
+        if language := language_of_path(path):
+            self._languages.add(language)
         for each in found:
             self.conventions.setdefault(each.item.id, each)
 
@@ -198,7 +202,7 @@ class NamedPlaces:
             return False
         if not self._directories:
             return not item.directory or bool(item.language)
-        return item.directory in self._directories or item.language in self._languages - {""}
+        return item.directory in self._directories or item.language in self._languages
 
 
 def path_from_root(path: str, root: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -135,13 +135,19 @@ FAILOVER_KINDS = frozenset({CIRCUIT_OPEN, OUT_OF_QUOTA, NOT_CONFIGURED, "ModelNo
 
 BUSY_KINDS = frozenset({"Overloaded", "RateLimited"})
 PATIENT_ATTEMPTS = 2
-"""Attempts that fail if the model is overloaded. In later attempts, another model is asked instead."""
+"""The first attempts, which wait for an overloaded model. Later attempts ask another model instead."""
 
 MAX_FAILOVER_CHARS = 300
 MAX_LAST_FAILURE_CHARS = 800
 MAX_EARLIER_FAILURE_CHARS = 120
 
-ModelFailures = list[tuple[str, ModelError]]
+
+class _ModelFailure(NamedTuple):
+    model: str
+    error: ModelError
+
+    def text(self, redact: Callable[[str], str], max_chars: int) -> str:
+        return one_line(clean_text(f"{self.error.kind}: {redact(str(self.error))}"), max_chars)
 
 
 async def first_reply(
@@ -158,53 +164,51 @@ async def first_reply(
         redact: Hides the secrets in a text.
         asks_next: Returns whether to ask the next model after this failure.
     """
-    failures: ModelFailures = []
+    failures: list[_ModelFailure] = []
     for name in models:
         try:
             reply = await ask(name)
         except ModelError as error:
-            failures.append((name, error))
+            failures.append(failure := _ModelFailure(name, error))
             if not asks_next(error):
                 break
-            failure = _failure_text(error, redact, MAX_FAILOVER_CHARS)
-            activity.logger.warning("%s could not answer: %s", name, failure)
+            activity.logger.warning("%s could not answer: %s", name, failure.text(redact, MAX_FAILOVER_CHARS))
         else:
             return _with_failover(reply, name, failures, redact) if failures else reply
     raise _combined_failure(failures, redact)
 
 
-def _with_failover(reply: Reply, name: str, failures: ModelFailures, redact: Callable[[str], str]) -> Reply:
-    next_models = [*(failed for failed, _ in failures[1:]), name]
+def _with_failover(reply: Reply, name: str, failures: Sequence[_ModelFailure], redact: Callable[[str], str]) -> Reply:
+    asked = [*(failure.model for failure in failures), name]
     failed_over = tuple(
-        FailedOver(before=before, after=after, why=_failure_text(error, redact, MAX_FAILOVER_CHARS))
-        for (before, error), after in zip(failures, next_models, strict=True)
+        FailedOver(before=failure.model, after=after, why=failure.text(redact, MAX_FAILOVER_CHARS))
+        for failure, after in zip(failures, asked[1:], strict=True)
     )
     provider, _, model = name.partition(":")
     return reply.with_differences(model=f"{provider}:{reply.model or model}", failed_over=failed_over)
 
 
-def _combined_failure(failures: ModelFailures, redact: Callable[[str], str]) -> ModelError:
-    """Return one failure for all. It is retryable if any of them is, so a fallback never makes a run fail sooner.
+def _combined_failure(failures: Sequence[_ModelFailure], redact: Callable[[str], str]) -> ModelError:
+    """Return one failure for all models.
 
-    If the last model found the context too long, or if any model did and no failure is retryable, the kind is
-    ContextOverflow, so the run tries a shorter context.
+    - It is retryable if any of the failures is, so a fallback never makes a run fail sooner. But if the last model
+      found the context too long, only that failure counts.
+    - If it is not retryable and any model found the context too long, its kind is ContextOverflow, so the run tries a
+      shorter context.
     """
-    last = failures[-1][1]
+    last = failures[-1].error
     if len(failures) == 1:
         return last
-    tried = ", ".join(f"{name} ({_failure_text(error, redact, MAX_EARLIER_FAILURE_CHARS)})" for name, error in failures)
+    tried = ", ".join(f"{each.model} ({each.text(redact, MAX_EARLIER_FAILURE_CHARS)})" for each in failures)
     text = f"{one_line(clean_text(redact(str(last))), MAX_LAST_FAILURE_CHARS)}; models tried, in order: {tried}"
-    delays = [error.retry_after_s for _, error in failures if error.retryable]
-    is_retryable = last.retryable if last.kind == CONTEXT_OVERFLOW else bool(delays)
-    is_too_long = not is_retryable and any(error.kind == CONTEXT_OVERFLOW for _, error in failures)
-    known = [delay for delay in delays if delay is not None]
-    delay = min(known) if is_retryable and known and len(known) == len(delays) else None
-    kind = CONTEXT_OVERFLOW if is_too_long else last.kind
+    retryable = [failure.error for failure in failures if failure.error.retryable]
+    is_retryable = last.retryable if last.kind == CONTEXT_OVERFLOW else bool(retryable)
+    found_too_long = any(failure.error.kind == CONTEXT_OVERFLOW for failure in failures)
+    kind = CONTEXT_OVERFLOW if found_too_long and not is_retryable else last.kind
+    delays = [error.retry_after_s for error in retryable if error.retry_after_s is not None]
+    all_have_delays = bool(delays) and len(delays) == len(retryable)
+    delay = min(delays) if is_retryable and all_have_delays else None
     return ModelError(kind, text, retryable=is_retryable, retry_after_s=delay)
-
-
-def _failure_text(error: ModelError, redact: Callable[[str], str], max_chars: int) -> str:
-    return one_line(clean_text(f"{error.kind}: {redact(str(error))}"), max_chars)
 
 
 TAIL_BYTES = 8_192
@@ -239,8 +243,8 @@ class ModelCalls:
             is_busy = error.kind in BUSY_KINDS and activity.info().attempt > PATIENT_ATTEMPTS
             if is_busy or error.kind in FAILOVER_KINDS:
                 return True
-            left = left_s()
-            return error.retryable and left is not None and (error.retry_after_s or 0) > left
+            left, delay = left_s(), error.retry_after_s or 0
+            return error.retryable and left is not None and delay > left
 
         try:
             return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact, asks_next)
@@ -321,11 +325,13 @@ def _activity_failure(error: ModelError, message: str, left: float | None) -> Ap
     if not error.retryable:
         return ApplicationError(message, type=error.kind, non_retryable=True)
     wait = error.retry_after_s
-    delay = None if wait is None else timedelta(seconds=wait)
-    if left is not None and (retry_backoff_s() if wait is None else wait) > left:
-        delay = timedelta(seconds=max(left - LAST_TRY_S, 0.0))
-        if not delay:
-            return ApplicationError(message, OUT_OF_TIME, type=error.kind, non_retryable=True, next_retry_delay=delay)
+    if left is None or (retry_backoff_s() if wait is None else wait) <= left:
+        delay = None if wait is None else timedelta(seconds=wait)
+    elif left <= LAST_TRY_S:
+        now = timedelta()
+        return ApplicationError(message, OUT_OF_TIME, type=error.kind, non_retryable=True, next_retry_delay=now)
+    else:
+        delay = timedelta(seconds=left - LAST_TRY_S)
     return ApplicationError(message, type=error.kind, next_retry_delay=delay)
 
 

@@ -160,9 +160,9 @@ def embedder_refusal(chosen: ChosenModels, config: LoopConfig, channels: tuple[C
     if not (what := "config.knowledge" if config.uses_knowledge else memory):
         return ""
     return (
-        f"{what}: the embedder {embedder} gets all texts that are stored or looked for, but this run is bound to the "
-        f"local tier, like each run under one of {TIER_PREFIX}{LOCAL_TIER}; use [knowledge] embedder = {HASHING!r}, or "
-        f"an embedder of a provider of that tier ({', '.join(chosen.local)})"
+        f"{what}: the embedder {embedder} gets all texts that are stored or looked for, but a run of "
+        f"{TIER_PREFIX}{LOCAL_TIER} and all its delegates are bound to the local tier; use [knowledge] embedder = "
+        f"{HASHING!r}, or an embedder of a provider of that tier ({', '.join(chosen.local)})"
     )
 
 

@@ -21,6 +21,9 @@ from orga.workflows.types.models.tiers import (
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import known_names_hint
 
+_LOCAL = f"{TIER_PREFIX}{LOCAL_TIER}"
+"""The name that asks the models of the local tier."""
+
 NO_TIERS = ModelTiers()
 NO_GOAL_TIERS = GoalTiers()
 NO_TIER_SETTINGS: Mapping[TierName, ModelSettings] = MappingProxyType({})
@@ -33,6 +36,7 @@ class ChosenModels:
     askers: tuple[ModelAsker, ...] = ()
     """Other parts of the run that ask a model, such as critics."""
     tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
+    """By RUN_TIER, by goal prompt (`goal_plan`), or by the `tier_key` of an asker."""
     local: tuple[str, ...] = ()
     """The models of the local tier, if the run is bound to it."""
 
@@ -48,9 +52,14 @@ class ChosenModels:
         for asker in self.askers:
             if asker.model:
                 yield from ((f"{asker.key}.model", model) for model in self.models_for_asker(asker))
-        for key, tier in self.tiers.items():
-            if key.startswith("goal_"):
-                yield from ((f"goals.tiers.{key.removeprefix('goal_')}", model) for model in tier.models)
+        for key, tier in self._goal_tiers():
+            yield from ((key, model) for model in tier.models)
+
+    def _goal_tiers(self) -> Iterator[tuple[str, Tier]]:
+        """Yield the tiers of goal prompts, each with its key in the configuration."""
+        for prompt, tier in self.tiers.items():
+            if prompt.startswith("goal_"):
+                yield _goal_tier_key(prompt), tier
 
     @property
     def unfit_model_problem(self) -> str:
@@ -61,15 +70,15 @@ class ChosenModels:
 
     def may_be_embedded_by(self, embedder: str) -> bool:
         """Return whether an embedder may get texts of the run. An embedder in the worker's process always may."""
-        provider, is_remote, _ = embedder.partition(":")
-        is_restricted = bool(self.local and is_remote)
-        return not is_restricted or provider in {model.partition(":")[0] for model in self.local}
+        provider, colon, _ = embedder.partition(":")
+        is_in_process = not colon
+        return is_in_process or not self.local or provider in {model.partition(":")[0] for model in self.local}
 
     @property
     def conversation_models(self) -> tuple[str, ...]:
         """The models that may get the whole conversation. Critics and other askers get parts of it."""
-        prompts = (model for key, tier in self.tiers.items() if key.startswith("goal_") for model in tier.models)
-        return tuple(dict.fromkeys((*self.models, *prompts)))
+        goal_models = (model for _, tier in self._goal_tiers() for model in tier.models)
+        return tuple(dict.fromkeys((*self.models, *goal_models)))
 
     @property
     def all_models(self) -> tuple[str, ...]:
@@ -80,7 +89,7 @@ class ChosenModels:
 @dataclass(frozen=True)
 class ModelChoice:
     default: str
-    """Model of agents that name none. A tier is the default only if it has models."""
+    """The model of agents that name none. It can be a tier, but only one that has models."""
     tiers: ModelTiers = NO_TIERS
     goals: GoalTiers = NO_GOAL_TIERS
     settings: Mapping[TierName, ModelSettings] = field(default_factory=dict[TierName, ModelSettings])
@@ -95,19 +104,21 @@ class ModelChoice:
             is_goal: Let goal prompts have their own tiers.
             is_bound: The delegating run is bound to the local tier, so this run is too.
         """
-        own = named or agent.model or (f"{TIER_PREFIX}{LOCAL_TIER}" if is_bound else self.default)
-        models, tier = self._resolve_name("model", own)
+        name = named or agent.model
+        if not name:
+            name = _LOCAL if is_bound else self.default
+        models, tier = self._resolve_name("model", name)
         local: tuple[str, ...] = ()
         if is_bound or (tier is not None and tier.name == LOCAL_TIER):
-            local, _ = self._resolve_name("model", f"{TIER_PREFIX}{LOCAL_TIER}")
-            _refuse_non_local("model", own, models, local)
+            local, _ = self._resolve_name("model", _LOCAL)
+            _refuse_non_local("model", name, models, local)
         tiers = {RUN_TIER: tier} if tier else {}
         if is_goal and not named and not local:
-            for prompt, name in self.goals.by_goal_prompt.items():
-                tiers[prompt] = self._tier(f"goals.tiers.{prompt.removeprefix('goal_')}", name)
+            for prompt, tier_name in self.goals.by_goal_prompt.items():
+                tiers[prompt] = self._tier(_goal_tier_key(prompt), tier_name)
         for asker in agent.askers:
-            found = self._asker_tier(asker, local)
-            tiers |= {asker.tier_key: found} if found else {}
+            if found := self._asker_tier(asker, local):
+                tiers[asker.tier_key] = found
         return ChosenModels(models, agent.askers, tiers, local)
 
     def _asker_tier(self, asker: ModelAsker, local: tuple[str, ...]) -> Tier | None:
@@ -144,10 +155,13 @@ class ModelChoice:
         )
 
 
+def _goal_tier_key(prompt: str) -> str:
+    return f"goals.tiers.{prompt.removeprefix('goal_')}"
+
+
 def _refuse_non_local(key: str, name: str, models: tuple[str, ...], local: tuple[str, ...]) -> None:
     if others := [model for model in models if model not in local]:
         raise InvalidInput(
-            f"{key}: {name} asks {', '.join(others)}, and this run is bound to the local tier, like each run under "
-            f"one of {TIER_PREFIX}{LOCAL_TIER}; name {TIER_PREFIX}{LOCAL_TIER}, "
-            f"one of its models ({', '.join(local)}), or none"
+            f"{key}: {name} asks {', '.join(others)}, but a run of {_LOCAL} and all its delegates are bound to the "
+            f"local tier; name {_LOCAL}, one of its models ({', '.join(local)}), or none"
         )

@@ -81,7 +81,8 @@ class McpServerConnections:
             yield used.connection
         finally:
             used.calls -= 1
-            if not used.calls and self._by_caller.get(key) is used:
+            is_kept = self._by_caller.get(key) is used  # `stop` may have closed it meanwhile
+            if is_kept and not used.calls:
                 self._keep_or_close(key, used)
 
     async def stop(self) -> None:
@@ -110,7 +111,7 @@ class McpServerConnections:
 
 
 class McpTool:
-    """One tool by its legal name, with the definition that a run was offered."""
+    """One tool, by the legal name that models and policies accept, with the definition that a run was offered."""
 
     def __init__(self, server: McpServerConnections, name: str, digest: str) -> None:
         self._server = server
@@ -151,6 +152,7 @@ class McpTool:
         offered = await self._current_definition(connection)
         self.spec, own_name = offered.spec, offered.own_name
         given = context.given or GivenInputs()
+        # If the server asks during the call, `CallInFlight` gives the answers then.
         sends_answers = bool(given.answers) and not connection.keeper.asks_during_calls
         request = CallToolRequestParams(
             name=own_name,

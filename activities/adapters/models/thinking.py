@@ -51,20 +51,29 @@ def sent_thinking(
         limit: The output limit, which includes thinking. A setting that leaves no room for an answer is lowered to half
             of the limit.
     """
-    if settings.effort is None and settings.thinking_tokens is None:
-        return SentThinking()
-    wanted: ThinkingForm = "effort" if settings.thinking_tokens is None else "tokens"
+    effort, tokens = settings.effort, settings.thinking_tokens
+    wanted: ThinkingForm = "effort" if tokens is None else "tokens"
     form = wanted if wanted in forms else next(iter(forms), None)
+    if effort is None:
+        if tokens is None:
+            return SentThinking()
+        effort = _level_of(tokens)
     if form == "effort" and levels:
-        sufficient = (level for level, tokens in _TOKENS.items() if tokens >= (settings.thinking_tokens or 0))
-        wanted_rank = LEVELS.index(settings.effort or next(sufficient, "max"))
+        wanted_rank = LEVELS.index(effort)
         # if two levels are equally near, the lower one costs less
         ranks = {level: LEVELS.index(level) for level in levels}
         return SentThinking(effort=min(levels, key=lambda level: (abs(ranks[level] - wanted_rank), ranks[level])))
     if form == "tokens":
-        tokens = settings.thinking_tokens or _TOKENS[settings.effort or "none"]
+        tokens = _TOKENS[effort] if tokens is None else tokens
         return SentThinking(tokens=tokens if tokens < limit else limit // 2)
     return SentThinking()
+
+
+def _level_of(thinking_tokens: int) -> Effort:
+    for level, tokens in _TOKENS.items():
+        if tokens >= thinking_tokens:
+            return level
+    return "max"
 
 
 def replaced_setting_text(settings: ModelSettings, sent: SentThinking) -> str:
@@ -105,8 +114,8 @@ def accepted_thinking(
         named = tuple(each for each in LEVELS if each != sent.effort and re.search(rf"\b{each}\b", refusal))
         if named:
             return forms, named
-        is_level = re.search(rf"['\"`]{sent.effort}\b", refusal) or (sent.is_off and "disabled" in refusal)
-        if is_level and (rest := tuple(each for each in levels if each != sent.effort)):
+        names_level = re.search(rf"['\"`]{sent.effort}\b", refusal) or (sent.is_off and "disabled" in refusal)
+        if names_level and (rest := tuple(each for each in levels if each != sent.effort)):
             return forms, rest
     return tuple(form for form in forms if form != sent.form), levels
 

@@ -175,7 +175,7 @@ async def test_a_delegate_bound_to_the_local_tier_can_ask_these_models(agent: di
 @pytest.mark.parametrize(
     ("agent", "ceiling", "says"),
     [
-        pytest.param({"model": "openai:gpt-6"}, BOUND, "model: openai:gpt-6 asks openai:gpt-6, and", id="a model"),
+        pytest.param({"model": "openai:gpt-6"}, BOUND, "model: openai:gpt-6 asks openai:gpt-6, but", id="a model"),
         pytest.param({"model": "tier:heavy"}, BOUND, "model: tier:heavy asks anthropic:", id="another tier"),
         pytest.param(
             {"critics": (JUDGE.with_model("openai:gpt-6"),)},

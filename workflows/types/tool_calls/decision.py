@@ -65,7 +65,7 @@ class Condition(CheckedInput):
     """A rule's condition on one field or fact. `orga.toml` has a value, a list of values, or a table of bounds."""
 
     any_of: tuple[Value, ...] = ()
-    """The values that satisfy it. A value or a list in place of the table means this."""
+    """The values that satisfy it. In place of the table, they can be given alone, as one value or a list."""
     at_least: Number | None = None
     """The smallest number that satisfies it."""
     at_most: Number | None = None
@@ -94,7 +94,7 @@ def _shown_value(value: object) -> str:
 
 
 DECISION_GROUNDED = "DecisionGrounded"
-"""The journal event of a decision with its grounds, because a `decide` call has no activity to show them."""
+"""The journal event of a decision with its grounds. A `decide` call has no activity that could show them."""
 
 TAINTED = "tainted"
 """A fact of every decision. It is true if untrusted content has entered the conversation."""
@@ -169,11 +169,11 @@ class Decided(Record):
         return replace_fields(self, {"revision": revision})
 
 
-MAX_BOXES = 20_000
-"""The most sets of cases that are examined. Their number can grow exponentially if rules overlap in many ways."""
-
 Box = dict[str, frozenset[Value]]
 """A set of cases: every combination of the values of its variables."""
+
+MAX_BOXES = 20_000
+"""Boxes that are examined at most. Their number can grow exponentially if rules overlap in many ways."""
 
 
 class TooManyCombinations(ValueError):
@@ -187,17 +187,17 @@ def unreachable_rules(decision: GroundedDecision) -> tuple[int, ...]:
     """
     values = {name: _distinct_values(kind, _conditions(decision, name)) for name, kind in decision.variables.items()}
     boxes = [_rule_box(rule.when, values) for rule in decision.rules]
-    tries = iter(range(MAX_BOXES))
-    return tuple(index for index, box in enumerate(boxes) if not _remaining_boxes(box, boxes[:index], tries))
+    allowance = iter(range(MAX_BOXES))
+    return tuple(index for index, box in enumerate(boxes) if not _remaining_boxes(box, boxes[:index], allowance))
 
 
-def _remaining_boxes(box: Box, others: list[Box], tries: Iterator[int]) -> list[Box]:
-    """Return the parts of a box that none of the others covers. All calls share the `tries`."""
+def _remaining_boxes(box: Box, others: list[Box], allowance: Iterator[int]) -> list[Box]:
+    """Return the parts of a box that none of the others covers. Each examined box takes one item of `allowance`."""
     remaining = [box]
     for other in others:
         pieces: list[Box] = []
         for piece in remaining:
-            if next(tries, None) is None:
+            if next(allowance, None) is None:
                 raise TooManyCombinations
             pieces += _box_without(piece, other)
         remaining = pieces
@@ -240,7 +240,10 @@ def _rule_box(when: Mapping[str, Condition], values: Mapping[str, frozenset[Valu
 
 
 def _box_without(box: Box, other: Box) -> Iterator[Box]:
-    """Yield the parts of a box that are not in the other one. They do not overlap."""
+    """Yield the parts of a box that are not in the other one. They do not overlap.
+
+    For each variable in turn, the cases outside the other box are split off. The cases inside it are split further.
+    """
     if not all(box[name] & other[name] for name in box):
         yield box
         return
