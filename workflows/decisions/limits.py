@@ -3,20 +3,17 @@
 from collections.abc import Callable
 from datetime import datetime
 from math import ceil
-from shlex import quote
 from typing import TypeVar
 
-from orga.workflows.decisions.control import notifications
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.types.control import Stop
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
 from orga.workflows.types.limits import LIMITS, BudgetExtension, Budgets, SentExtension
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.models.call_settings import Effort
-from orga.workflows.types.questions import Question, ShownQuestion
+from orga.workflows.types.questions import Question
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import can_be_typed
 
 MAX_OVER_BUDGET_IN_A_ROW = 2
 """The run ends after this many iterations in a row with more calls than `max_tool_calls` allows. After the first of
@@ -169,20 +166,6 @@ def _used_up_limit(stop: Stop) -> str:
     with_reason = [limit for limit in LIMITS if limit.reason == reason]
     in_detail = [limit for limit in with_reason if detail.endswith(f" {limit.noun}")]
     return next((limit.key for limit in (*in_detail, *with_reason)), reason)
-
-
-EXTENSION_FACTOR = 2
-"""Factor from the old limit to the one in the suggested command, which a person may edit."""
-
-
-def question_commands(run_id: str, wait: ShownQuestion) -> list[str]:
-    """Return the commands that decide an open question. For a budget, the first one raises it."""
-    commands = notifications.decision_commands(run_id, wait)
-    if wait.kind != "budget" or not can_be_typed(run_id):
-        return commands
-    limit, current = str(wait.data.get("limit") or "max_iterations"), wait.data.get("value")
-    value = f"{current * EXTENSION_FACTOR:.12g}" if isinstance(current, int | float) and current else "N"
-    return [f"orga extend {quote(run_id)} --{limit.replace('_', '-')} {value}", *commands]
 
 
 def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:

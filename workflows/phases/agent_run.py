@@ -21,7 +21,6 @@ from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.models.usage import UsageTotals
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, FIRST_CALLS_SHOWN, OPEN_CIRCUITS, TENANT
-from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Verdict
@@ -127,10 +126,6 @@ class Run(ControlledRun[AgentState]):
     def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
         cost = self.usage_totals().cost_usd
         return [*super().progress_attributes(), *([] if cost is None else [COST_USD.value_set(cost)])]
-
-    def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
-        """Return the commands that decide a question of the run, or raise its budget."""
-        return limits.question_commands(run_id, wait)
 
     def observe_notes(self, notes: tuple[Note, ...]) -> None:
         if workflow.unsafe.is_replaying():

@@ -20,7 +20,7 @@ from orga.client.cli.shown.decisions import (
 from orga.client.cli.shown.text import age, separated_blocks, terminal_line, write_json, write_note, write_result
 from orga.client.runs.inbox import InboxEntry, InboxKind
 from orga.client.runs.inbox import inbox as inbox_entries
-from orga.workflows.decisions.limits import question_commands
+from orga.workflows.decisions.control.notifications import decision_commands
 from orga.workflows.types.names import DEAD_LETTERS, WAITING
 from orga.workflows.types.text import full_field_text
 
@@ -117,5 +117,5 @@ def _entry_json(entry: InboxEntry, now: datetime) -> dict[str, Any]:
         **wait.model_dump(mode="json", include={"question", "queue", "since", "data"}),
         "id": wait.wait_id,
         "age_s": round((now - wait.since).total_seconds(), 1),
-        "commands": question_commands(entry.run_id, wait),
+        "commands": decision_commands(entry.run_id, wait),
     }

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.client.cli.shown.text import terminal_line, time_left
-from orga.workflows.decisions.limits import question_commands
+from orga.workflows.decisions.control.notifications import decision_commands
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.text import can_be_typed, full_field_text
 from orga.workflows.types.tool_calls.recovery import DeadLetter
@@ -19,7 +19,7 @@ NO_COMMAND = "no command: the run's id has characters that cannot be typed; deci
 
 def commands_text(run_id: str, wait: ShownQuestion) -> str:
     """Return the first command in full, and only the differing part of each other command."""
-    first, *others = question_commands(run_id, wait) or [NO_COMMAND]
+    first, *others = decision_commands(run_id, wait) or [NO_COMMAND]
     previous, short = first, list[str]()
     for other in others:
         before_choice = other.rpartition(" --")[0] + " "

@@ -8,8 +8,9 @@ import pytest
 
 from orga.client.cli.shown.decisions import commands_text, requeue_command
 from orga.client.cli.shown.text import age, time_left
+from orga.workflows.decisions.control.notifications import decision_commands
 from orga.workflows.decisions.control.questions import shown_question
-from orga.workflows.decisions.limits import budget_question, question_commands
+from orga.workflows.decisions.limits import budget_question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.limits import Budgets
@@ -28,7 +29,7 @@ def budgets(**fields: Any) -> Budgets:
 
 
 def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
-    assert question_commands("run", a_wait("escalation")) == [
+    assert decision_commands("run", a_wait("escalation")) == [
         "orga resolve run w-1 --retry",
         "orga resolve run w-1 --skip",
         "orga resolve run w-1 --result TEXT",
@@ -52,13 +53,13 @@ def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
 def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(stop: tuple[StopReason, str], options: str) -> None:
     limits = LoopConfig(max_total_tokens=1_000, max_cost_usd=0.25, max_model_calls=3, max_tool_calls=4)
     wait = shown_question(budget_question(a_state(input=AgentInput(task="t", config=limits)), stop, T0))
-    assert question_commands("run", wait)[0] == f"orga extend run {options}"
+    assert decision_commands("run", wait)[0] == f"orga extend run {options}"
     assert commands_text("run", wait).endswith("(or orga resolve run budget-0-0 --skip, --abort)")
 
 
 def test_a_limit_without_a_known_value_is_shown_as_a_placeholder() -> None:
     wait = a_wait("budget", data={"limit": "max_total_tokens"})
-    assert question_commands("run", wait)[0] == "orga extend run --max-total-tokens N"
+    assert decision_commands("run", wait)[0] == "orga extend run --max-total-tokens N"
 
 
 def test_a_question_without_choices_shows_the_status_command() -> None:
@@ -67,7 +68,7 @@ def test_a_question_without_choices_shows_the_status_command() -> None:
 
 def test_a_free_answer_has_a_command_of_its_own() -> None:
     wait = ShownQuestion(wait_id="question-1", kind="answer", since=T0, question="?", choices=("result", "skip"))
-    assert question_commands("run", wait) == [
+    assert decision_commands("run", wait) == [
         "orga answer run TEXT --question question-1",
         "orga resolve run question-1 --skip",
     ]
@@ -75,7 +76,7 @@ def test_a_free_answer_has_a_command_of_its_own() -> None:
 
 def test_an_id_with_shell_characters_is_quoted_as_one_word() -> None:
     run_id = "a run; rm -rf $HOME"
-    [words, *_] = [shlex.split(command) for command in question_commands(run_id, a_wait("escalation"))]
+    [words, *_] = [shlex.split(command) for command in decision_commands(run_id, a_wait("escalation"))]
     assert words == ["orga", "resolve", run_id, "w-1", "--retry"]
 
 

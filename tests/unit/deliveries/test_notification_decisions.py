@@ -58,7 +58,7 @@ def held(*calls: ToolCall, **terms: Any) -> tuple[AgentState, Question]:
 
 
 def notification(state: AgentState, question: Question) -> Notification:
-    return question_notification(state, question, "run", limits.question_commands)
+    return question_notification(state, question, "run")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_decided_call_is_no_longer_waited_for() -> None:
 def test_the_ui_shows_the_held_call_its_deadline_and_the_commands() -> None:
     state, question = held(a_call("pay", to="ada", cents=5), approvers=("grace", "ada"))
     [item] = question.items
-    assert question_markdown(state, question, "agent-1", limits.question_commands) == [
+    assert question_markdown(state, question, "agent-1") == [
         f"- `waiting for approval of pay` since {T0:%Y-%m-%d %H:%M} UTC",
         '  - `pay {"to":"ada","cents":5}`, because `money`, for `grace, ada` to decide',
         f"  - until {item.expires_at:%Y-%m-%d %H:%M} UTC, then it is denied",
@@ -244,7 +244,7 @@ def test_the_ui_shows_the_held_call_its_deadline_and_the_commands() -> None:
 
 def test_the_ui_shows_how_to_raise_a_budget() -> None:
     asked_for = an_escalation(kind="budget", data={"limit": "max_iterations", "value": 25}, choices=("skip", "abort"))
-    assert question_markdown(telling(), asked_for, "agent-1", limits.question_commands)[1:] == [
+    assert question_markdown(telling(), asked_for, "agent-1")[1:] == [
         "  - to decide: `orga extend agent-1 --max-iterations 50`",
         "  - to decide: `orga resolve agent-1 w --skip`",
         "  - to decide: `orga resolve agent-1 w --abort`",
@@ -256,7 +256,7 @@ def test_the_ui_shows_how_to_raise_a_budget() -> None:
 def test_text_in_a_question_cannot_leave_its_code_span_in_the_ui(tool: str, value: str, run_id: str) -> None:
     """Neither a model nor a policy can write a line, a link or a command there."""
     state, question = held(a_call(tool, value=value))
-    for line in question_markdown(state, question, run_id, limits.question_commands):
+    for line in question_markdown(state, question, run_id):
         assert "\n" not in line
         assert set(_CODE.sub("", line)) <= _PLAIN
 

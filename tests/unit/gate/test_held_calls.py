@@ -9,7 +9,7 @@ from orga.client.cli.live.screens import remarks
 from orga.client.cli.shown.decisions import commands_text, held_call_table, held_call_text
 from orga.client.cli.shown.progress import Progress
 from orga.client.cli.shown.status_text import status_lines
-from orga.workflows.decisions.limits import question_commands
+from orga.workflows.decisions.control.notifications import decision_commands
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import an_entry
 from tests.support.values.held import a_call, asking
@@ -44,12 +44,12 @@ def test_all_characters_of_the_arguments_are_visible(hidden: str, shown: str) ->
 
 
 def test_one_call_is_decided_by_its_id() -> None:
-    assert question_commands("run", asking(a_call())) == ["orga approve run a1", "orga deny run a1"]
+    assert decision_commands("run", asking(a_call())) == ["orga approve run a1", "orga deny run a1"]
     assert commands_text("run", asking(a_call())) == "orga approve run a1 (or orga deny run a1)"
 
 
 def test_the_command_names_all_shown_calls_so_that_it_approves_no_later_one() -> None:
-    assert question_commands("run", asking(a_call(), a_call("b2")))[0] == "orga approve run a1 b2"
+    assert decision_commands("run", asking(a_call(), a_call("b2")))[0] == "orga approve run a1 b2"
 
 
 def test_live_view_and_status_show_question_approvers_and_command() -> None:

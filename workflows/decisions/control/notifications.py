@@ -3,7 +3,7 @@
 This module also makes the Temporal UI's view of a question, and the commands that decide it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from shlex import quote
 from typing import Any, TypeVar
@@ -22,9 +22,6 @@ from orga.workflows.types.questions import (
 from orga.workflows.types.text import SUMMARY_CHARS, can_be_typed, full_field_text, markdown_code, one_line
 
 S = TypeVar("S", bound=Control)
-
-Commands = Callable[[str, ShownQuestion], list[str]]
-"""Returns the commands that decide a question, from the run's id and the question."""
 
 ID_CHARS = 32
 MAX_CALLS = 10
@@ -54,7 +51,7 @@ def with_notification_failure(state: S, about: str, error: str) -> S:
     return state.with_note("NotificationFailed", about=about, error=error)
 
 
-def question_notification(state: Control, question: Question, run_id: str, commands: Commands) -> Notification:
+def question_notification(state: Control, question: Question, run_id: str) -> Notification:
     """Return the notification of a question, with its commands. A question after a rewind has another message id."""
     wait = shown_question(question)
     held_calls: list[dict[str, Any]] = wait.data.get("calls", [])
@@ -74,7 +71,7 @@ def question_notification(state: Control, question: Question, run_id: str, comma
         calls_left_out=max(len(held_calls) - MAX_CALLS, 0),
         error=_line(str(wait.data.get("error", ""))),
         expires_at=min(expiries, default=str(wait.data.get("expires_at", ""))),
-        commands=tuple(commands(run_id, wait.with_calls(shown) if held_calls else wait)),
+        commands=tuple(decision_commands(run_id, wait.with_calls(shown) if held_calls else wait)),
     )
 
 
@@ -97,9 +94,9 @@ def waiting_text(question: Question) -> str:
     return one_line(f"waiting for {_WAITING_TEXTS[question.kind]}{subject}", SUMMARY_CHARS)
 
 
-def question_markdown(state: Control, question: Question, run_id: str, commands: Commands) -> list[str]:
+def question_markdown(state: Control, question: Question, run_id: str) -> list[str]:
     """Return the Temporal UI's lines about a question: its subject, its expiry, and the commands that decide it."""
-    notification = question_notification(state, question, run_id, commands)
+    notification = question_notification(state, question, run_id)
     lines = [f"- {markdown_code(waiting_text(question))} since {question.since:{_MINUTE}} UTC"]
     lines += [f"  - {_call_markdown(call)}" for call in notification.calls]
     if notification.calls_left_out:
@@ -192,6 +189,16 @@ def _decision_command(run_id: str, wait: ShownQuestion, choice: Choice) -> str:
     return f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_CHOICE_FLAGS[choice]}"
 
 
+_EXTENSION_FACTOR = 2
+"""Factor from the old limit to the one in the suggested command, which a person may edit."""
+
+
+def _extension_command(run_id: str, wait: ShownQuestion) -> str:
+    limit, current = str(wait.data.get("limit") or "max_iterations"), wait.data.get("value")
+    value = f"{current * _EXTENSION_FACTOR:.12g}" if isinstance(current, int | float) and current else "N"
+    return f"orga extend {quote(run_id)} --{limit.replace('_', '-')} {value}"
+
+
 def decision_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """Return the commands that decide an open question, the most likely first.
 
@@ -200,7 +207,8 @@ def decision_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """
     if not can_be_typed(run_id):
         return []
-    commands = [_decision_command(run_id, wait, choice) for choice in wait.choices]
+    commands = [_extension_command(run_id, wait)] if wait.kind == "budget" else []
+    commands += [_decision_command(run_id, wait, choice) for choice in wait.choices]
     if calls := wait.data.get("calls"):
         ids = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
         is_whole = not any(call.get("arguments_digest") for call in calls)

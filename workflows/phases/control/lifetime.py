@@ -96,7 +96,7 @@ async def announce_end(run: ControlledRun[Any], stop: Stop) -> None:
 
 
 async def _deliver_question(run: ControlledRun[Any], question: Question) -> None:
-    message = notifications.question_notification(run.state, question, workflow.info().workflow_id, run.commands)
+    message = notifications.question_notification(run.state, question, workflow.info().workflow_id)
     try:
         await run.wait_for_event(_send_notification(message, question.question_id, DELIVERY_TIMEOUT_S))
     except ActivityError as error:

@@ -17,10 +17,9 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from orga.workflows.decisions.control import interventions
-from orga.workflows.decisions.control.notifications import decision_commands, question_markdown
+from orga.workflows.decisions.control.notifications import question_markdown
 from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
-from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import can_be_typed, markdown_code
 
 
@@ -129,14 +128,11 @@ class ControlledRun(Generic[S]):
         asked = self.state.open_questions
         return [
             *paused,
-            *(line for each in asked for line in question_markdown(self.state, each, run_id, self.commands)),
+            *(line for each in asked for line in question_markdown(self.state, each, run_id)),
         ]
 
     def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
         return [PHASE.value_set(self.state.phase), ITERATION.value_set(self.state.iteration)]
-
-    def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
-        return decision_commands(run_id, wait)
 
     def observe_notes(self, notes: tuple[Note, ...]) -> None:
         """Report the run's decisions to observers, such as metrics."""
