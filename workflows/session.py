@@ -8,7 +8,7 @@ A client that awaits a turn has an open update. Continue-as-new would lose it, s
 that, and the clients call again (`prepare_continue_as_new`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec
 
@@ -80,8 +80,8 @@ class _SessionRun(Run):
     def usage_totals(self) -> UsageTotals:
         return self.session_state.total_usage
 
-    def details(self) -> str:
-        return session_details(self.session_state, self.waiting_lines())
+    def details(self, waits: Sequence[str]) -> str:
+        return session_details(self.session_state, waits)
 
 
 MAX_AWAIT_UPDATES = 6

@@ -117,8 +117,8 @@ class Run(ControlledRun[AgentState]):
     def evidence_outputs(self) -> tuple[StepOutput, ...]:
         return ()
 
-    def details(self) -> str:
-        return agent_run_details(self.state, self.waiting_lines())
+    def details(self, waits: Sequence[str]) -> str:
+        return agent_run_details(self.state, waits)
 
     def usage_totals(self) -> UsageTotals:
         return self.state.usage

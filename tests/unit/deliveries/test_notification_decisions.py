@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from orga.workflows.decisions import continue_as_new, limits
-from orga.workflows.decisions.control.interventions import with_reopened_end
+from orga.workflows.decisions.control.interventions import with_pause, with_reopened_end
 from orga.workflows.decisions.control.notifications import (
     MAX_CALLS,
     MAX_TEXT_CHARS,
     end_notification,
-    question_markdown,
     question_notification,
     unannounced_questions,
+    waiting_lines,
     waiting_text,
     with_announced_question,
 )
@@ -233,7 +233,7 @@ def test_a_decided_call_is_no_longer_waited_for() -> None:
 def test_the_ui_shows_the_held_call_its_deadline_and_the_commands() -> None:
     state, question = held(a_call("pay", to="ada", cents=5), approvers=("grace", "ada"))
     [item] = question.items
-    assert question_markdown(state, question, "agent-1") == [
+    assert waiting_lines(state, "agent-1") == [
         f"- `waiting for approval of pay` since {T0:%Y-%m-%d %H:%M} UTC",
         '  - `pay {"to":"ada","cents":5}`, because `money`, for `grace, ada` to decide',
         f"  - until {item.expires_at:%Y-%m-%d %H:%M} UTC, then it is denied",
@@ -242,9 +242,16 @@ def test_the_ui_shows_the_held_call_its_deadline_and_the_commands() -> None:
     ]
 
 
+def test_the_ui_shows_the_pause_before_the_questions() -> None:
+    state, _ = held(a_call("pay"))
+    paused, question, *_ = waiting_lines(with_pause(state, T0), "agent-1")
+    assert paused == "- paused: `orga resume agent-1` lets it go on"
+    assert question.startswith("- `waiting for approval of pay`")
+
+
 def test_the_ui_shows_how_to_raise_a_budget() -> None:
     asked_for = an_escalation(kind="budget", data={"limit": "max_iterations", "value": 25}, choices=("skip", "abort"))
-    assert question_markdown(telling(), asked_for, "agent-1")[1:] == [
+    assert waiting_lines(with_question(telling(), asked_for, T0), "agent-1")[1:] == [
         "  - to decide: `orga extend agent-1 --max-iterations 50`",
         "  - to decide: `orga resolve agent-1 w --skip`",
         "  - to decide: `orga resolve agent-1 w --abort`",
@@ -255,8 +262,8 @@ def test_the_ui_shows_how_to_raise_a_budget() -> None:
 @given(texts, texts, texts)
 def test_text_in_a_question_cannot_leave_its_code_span_in_the_ui(tool: str, value: str, run_id: str) -> None:
     """Neither a model nor a policy can write a line, a link or a command there."""
-    state, question = held(a_call(tool, value=value))
-    for line in question_markdown(state, question, run_id):
+    state, _ = held(a_call(tool, value=value))
+    for line in waiting_lines(with_pause(state, T0), run_id):
         assert "\n" not in line
         assert set(_CODE.sub("", line)) <= _PLAIN
 

@@ -94,7 +94,14 @@ def waiting_text(question: Question) -> str:
     return one_line(f"waiting for {_WAITING_TEXTS[question.kind]}{subject}", SUMMARY_CHARS)
 
 
-def question_markdown(state: Control, question: Question, run_id: str) -> list[str]:
+def waiting_lines(state: Control, run_id: str) -> list[str]:
+    """Return the Temporal UI's lines about the pause and the open questions, with the commands that decide them."""
+    resume = f": {markdown_code(f'orga resume {quote(run_id)}')} lets it go on" if can_be_typed(run_id) else ""
+    paused = [f"- paused{resume}"] if state.paused else []
+    return [*paused, *(line for each in state.open_questions for line in _question_lines(state, each, run_id))]
+
+
+def _question_lines(state: Control, question: Question, run_id: str) -> list[str]:
     """Return the Temporal UI's lines about a question: its subject, its expiry, and the commands that decide it."""
     notification = question_notification(state, question, run_id)
     lines = [f"- {markdown_code(waiting_text(question))} since {question.since:{_MINUTE}} UTC"]

@@ -9,7 +9,6 @@ task early. The code after the activity then runs in the next task, but during a
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from shlex import quote
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from temporalio import workflow
@@ -17,10 +16,8 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from orga.workflows.decisions.control import interventions
-from orga.workflows.decisions.control.notifications import question_markdown
 from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
-from orga.workflows.types.text import can_be_typed, markdown_code
 
 
 def event_time() -> datetime:
@@ -116,20 +113,9 @@ class ControlledRun(Generic[S]):
         self._intervention_count = 0
         self._fault: BaseException | None = None
 
-    def details(self) -> str:
-        """Return the current details in Markdown, for the Temporal UI."""
-        return "\n".join([f"**{self.state.phase}**", "", *self.waiting_lines()])
-
-    def waiting_lines(self) -> list[str]:
-        """Return Markdown lines about the pause and the open questions, with the commands that decide them."""
-        run_id = workflow.info().workflow_id
-        resume = f": {markdown_code(f'orga resume {quote(run_id)}')} lets it go on" if can_be_typed(run_id) else ""
-        paused = [f"- paused{resume}"] if self.state.paused else []
-        asked = self.state.open_questions
-        return [
-            *paused,
-            *(line for each in asked for line in question_markdown(self.state, each, run_id)),
-        ]
+    def details(self, waits: Sequence[str]) -> str:
+        """Return the current details in Markdown, for the Temporal UI. `waits` are those of `waiting_lines`."""
+        return "\n".join([f"**{self.state.phase}**", "", *waits])
 
     def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
         return [PHASE.value_set(self.state.phase), ITERATION.value_set(self.state.iteration)]

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.instruments import record_wait
 from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.control.interventions import with_abort, with_pauses_applied
-from orga.workflows.decisions.control.notifications import waiting_text
+from orga.workflows.decisions.control.notifications import waiting_lines, waiting_text
 from orga.workflows.phases.control.run import ContinueAsNew, ControlledRun, Interrupted
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Control, StopReason
@@ -69,7 +69,7 @@ def show_reopened(run: AnyRun) -> None:
 
 
 def show_details(run: AnyRun) -> None:
-    workflow.set_current_details(run.details())
+    workflow.set_current_details(run.details(waiting_lines(run.state, workflow.info().workflow_id)))
 
 
 def enter_phase(run: AnyRun, doing: str) -> None:

@@ -1,6 +1,6 @@
 """`GoalRun`, an agent's run with a pursuit, and how a goal asks its prompts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec
 
 from temporalio import workflow
@@ -71,8 +71,8 @@ class GoalRun(Run):
     def evidence_outputs(self) -> tuple[StepOutput, ...]:
         return step_outputs(self.goal)
 
-    def details(self) -> str:
-        return goal_details(self.goal, self.waiting_lines())
+    def details(self, waits: Sequence[str]) -> str:
+        return goal_details(self.goal, waits)
 
 
 def take_interventions(run: GoalRun, phase: str) -> bool:
