@@ -65,7 +65,7 @@ def progress_observer(report: Report, workflow_id: str, number: int, runs: Seque
 
     def observe(activation: WorkflowActivation, _: WorkflowActivationCompletion) -> None:
         position = f"event {activation.history_length:,} of {events:,}"
-        report(f"{workflow_id}: run {number} of {len(runs)}, {position}")
+        report(f"{workflow_id}: segment {number} of {len(runs)}, {position}")
 
     return observe
 
@@ -83,9 +83,9 @@ async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[A
 
 
 def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
-    """Return the ending that today's code computes, with `run_id` as the id in a carried state.
+    """Return the ending that today's code computes. A state that it carries into the next segment names `run_id`.
 
-    The replay of a run that was reset uses the id of the first run instead.
+    In the replay of a run that was reset, it names the run from before the first reset.
     """
     match outcome.ending:
         case [given, {"carried_by": _} as state]:
@@ -170,7 +170,7 @@ def _decisions(notes: Any) -> list[DecisionData]:
 
 
 class PlanRecord:
-    """Compares the planned calls of a replayed goal with the calls that the history has instead."""
+    """Compares the calls that a goal's plan asks for with the calls in the recorded answers of `goal_input`."""
 
     def __init__(self, converter: PayloadConverter) -> None:
         self.rounds = 0

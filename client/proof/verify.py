@@ -1,4 +1,8 @@
-"""Verifies a run: its histories against today's code, and its permits. Or verifies the file of an exported journal."""
+"""Verifies a run or the file of an exported journal, for `orga verify` and `orga.runs`.
+
+A run is checked with its histories: today's code must decide the same, and each call must have the gate's permit. A
+file alone shows less, so its result lists the checks that need the history.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -50,7 +54,7 @@ class GuardedFold(Generic[T]):
     A history may hold anything, so an error of the fold is a finding, not a defect.
     """
 
-    def __init__(self, feed: Callable[[Happening], Iterable[T]]) -> None:
+    def __init__(self, feed: Callable[[Happening], Iterable[T] | None]) -> None:
         self.found: list[T] = []
         self.fault = ""
         """The event at which the fold failed, and the error, or ""."""
@@ -61,7 +65,7 @@ class GuardedFold(Generic[T]):
         if self.fault:
             return
         try:
-            self.found += self._feed(happening)
+            self.found += self._feed(happening) or ()
         except Exception as error:  # see the class
             self.fault = fault_at(event, error)
 
@@ -75,35 +79,28 @@ class ChainFolds:
         self.miscounts = GuardedFold[str](ResultRecount().feed)
         self.is_completed = False
         """True if the run has a result whose counts can be checked."""
-        self._is_cut = is_cut
+        self._lacks_note = is_cut
+        """True until the note about the deleted segments is fed."""
 
     async def feed(self, client: Client, run: RunHistory) -> tuple[int, str]:
         """Add the next segment. Return the number of its model calls, and the fault of their contexts or ""."""
         fold = ContextFold()
+        contexts = GuardedFold[None](fold.feed)
         calls, last = 0, 0
-
-        def feed_context(happening: Happening) -> Iterable[None]:
-            fold.feed(happening)
-            return ()
-
-        contexts = GuardedFold[None](feed_context)
         try:
             async for happening in read_events(values_of(client, run.history), run.events):
                 last = happening.event_id
                 calls += happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
                 self._feed(happening)
+                if self._lacks_note:  # the note follows the start of the run, as in `read_journal`
+                    self._lacks_note = False
+                    self._feed(past_missing(happening))
         except Exception as error:  # the events cannot be decoded, which is a finding, too
             return calls, fault_at(f"event {last + 1} and later", error)
         return calls, contexts.fault
 
     def _feed(self, happening: Happening) -> None:
-        self._feed_chain(happening)
-        if self._is_cut:  # the note follows the start, as in `read_journal`
-            self._is_cut = False
-            self._feed_chain(past_missing(happening))
-
-    def _feed_chain(self, happening: Happening) -> None:
         self.journal.feed(happening, f"event {happening.event_id}")
         self.miscounts.feed(happening, "the events")
         self.is_completed = self.is_completed or happening.kind == "workflow_completed"
@@ -123,15 +120,19 @@ async def _check_permits(
     started = await started_calls(run.history, values_of(client, run.history))
     calls = [call for call in started if call.kind == "activity"]
     calls += [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]  # not in the history
-    # The permits from before a reset are for the run that was reset.
+    # After a reset, the history begins with calls of the run that was reset. Their permits name that run.
     failed_tasks = (event.workflow_task_failed_event_attributes for event in run.events)
     run_ids = [run.run_id]
     run_ids += [task.base_run_id for task in failed_tasks if task.cause == _RESET_CAUSE and task.base_run_id]
 
     def is_signed(call: StartedCall) -> bool:
-        signed, place = SignedCall(call.name, call.arguments, call.caller), call_activity_id(call.place)
-        identities = (ActivityIdentity(client.namespace, run.history.workflow_id, run_id, place) for run_id in run_ids)
-        return any(keys.is_valid(call.permit, identity, signed) for identity in identities)
+        signed, activity_id = SignedCall(call.name, call.arguments, call.caller), call_activity_id(call.place)
+        return any(
+            keys.is_valid(
+                call.permit, ActivityIdentity(client.namespace, run.history.workflow_id, run_id, activity_id), signed
+            )
+            for run_id in run_ids
+        )
 
     return len(calls), "; ".join(f"{call.place} {call.name}: no valid permit" for call in calls if not is_signed(call))
 
@@ -171,6 +172,7 @@ async def verify(
     events = [event for event in map(read_event, entries) if isinstance(event, DelegationStarted)]
     delegates = [event.workflow_id for event in events if event.workflow_id]
     if exported is not None:
+        # an exported journal includes the entries of delegated runs, which `entries` lacks
         recorded = [entry async for entry in read_journal(client, workflow_id)] if delegates else entries
         checks.append(export_check(workflow_id, exported, recorded))
         if head is not None or trusted:

@@ -347,7 +347,7 @@ class ChatScreen:
         if not is_quiet():
             self._print(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
-    def frame(self, progress: Progress) -> None:
+    def show_progress(self, progress: Progress) -> None:
         """Keep the progress for the next drawing, and print each held call once."""
         self._progress = progress
         for wait in progress.waiting:

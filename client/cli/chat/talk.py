@@ -220,7 +220,7 @@ class Chat:
         async for entry in read_journal(self._client, self.session.id):
             viewed = self.run.take(entry)
             self.turns.take(viewed)
-            self._watch.take(viewed)
+            self._watch.show_event(viewed)
             self._next_sequence = entry.sequence + 1
 
     async def talk(self) -> int:
@@ -375,11 +375,11 @@ class Chat:
             if isinstance(event, JournalEntry):
                 await self._show_entry(event)
             else:
-                self._watch.take(event)
+                self._watch.show_event(event)
 
     async def _show_entry(self, entry: JournalEntry) -> None:
         viewed = self.run.take(entry)
-        self._watch.take(viewed)
+        self._watch.show_event(viewed)
         for line in self.turns.take(viewed):
             self.shown.show_line(line, entry.timestamp)
         if (turn := self.run.turn) is None:

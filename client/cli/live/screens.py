@@ -33,7 +33,7 @@ class Screen(Protocol):
 
     def show_line(self, line: StyledLine, at: datetime) -> None: ...
 
-    def frame(self, progress: Progress) -> None: ...
+    def show_progress(self, progress: Progress) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -55,8 +55,8 @@ class PlainScreen:
     def show_line(self, line: StyledLine, at: datetime) -> None:
         write_note(f"{at.astimezone():%H:%M:%S} {line.text}")
 
-    def frame(self, progress: Progress) -> None:
-        """Write each remark once, and the remark on a missing worker again each time that the worker goes missing."""
+    def show_progress(self, progress: Progress) -> None:
+        """Write each remark once. A missing worker is reported again if one has polled in between."""
         current = remarks(progress)
         for remark in current:
             if remark not in self._shown_remarks:
@@ -89,9 +89,7 @@ def remarks(progress: Progress) -> list[str]:
 def blocking_remarks(progress: Progress) -> list[str]:
     """Return what keeps the run waiting: a missing worker, open questions."""
     texts = [_worker_remark(progress)] if progress.lacks_worker else []
-    texts += [_question_remark(progress.run_id, wait) for wait in progress.waiting]
-    texts += [_question_remark(run, wait) for run, status in progress.below for wait in status.waiting]
-    return texts
+    return texts + [_question_remark(run_id, wait) for run_id, wait in progress.all_waiting()]
 
 
 def _worker_remark(progress: Progress) -> str:
@@ -112,7 +110,7 @@ class QuietScreen(PlainScreen):
     def show_line(self, line: StyledLine, at: datetime) -> None:
         """Do nothing: `orga journal` shows the line."""
 
-    def frame(self, progress: Progress) -> None:
+    def show_progress(self, progress: Progress) -> None:
         for remark in blocking_remarks(progress):
             if remark not in self._shown_remarks:
                 self._shown_remarks.add(remark)
@@ -229,9 +227,7 @@ class _Meters:
         lines = (self._line(form) for form in (*_METER_FORMS, _NARROWEST_FORM))
         line = next((line for line in lines if cell_len(line.plain) <= room), self._line(_NARROWEST_FORM))
         spinner = Spinner("dots")
-        spinner.start_time = (
-            0.0  # the spinner of each drawing is new, and else would always begin with its first picture
-        )
+        spinner.start_time = 0.0  # each drawing has a new spinner, and it would always show its first picture
         drawn = spinner.render(console.get_time())
         shown = Text.assemble(drawn if isinstance(drawn, Text) else "", " ", line)
         shown.truncate(options.max_width, overflow="ellipsis")
@@ -315,7 +311,7 @@ class LiveScreen:
     def show_line(self, line: StyledLine, at: datetime) -> None:
         self._line.print_above(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
-    def frame(self, progress: Progress) -> None:
+    def show_progress(self, progress: Progress) -> None:
         self._progress = progress
         if self._live.is_started:
             self._live.update(self._block())
@@ -353,11 +349,15 @@ def is_terminal() -> bool:
 def live_block(progress: Progress, now: datetime) -> RenderableType:
     """Return the block: streaming text or thinking, pending calls, plan and delegates, remarks, meters."""
     parts: list[RenderableType] = []
-    for activity in progress.pending_calls.running:
-        if activity.name in _SHOWN_MODEL_CALLS and (activity.text or activity.thinking):
-            parts.append(_text_tail(activity.text, "italic") if activity.text else _text_tail(activity.thinking, "dim"))
     pending = progress.pending_calls
-    calls = [*(call for call in pending.running if call.name not in _SHOWN_MODEL_CALLS), *pending.ended]
+    calls = [*pending.ended]
+    for activity in pending.running:
+        if activity.name not in _SHOWN_MODEL_CALLS:
+            calls.append(activity)
+        elif activity.text:
+            parts.append(_text_tail(activity.text, "italic"))
+        elif activity.thinking:
+            parts.append(_text_tail(activity.thinking, "dim"))
     parts += [_CallLine(pending, call, now) for call in sorted(calls, key=PendingActivity.sort_key)]
     parts += [Text(escaped_line(line), style="dim") for line in _lasting_lines(progress)]
     parts += [Text(escaped_line(remark), style="yellow") for remark in remarks(progress)]

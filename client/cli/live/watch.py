@@ -20,7 +20,7 @@ from orga.client.cli.exit_codes import ending_exit_code
 from orga.client.cli.live.screens import LiveScreen, PlainScreen, QuietScreen, Screen, is_terminal
 from orga.client.cli.options import login_name
 from orga.client.cli.shown.narration import INDENT, entry_lines
-from orga.client.cli.shown.progress import Progress
+from orga.client.cli.shown.progress import DelegateStatus, Progress, QuestionKey
 from orga.client.cli.shown.status_text import as_goal_result
 from orga.client.cli.shown.text import (
     StyledLine,
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 
 _ANSWERED_LOOK_S = 0.2
 """Seconds between two checks whether somebody else has answered the question."""
-
-QuestionKey = tuple[str, str]
-"""The run that asks, and the question's id."""
 
 OpenQuestions = Callable[[], Mapping[QuestionKey, ShownQuestion]]
 """Returns the questions that are open now."""
@@ -88,9 +85,8 @@ class QuestionPrompter:
             await asyncio.gather(typing, return_exceptions=True)  # the task restores the terminal before it ends
 
     async def _answer(self, key: QuestionKey, text: str) -> None:
-        run_id, question_id = key
         try:
-            await AgentHandle(self._client, run_id).answer(text, question_id, login_name())
+            await AgentHandle(self._client, key.run_id).answer(text, key.question_id, login_name())
         except OrgaError as error:
             self._screen.note(f"not answered: {terminal_line(str(error), 300)}")
             self._offered.discard(key)
@@ -147,27 +143,26 @@ class Watch:
             await asyncio.gather(*looks, return_exceptions=True)
             self._screen.close()
 
-    def take(self, event: ViewedEntry | LiveActivity) -> None:
+    def show_event(self, event: ViewedEntry | LiveActivity) -> None:
         if isinstance(event, ViewedEntry):
             self._show(self._progress.with_entry(event))
         elif event.run == self._run.id:
             self._show(self._progress.with_activity(event, datetime.now(UTC)))
 
     async def _show_journal(self) -> None:
-        run = RunView()
+        view = RunView()
         async for event in self._run.events():
             if isinstance(event, LiveActivity):
-                self.take(event)
+                self.show_event(event)
                 continue
-            viewed = run.take(event)
+            viewed = view.take(event)
             if viewed.begins_iteration and not event.run:
                 self._screen.show_line(StyledLine(f"iteration {event.iteration}", "person"), event.timestamp)
-            self.take(viewed)
-            ended = viewed.event if isinstance(viewed.event, on.Terminated) and not viewed.event.run else None
-            # the command itself reports such a refusal when it ends
-            is_final_refusal = ended is not None and ended.detail.startswith("InvalidInput")
+            self.show_event(viewed)
+            if _is_invalid_input(viewed):  # the command itself reports it when it ends
+                continue
             for line in entry_lines(viewed):
-                if line.tone != "quiet" and not is_final_refusal:
+                if line.tone != "quiet":
                     shown = replace(line, text=INDENT * viewed.run.depth + line.text)
                     self._screen.show_line(shown, event.timestamp)
 
@@ -186,18 +181,19 @@ class Watch:
         return described
 
     async def _update_status(self) -> None:
-        if not self._progress.lacks_worker and self._progress.agent:
+        has_begun = bool(self._progress.agent)  # the first entry of the journal names it
+        if has_begun and not self._progress.lacks_worker:
             status = await self._run.status()
-            if status.phase != "preparing":  # until it has prepared, its agent's limits are not known
-                below = tuple([each async for each in self._delegate_statuses(status)])
-                self._show(replace(self._progress.with_status(status, datetime.now(UTC)), below=below))
+            if status.phase != "preparing":  # until the run has prepared, its limits are not known
+                delegates = tuple([each async for each in self._delegate_statuses(status)])
+                self._show(replace(self._progress.with_status(status, datetime.now(UTC)), delegates=delegates))
 
-    async def _delegate_statuses(self, status: AgentStatus) -> AsyncGenerator[tuple[str, AgentStatus]]:
+    async def _delegate_statuses(self, status: AgentStatus) -> AsyncGenerator[DelegateStatus]:
         """Yield the status of each delegated run. A delegate may wait for a person, and nobody else follows it."""
         for child in status.children:
             with suppress(OrgaError):  # the delegate may have ended by now, or not begun
                 child_status = await AgentHandle(self._client, child.workflow_id).status()
-                yield child.workflow_id, child_status
+                yield DelegateStatus(child.workflow_id, child_status)
                 async for descendant in self._delegate_statuses(child_status):
                     yield descendant
 
@@ -213,7 +209,13 @@ class Watch:
 
     def _show(self, progress: Progress) -> None:
         self._progress = progress
-        self._screen.frame(progress)
+        self._screen.show_progress(progress)
+
+
+def _is_invalid_input(viewed: ViewedEntry) -> bool:
+    """Return whether the followed run ended because its input is invalid."""
+    event = viewed.event
+    return isinstance(event, on.Terminated) and not event.run and event.detail.startswith("InvalidInput")
 
 
 def build_screen() -> Screen:
@@ -262,7 +264,7 @@ def _disarm(tokens: "Iterable[Token]") -> None:
 async def follow(
     context: CliContext, run_id: str, task_queue: str, keeper: WorkerKeeper | None, *, as_json: bool
 ) -> int:
-    """Show the run to its end and return the exit code. `keeper` keeps the worker that ends with this command."""
+    """Show the run to its end and return the exit code. A worker of `keeper` ends with this command."""
     screen = build_screen()
     if keeper is not None:
         keeper.report = screen.note

@@ -1,8 +1,9 @@
 """The progress of a run as a viewer sees it: combined from journal entries, pending calls and status."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from orga.client.cli.shown.narration import call_text
 from orga.client.journal import event_types as on
@@ -93,6 +94,17 @@ _STATUS_ONLY_PHASES = {"waiting", "hydrating", "reviewing", "idle"}
 """Phases that only the run's own status reports."""
 
 
+class DelegateStatus(NamedTuple):
+    run_id: str
+    status: AgentStatus
+
+
+class QuestionKey(NamedTuple):
+    run_id: str
+    """The run that asks."""
+    question_id: str
+
+
 @dataclass(frozen=True)
 class Progress:
     run_id: str = ""
@@ -110,8 +122,8 @@ class Progress:
     circuits: tuple[str, ...] = ()
     """Tools whose circuit is not closed."""
     children: tuple[Child, ...] = ()
-    below: tuple[tuple[str, AgentStatus], ...] = ()
-    """The status of each delegate and of their delegates, each with its workflow id."""
+    delegates: tuple[DelegateStatus, ...] = ()
+    """The delegates, and all delegates below them."""
     dead_letters: int = 0
     plan: dict[str, Any] | None = None
     """A goal's plan, from its status."""
@@ -187,11 +199,19 @@ class Progress:
             spent_at=now,
         )
 
-    def open_questions(self) -> dict[tuple[str, str], ShownQuestion]:
-        """Return the open questions that a person answers by typing, of this run and its delegates, by their keys."""
-        asked = [(self.run_id, wait) for wait in self.waiting]
-        asked += [(run, wait) for run, status in self.below for wait in status.waiting]
-        return {(run, wait.wait_id): wait for run, wait in asked if wait.kind == "answer" and not wait.resolution}
+    def open_questions(self) -> dict[QuestionKey, ShownQuestion]:
+        """Return the open questions that a person answers by typing, of this run and its delegates."""
+        return {
+            QuestionKey(run_id, wait.wait_id): wait
+            for run_id, wait in self.all_waiting()
+            if wait.kind == "answer" and not wait.resolution
+        }
+
+    def all_waiting(self) -> Iterator[tuple[str, ShownQuestion]]:
+        """Yield everything that waits, with the id of the run that asks: this run or a delegate."""
+        yield from ((self.run_id, wait) for wait in self.waiting)
+        for run_id, status in self.delegates:
+            yield from ((run_id, wait) for wait in status.waiting)
 
     def clock_s(self, now: datetime) -> float:
         if self.spent_at is None or self.paused or self.waiting:

@@ -29,7 +29,7 @@ async def a_chain(client: Client) -> Ran:
 def assert_all_events_are_reported(ran: Ran, reported: list[str]) -> None:
     """Assert that each segment is reported from its first to its last event, and never backwards."""
     replays = [
-        re.fullmatch(rf"{ran.handle.id}: run (\d+) of (\d+), event ([\d,]+) of ([\d,]+)", line) for line in reported
+        re.fullmatch(rf"{ran.handle.id}: segment (\d+) of (\d+), event ([\d,]+) of ([\d,]+)", line) for line in reported
     ]
     steps = [[int(number.replace(",", "")) for number in found.groups()] for found in replays if found]
     assert steps == sorted(steps)
@@ -79,8 +79,8 @@ def test_a_terminal_shows_the_progress_and_stdout_does_not(orga: Orga, arguments
         out, _ = it.communicate()
     os.close(ours)
     assert it.returncode == 0, screen
-    assert re.search(rf"{RUN}: (run 1 of 1, event \d|\d+ proposals judged)".encode(), screen)
-    assert b"run 1 of 1" not in out
+    assert re.search(rf"{RUN}: (segment 1 of 1, event \d|\d+ proposals judged)".encode(), screen)
+    assert b"segment 1 of 1" not in out
 
 
 @pytest.mark.parametrize("arguments", [("verify", RUN), ("audit", RUN, "--engine", "default")], ids=["verify", "audit"])

@@ -106,6 +106,6 @@ def test_a_command_that_starts_a_worker_does_not_ask_for_one() -> None:
 def test_quiet_reports_only_a_missing_worker_and_only_once(capsys: pytest.CaptureFixture[str]) -> None:
     screen, lacking = QuietScreen(), Progress(task_queue="q", lacks_worker=True)
     for progress in (Progress(), lacking, lacking):
-        screen.frame(progress)
+        screen.show_progress(progress)
     screen.note("a remark")
     assert capsys.readouterr().err.count("\n") == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.client.cli.live.screens import PlainScreen
-from orga.client.cli.shown.progress import PendingActivity, Progress
+from orga.client.cli.shown.progress import DelegateStatus, PendingActivity, Progress
 from orga.client.cli.shown.status_text import status_lines
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.models.usage import UsageTotals
@@ -118,7 +118,7 @@ def test_the_block_shows_how_to_start_a_worker() -> None:
 def test_plain_lines_show_a_remark_once_until_it_returns(capsys: pytest.CaptureFixture[str]) -> None:
     screen = PlainScreen()
     for progress in (LACKING, LACKING, Progress(task_queue="q"), LACKING):
-        screen.frame(progress)
+        screen.show_progress(progress)
     assert capsys.readouterr().err.count("waiting for a worker") == 2
 
 
@@ -128,7 +128,7 @@ def test_plain_lines_show_a_retry_once_even_after_a_gap(
     retried = Progress().with_activities((PendingActivity("reason-1", "reason", attempt=2, failure="lost"),), NOW)
     screen = PlainScreen()
     for progress in (retried, Progress(), retried):
-        screen.frame(progress)
+        screen.show_progress(progress)
     assert capsys.readouterr().err.count("reason: attempt 2, after: lost") == 1
 
 
@@ -146,12 +146,14 @@ def test_a_question_is_shown_with_its_command_until_it_is_decided() -> None:
 def test_plain_lines_show_a_question_once(capsys: pytest.CaptureFixture[str]) -> None:
     screen, waiting = PlainScreen(), Progress(run_id="run").with_status(a_status(waiting=[a_question()]), NOW)
     for progress in (waiting, waiting):
-        screen.frame(progress)
+        screen.show_progress(progress)
     assert capsys.readouterr().err.count(f"waits for you: save failed: what now? → {DECIDED_BY}") == 1
 
 
 def test_a_question_of_a_delegate_is_shown_with_its_own_run_id(capsys: pytest.CaptureFixture[str]) -> None:
-    PlainScreen().frame(Progress(run_id="run", below=(("run.1.0", a_status(waiting=[a_question()])),)))
+    PlainScreen().show_progress(
+        Progress(run_id="run", delegates=(DelegateStatus("run.1.0", a_status(waiting=[a_question()])),))
+    )
     assert "orga resolve run.1.0 call-1.0-0 --retry" in capsys.readouterr().err
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.client.cli.live.screens import answer_label
-from orga.client.cli.shown.progress import Progress
+from orga.client.cli.shown.progress import DelegateStatus, Progress
 from orga.workflows.types.questions import QuestionKind, Resolution, ShownQuestion
 from tests.support.values.entries import an_entry
 from tests.support.values.statuses import a_status, progress_after
@@ -21,8 +21,8 @@ def asked(wait_id: str = "question-1.0", kind: QuestionKind = "answer", **fields
 def test_open_questions_of_the_run_and_its_delegates_are_offered() -> None:
     decided = Resolution(escalation_id="question-9.0", choice="result", result="x")
     own = (asked(), asked("call-1.1", "escalation"), asked("question-9.0", resolution=decided))
-    below = (("run.1.0", a_status(waiting=[asked("question-2.0")])),)
-    offered = Progress(run_id="run", waiting=own, below=below).open_questions()
+    delegates = (DelegateStatus("run.1.0", a_status(waiting=[asked("question-2.0")])),)
+    offered = Progress(run_id="run", waiting=own, delegates=delegates).open_questions()
     assert list(offered) == [("run", "question-1.0"), ("run.1.0", "question-2.0")]
 
 

@@ -95,7 +95,7 @@ class Session:
 class Watch:
     """Observes nothing."""
 
-    def take(self, viewed: ViewedEntry) -> None:
+    def show_event(self, viewed: ViewedEntry) -> None:
         pass
 
     @asynccontextmanager
