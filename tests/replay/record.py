@@ -53,6 +53,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "criticised": trust.criticised_run,
     "held": trust.held,
     "compensated": trust.compensated,
+    "alternatives-checked": trust.alternatives_checked,
+    "alternatives-before": trust.alternatives_before,
     "held-below": trust.held_below,
     "pursued": goals.pursued,
     "piped": goals.piped,

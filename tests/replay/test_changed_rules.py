@@ -12,7 +12,14 @@ from temporalio.client import Client
 
 from orga.workflows.phases import agent_run as phases_run
 from orga.workflows.types import names
-from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, OPEN_CIRCUITS, PATCHES, STOPPED_STEPS_COUNTED
+from orga.workflows.types.names import (
+    ALTERNATIVES_CHECKED,
+    CLOSED_CIRCUIT_SHOWN,
+    LOOP_VERSION,
+    OPEN_CIRCUITS,
+    PATCHES,
+    STOPPED_STEPS_COUNTED,
+)
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.runs.loop import check_replay
@@ -105,10 +112,22 @@ def test_a_model_that_proposes_only_stopped_steps_is_stopped() -> None:
     assert (ending("step-limit-counted"), patches("step-limit-counted")) == ("error", [STOPPED_STEPS_COUNTED])
 
 
+def activity_types(name: str) -> list[str]:
+    scheduled = [event.activity_task_scheduled_event_attributes.activity_type.name for event in events(name)]
+    return [each for each in scheduled if each]
+
+
+def test_an_alternative_whose_effect_nothing_takes_back_is_no_longer_called() -> None:
+    assert ("order" in activity_types("alternatives-before"), patches("alternatives-before")) == (True, [])
+    checked = "alternatives-checked"
+    assert ("order" in activity_types(checked), patches(checked)) == (False, [ALTERNATIVES_CHECKED])
+
+
 @pytest.mark.parametrize(
     ("name", "is_taken_part_in"),
     [
         *((BEFORE, True), (AFTER, False), ("step-limit-before", True), ("step-limit-counted", False)),
+        *(("alternatives-before", True), ("alternatives-checked", False)),
     ],
 )
 async def test_a_history_does_not_replay_without_the_guard(

@@ -43,6 +43,8 @@ SHOWS = {
     "criticised": ("CritiqueEvaluated", "revise", "accepted"),
     "held": ("ApprovalRequested", "ApprovalResolved", "once is enough"),
     "compensated": ("SagaEnded", "compensate"),
+    "alternatives-checked": ("SagaEnded", "fallback", "would not be taken back"),
+    "alternatives-before": ("SagaEnded", "fallback", "1.0.s0.f0"),
     "piped": ("director_critic", "StepEvaluated", "PlanAdjusted", "DelegationEnded", "mind the gap"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
     "talked": ("TurnStarted", "TurnEnded", "interrupted", "be brief", "never mind"),

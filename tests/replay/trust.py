@@ -7,7 +7,9 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.adapters.policy.engines import ListedTools
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
+from tests.replay.features import in_none
 from tests.replay.plain import a_stage, look
 from tests.support.hold import wait_until
 from tests.support.runs.critics import a_critic, agents_with_critics, verdict
@@ -15,6 +17,7 @@ from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import Ran
 from tests.support.runs.questions import send_update
 from tests.support.runs.sagas import Ledger, book, fails, pay, saga
+from tests.support.runs.sagas import look as look_up
 
 PAY = FakeTool("pay", effect="irreversible", options=ToolOptions(approval=True))
 
@@ -43,6 +46,25 @@ async def compensated(client: Client) -> Ran:
     agents = {"default": AgentConfig(tools=(*(tool.name for tool in ledger.tools), "saga"))}
     steps = [saga(book("hotel"), book("car"), pay()), answers("done")]
     async with a_stage(client, steps, *ledger.tools, agents=agents) as loop:
+        return await loop.run()
+
+
+async def alternatives_checked(client: Client) -> Ran:
+    """The alternative of a read-only step in a saga would have an effect, so it is not called."""
+    return await _with_an_alternative(client)
+
+
+async def alternatives_before(client: Client) -> Ran:
+    """Continue like a run started before `ALTERNATIVES_CHECKED`, which calls it."""
+    return await _with_an_alternative(client, patch_activation_callback=in_none)
+
+
+async def _with_an_alternative(client: Client, **options: Any) -> Ran:
+    ledger = Ledger({"look prices": fails()})
+    recovery = Recovery(strategy="fallback", max_attempts=1, alternatives=("order",))
+    tools = [ledger.tool("look", "read_only", options=ToolOptions(recovery=recovery)), ledger.tool("order")]
+    agents = {"default": AgentConfig(tools=("look", "order", "saga"))}
+    async with a_stage(client, [saga(look_up()), answers("done")], *tools, agents=agents, **options) as loop:
         return await loop.run()
 
 

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple, cast
 
+from temporalio import workflow
+
 from orga.workflows.decisions.tool_calls import recovery, repeated_calls
 from orga.workflows.decisions.tool_calls.calls import (
     failed_outcome,
@@ -15,8 +17,10 @@ from orga.workflows.decisions.tool_calls.calls import (
 )
 from orga.workflows.decisions.tool_calls.dispatch import can_begin_another_call, over_budget_outcome, with_extra_call
 from orga.workflows.decisions.tool_calls.recovery import (
+    NO_LOOKUP,
     Alternative,
     EscalatedCall,
+    alternative_problem,
     escalation_question,
     given_up_text,
     with_alternative,
@@ -24,12 +28,14 @@ from orga.workflows.decisions.tool_calls.recovery import (
 from orga.workflows.phases import gate, review_stages
 from orga.workflows.phases.agent_run import Run, show_dead_letters
 from orga.workflows.phases.attempt import CallIdentity, FailedCall
-from orga.workflows.phases.control.run import CutShort, Interrupted
+from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import ask_people
 from orga.workflows.phases.delegation import call_executor
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.names import ALTERNATIVES_CHECKED
 from orga.workflows.types.questions import Resolution
+from orga.workflows.types.tool_calls.gate import Purpose
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
 
 
@@ -49,16 +55,15 @@ async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
     call, place = case.permitted.call, case.identity.activity_id
     if case.failure.is_unknown:
         return None
-    is_cut_short = case.identity.is_cut_short or run.is_interrupted
     for number, name in enumerate(case.settings.alternatives):
-        identity = CallIdentity(f"{place}.f{number}", "", is_cut_short)
-        begun = await _gate_fallback(run, call.with_name(name), identity, is_cut_short)
+        identity = CallIdentity(f"{place}.f{number}", "", case.identity.is_cut_short)
+        begun = await _gate_fallback(run, call.with_name(name), case.permitted.purpose, identity)
         if isinstance(begun, Outcome):
             _record_alternative(run, case, Alternative(identity.activity_id, begun), is_begun=False)
             continue
         run.change_state(with_extra_call)
         key = idempotency_key(run.state.origin, identity.activity_id, begun.call)
-        attempt = await call_executor(run, begun.call)(run, begun, CallIdentity(identity.activity_id, key))
+        attempt = await call_executor(run, begun.call)(run, begun, identity._replace(key=key))
         outcome = attempt if isinstance(attempt, Outcome) else attempt.outcome(begun.call)
         _record_alternative(run, case, Alternative(identity.activity_id, outcome), is_begun=True)
         answer = _alternative_outcome(case, name, attempt)
@@ -67,10 +72,13 @@ async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
     return None
 
 
-async def _gate_fallback(
-    run: Run, call: ToolCall, identity: CallIdentity, is_cut_short: CutShort
-) -> AllowedCall | Outcome:
-    """Return the call if it may be made, or else its outcome. Gate, review stages and `max_tool_calls` apply to it."""
+async def _gate_fallback(run: Run, call: ToolCall, replaced: Purpose, identity: CallIdentity) -> AllowedCall | Outcome:
+    """Return the call if it may be made, or else its outcome. Gate, review stages and `max_tool_calls` apply to it.
+
+    Args:
+        replaced: The purpose of the call that it replaces.
+    """
+    is_cut_short = identity.is_cut_short or run.is_interrupted
     if not can_begin_another_call(run.state):
         return over_budget_outcome(run.state, call)
     try:
@@ -80,17 +88,20 @@ async def _gate_fallback(
             return not_run_outcome(call)
         if permitted is None:
             return refused_outcome(call, result.verdict)
-        if why := await _find_objection(run, permitted, identity):
+        if why := await _find_objection(run, permitted, replaced, identity):
             return not_run_outcome(call, why)
     except Interrupted:
         return not_run_outcome(call)
     return permitted if can_begin_another_call(run.state) else over_budget_outcome(run.state, call)
 
 
-async def _find_objection(run: Run, allowed: AllowedCall, identity: CallIdentity) -> str:
-    """Return why the call may not be an alternative, or "". Alternatives of lookups may only read."""
-    if identity.is_before_reasoning:
-        return "" if allowed.spec.effect == "read_only" else "it is no lookup"
+async def _find_objection(run: Run, allowed: AllowedCall, replaced: Purpose, identity: CallIdentity) -> str:
+    """Return why the call may not be an alternative, or ""."""
+    problem = alternative_problem(allowed.spec, replaced)
+    if problem and (problem == NO_LOOKUP or workflow.patched(ALTERNATIVES_CHECKED)):
+        return problem
+    if identity.is_before_reasoning:  # it may only read, so no critic reviews it
+        return ""
     return "it was turned down" if await review_stages.stage_objection(run, allowed, identity.activity_id) else ""
 
 
@@ -191,7 +202,7 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
                 return failure.outcome(call).with_own_text(after=f"\n{denied}")
             permitted = permitted._replace(verdict=again.permitted.verdict)
             retries += 1
-            identity = CallIdentity(f"{case.identity.activity_id}.r{retries}", case.identity.key)
+            identity = case.identity._replace(activity_id=f"{case.identity.activity_id}.r{retries}")
             attempt = await call_executor(run, call)(run, permitted, identity)
             if isinstance(attempt, Outcome):
                 return attempt.without_result()

@@ -93,7 +93,7 @@ KEYS: tuple[SearchAttributeKey[Any], ...] = (
     OPEN_CIRCUITS,
 )
 
-LOOP_VERSION = 4
+LOOP_VERSION = 5
 """Version of the loop's rules. After the first release it rises by one with each change that a history can show. A
 run's setup records it.
 """
@@ -109,7 +109,12 @@ CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
 STOPPED_STEPS_COUNTED = "stopped-steps-counted"
 """Repeated replies with only calls of stopped steps end the run. Older runs continue until they reach a limit."""
 
-PATCHES = (CLOSED_CIRCUIT_SHOWN, STOPPED_STEPS_COUNTED)
+ALTERNATIVES_CHECKED = "alternatives-checked"
+"""An alternative in a saga may not have an effect that nothing takes back, nor be a deferred tool where nothing can
+wait. Older runs call it.
+"""
+
+PATCHES = (CLOSED_CIRCUIT_SHOWN, STOPPED_STEPS_COUNTED, ALTERNATIVES_CHECKED)
 """All changes that workflow code asks `workflow.patched` about, because they give a history other commands. Runs that
 passed such a point under the old rules keep them. See "How the loop's rules change" in ARCHITECTURE.md.
 """

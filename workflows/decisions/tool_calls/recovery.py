@@ -17,6 +17,7 @@ from orga.workflows.types.messages import Message, ToolCall, shortened_message
 from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
+from orga.workflows.types.tool_calls.gate import Purpose
 from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, Outcome, Recovery
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -98,6 +99,24 @@ class Alternative(NamedTuple):
             "outcome": status,
             **({"error": error[:MAX_ERROR_CHARS]} if error else {}),
         }
+
+
+NO_LOOKUP = "it is no lookup"
+
+
+def alternative_problem(spec: ToolSpec, replaced: Purpose) -> str:
+    """Return why the tool may not replace a call that was made for this purpose, or "".
+
+    In a saga only read-only steps and compensations have alternatives, and nothing takes back what these do.
+    """
+    is_lookup = replaced == "hydration"
+    if spec.effect != "read_only" and is_lookup:
+        return NO_LOOKUP
+    if spec.effect != "read_only" and replaced == "saga":
+        return "it is no read-only tool, and its effect would not be taken back"
+    if spec.deferred is not None and (is_lookup or replaced == "compensation"):
+        return f"its results come later, and a {'lookup' if is_lookup else replaced} cannot wait"
+    return ""
 
 
 def _shown_arguments(call: ToolCall) -> object:
