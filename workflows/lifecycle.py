@@ -27,10 +27,10 @@ from orga.workflows.phases.control.lifetime import (
     ResetWatch,
     RunWatches,
     Watch,
-    announce_end,
     continue_as_new,
     run_to_completion,
 )
+from orga.workflows.phases.control.questions import announce_end
 from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, wall_time
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.failures import is_invalid_input, is_out_of_time

@@ -22,7 +22,7 @@ from orga.client.runs.inbox import inbox
 from orga.client.runs.listing import RunFilter, listed_runs
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.decisions.control import interventions
+from orga.workflows.decisions.control import interventions, notifications
 from orga.workflows.phases.control import lifetime
 from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold, wait_until
@@ -83,7 +83,7 @@ async def test_a_late_defect_of_the_deadline_does_not_lift_the_limit(
 async def test_a_defect_in_notifications_is_shown_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = WORKER_FACTS.model_copy(update={"notify": ("approval",)})
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
-        monkeypatch.setattr(lifetime.notifications, "unannounced_questions", spoiled)
+        monkeypatch.setattr(notifications, "unannounced_questions", spoiled)
         handle = await loop.start()
         assert "a defect" in await stuck(client, handle)
         await handle.terminate()

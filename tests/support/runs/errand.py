@@ -16,12 +16,12 @@ from orga.workflows.phases.control.handlers import ControlHandlers
 from orga.workflows.phases.control.lifetime import (
     ResetWatch,
     RunWatches,
-    announce_end,
     continue_as_new,
     run_to_completion,
 )
+from orga.workflows.phases.control.questions import announce_end, ask_people
 from orga.workflows.phases.control.run import ContinueAsNew, ControlledRun, Interrupted, event_time
-from orga.workflows.phases.control.visibility import ask_people, enter_phase, pause_checkpoint, wait_if_paused
+from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, wait_if_paused
 from orga.workflows.types.control import Clock, Control, ControlTerms, Stop
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.record import Record, replace_fields

@@ -1,19 +1,17 @@
 """The lifetime of a run: resets, watches next to the loop, cancellation, continue-as-new.
 
 Watches end the run for reasons that no phase checks: a full history, and the deadline. The deadline has one timer,
-which is restarted when the clock changes. Notifications are sent next to the loop, so no receiver delays the run.
+which is restarted when the clock changes.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from orga.workflows.decisions.control import interventions, notifications
+from orga.workflows.decisions.control import interventions
 from orga.workflows.decisions.control.interventions import (
     out_of_time,
     parse_rewind,
@@ -23,100 +21,9 @@ from orga.workflows.decisions.control.interventions import (
     with_rewind,
     with_rewind_guidance,
 )
-from orga.workflows.decisions.control.questions import is_open
-from orga.workflows.phases.control.failure_text import failure_text
+from orga.workflows.phases.control.questions import QuestionAnnouncer
 from orga.workflows.phases.control.run import ControlledRun, workflow_task_clock
-from orga.workflows.types.control import Control, Intervention, Rewind, Stop
-from orga.workflows.types.names import NOTIFY
-from orga.workflows.types.questions import Notification, Question
-
-DELIVERY_ATTEMPT_S = 10.0
-DELIVERY_TIMEOUT_S = 3_600.0
-"""Seconds for all attempts to send a question. After that, people still find the open question in the inbox."""
-
-END_DELIVERY_TIMEOUT_S = 5.0
-"""Seconds for all attempts to report the end. It is short because the result waits for it."""
-
-MAX_RETRY_INTERVAL_S = 60.0
-"""Seconds between two attempts. The first delay is a second, and each is twice the previous one."""
-
-
-class QuestionAnnouncer:
-    """Sends each question to people outside. When a question closes, its unfinished delivery is cancelled."""
-
-    def __init__(self, run: ControlledRun[Any]) -> None:
-        self._run = run
-        self._is_over = False
-        self._watch: asyncio.Task[None] | None = None
-        self._deliveries: dict[str, asyncio.Task[None]] = {}
-
-    def start(self) -> None:
-        """Begin to watch the questions, if the setup asks for notifications."""
-        self._is_over = False
-        if self._run.state.terms.notify:
-            self._watch = self._run.start_background_task(self._announce_new())
-
-    async def stop(self) -> None:
-        """Cancel running deliveries before the run ends or continues as new. The next segment sends them again."""
-        self._is_over = True
-        if self._watch is not None:
-            await asyncio.gather(self._watch, *self._deliveries.values())
-
-    async def _announce_new(self) -> None:
-        while not self._is_over:
-            self._deliveries = {question_id: task for question_id, task in self._deliveries.items() if not task.done()}
-            for question in self._unannounced_questions():
-                self._deliveries[question.question_id] = self._run.start_background_task(self._announce(question))
-            await workflow.wait_condition(lambda: self._is_over or bool(self._unannounced_questions()))
-
-    def _unannounced_questions(self) -> list[Question]:
-        return [
-            each
-            for each in notifications.unannounced_questions(self._run.state)
-            if each.question_id not in self._deliveries
-        ]
-
-    async def _announce(self, question: Question) -> None:
-        delivery = self._run.start_background_task(_deliver_question(self._run, question))
-        await self._run.settle_tasks(
-            [delivery], lambda: self._is_over or not is_open(self._run.state, question.question_id)
-        )
-
-
-async def announce_end(run: ControlledRun[Any], stop: Stop) -> None:
-    """Report the end to people outside, if the setup asks for it. This takes `END_DELIVERY_TIMEOUT_S` at most."""
-    if not run.state.is_end_notified:
-        return
-    info = workflow.info()
-    try:
-        message = notifications.end_notification(run.state, stop, info.workflow_id, info.run_id)
-        await run.wait_for_event(_send_notification(message, "ended", END_DELIVERY_TIMEOUT_S))
-    except ActivityError as error:
-        run.change_state(notifications.with_notification_failure, "ended", failure_text(error))
-
-
-async def _deliver_question(run: ControlledRun[Any], question: Question) -> None:
-    message = notifications.question_notification(run.state, question, workflow.info().workflow_id)
-    try:
-        await run.wait_for_event(_send_notification(message, question.question_id, DELIVERY_TIMEOUT_S))
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            return
-        run.change_state(notifications.with_notification_failure, question.question_id, failure_text(error))
-    run.change_state(notifications.with_announced_question, question.question_id)
-
-
-async def _send_notification(message: Notification, about: str, within_s: float) -> None:
-    await workflow.execute_activity(
-        NOTIFY,
-        message,
-        activity_id=f"notify-{about}",
-        start_to_close_timeout=timedelta(seconds=DELIVERY_ATTEMPT_S),
-        schedule_to_close_timeout=timedelta(seconds=within_s),
-        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=MAX_RETRY_INTERVAL_S)),
-        summary=f"{message.event} {message.kind or message.reason}",
-    )
-
+from orga.workflows.types.control import Control, Intervention, Rewind
 
 ABORT_CONFIRMATION_S = 0.001
 """Seconds until an abort that came together with a rewind counts. The SDK reports a reset in the same workflow task, or

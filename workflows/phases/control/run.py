@@ -66,6 +66,12 @@ CANCEL_GRACE_S = 5.0
 CutShort = Callable[[], bool]
 """Returns True if running work has to end."""
 
+
+def never() -> bool:
+    """Return False: no other condition ends the wait."""
+    return False
+
+
 T = TypeVar("T")
 
 
