@@ -93,22 +93,26 @@ def manifest_tool(
 
 
 def secret_variables(manifest: Manifest) -> list[str]:
-    """Return the variables that certainly hold credentials: those in headers. Those for a program may hold anything."""
+    """Return the variables that certainly hold credentials: those in headers, but not those with a file per caller.
+
+    A variable for a program may hold anything.
+    """
     return sorted(name for name in header_secrets(manifest.http) if not is_by_caller(name))
 
 
 def manifest_spec(manifest: Manifest) -> ToolSpec:
     """Return the definition for models. Defaults stay unset, because every set option is written to history."""
     top_level: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
-    own = {name: value for name, value in top_level.items() if value}
-    given = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}
+    set_options = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}
+    set_options |= {name: value for name, value in top_level.items() if value}
+    set_options["timeout_s"] = manifest.timeout_s + ENDING_GRACE_S
     required = [name for name, argument in manifest.arguments.items() if argument.is_required]
     spec = ToolSpec(
         name=manifest.name,
         description=manifest.description,
         parameters=parameters_schema(manifest.arguments),
         effect=manifest.effect,
-        options=ToolOptions.model_validate({**given, **own, "timeout_s": manifest.timeout_s + ENDING_GRACE_S}),
+        options=ToolOptions.model_validate(set_options),
         main_argument=next(iter([*required, *manifest.arguments]), None),
     )
     output = manifest.output
@@ -127,8 +131,10 @@ def _build_argv(command: CommandSection, declared: Mapping[str, Argument], value
 
 
 def _is_included(part: ArgvPart, values: Values) -> bool:
+    if not part.when:
+        return True
     value = values.get(part.when)
-    return not part.when or not (value is None or value is False or value == ())
+    return value is not None and value is not False and value != ()
 
 
 def _part_elements(part: ArgvPart, values: Values) -> list[str]:
@@ -157,7 +163,7 @@ def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], val
         may_have_dash = declared[name].allow_dash or (items is not None and items.allow_dash)
         if not may_have_dash and any(is_like_flag(text) for text in value_texts(values[name])):
             raise invalid_argument_error(
-                f"{name}: begins with a dash, so the program could take it for a flag; write it without"
+                f"{name}: begins with a dash, so the program could take it for a flag; write it without the dash"
             )
 
 
@@ -194,7 +200,7 @@ class _CommandTool:
     async def _run(self, argv: list[str], values: Values, context: ToolContext) -> CommandResult:
         stdin = _filled_text(parse_template(self._command.stdin), values)
         call_variables = {"ORGA_IDEMPOTENCY_KEY": context.idempotency_key}
-        if context.is_deferred:
+        if context.is_deferred:  # the work ends later, by the update `complete_tool_call` to this run
             call_variables["ORGA_RUN"] = context.workflow_id
         sandbox = self._command.sandbox
         return await run_sandboxed(
@@ -254,7 +260,8 @@ class _CommandTool:
 
 
 _SEPARATOR = re.compile(r"[/\\]")
-_MAX_DECODINGS = 3
+_SPELLINGS = 3
+"""Spellings of a text that are checked: as it is, decoded once, and decoded twice. Some servers decode repeatedly."""
 _PLACEHOLDER_MARK = "\0"
 
 
@@ -294,14 +301,15 @@ def _request_url(http: Http, values: Values) -> URL:
     try:
         return URL(url)
     except InvalidURL as error:
-        raise invalid_argument_error(f"the address that they make cannot be used: {error}") from None
+        raise invalid_argument_error(f"the URL with these values cannot be used: {error}") from None
 
 
 def _url_text(template: Template, values: Values) -> str:
     """Return the URL with its values. The host comes before the first placeholder, so only the manifest decides it."""
     path, question, query = _split_at_query(template)
     located = fill_template(path, lambda slot: _path_value(slot, values))
-    marked = fill_template(path, lambda slot: _PLACEHOLDER_MARK)  # encoded values have no slash, so the parts are equal
+    marked = fill_template(path, lambda slot: _PLACEHOLDER_MARK)
+    # An encoded value has no slash, so both paths are split in the same places.
     for marked_part, part in zip(_path_parts(marked), _path_parts(located), strict=True):
         is_misleading = part == "" or any(map(_is_dot_segment, _decoded_spellings(part)))
         if _PLACEHOLDER_MARK in marked_part and is_misleading:
@@ -330,8 +338,7 @@ def _path_value(slot: TemplatePlaceholder, values: Values) -> str:
 
 
 def _decoded_spellings(text: str) -> Iterator[str]:
-    """Yield the text as it is, decoded once, and decoded twice. Some servers decode more than once."""
-    for _ in range(_MAX_DECODINGS):
+    for _ in range(_SPELLINGS):
         yield text
         text = unquote(text)
 
@@ -482,7 +489,7 @@ class _HttpTool:
         try:
             return URL(checked_url(str(url.join(location).copy_with(fragment=None))))
         except (ValueError, InvalidURL) as error:
-            why = f"{url.host} redirects to something else: it {error}"
+            why = f"{url.host} redirects to an address that cannot be used: {error}"
             raise ToolError(why, kind="Redirected", acted="maybe") from None
 
     def _headers(self, request: _HttpRequest, url: URL, context: ToolContext) -> dict[str, str]:
@@ -495,7 +502,7 @@ class _HttpTool:
         return headers | {name.lower(): value for name, value in own.items()}
 
     async def _read_text(self, response: Response, known_secrets: KnownSecrets) -> str:
-        acted = "yes" if response.is_success else "no" if response.status_code in REFUSAL_STATUSES else "maybe"
+        acted = _acted(response)
         try:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)
         except ToolError as error:
@@ -527,10 +534,17 @@ class _RequestProgress:
         self.has_begun = False
         """True after a part of a request was sent. Before that, no server can have done anything."""
         self.answered = ""
-        """The end of an error's text once an answer has begun: its status."""
+        """The end of the text of a later error. It has the status of the answer, or is empty if no answer has begun."""
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
         self.has_begun = self.has_begun or event.endswith(".send_request_headers.started")
+
+
+def _acted(response: Response) -> Acted:
+    """Return whether the request had its effect, as far as the status shows it."""
+    if response.is_success:
+        return "yes"
+    return "no" if response.status_code in REFUSAL_STATUSES else "maybe"
 
 
 def _status_error(response: Response, acted: Acted, detail: str) -> ToolError:

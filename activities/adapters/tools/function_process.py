@@ -45,8 +45,8 @@ def _pack_message(message: dict[str, Any]) -> bytes:
 GRACE_S = 0.2
 """Seconds from SIGTERM to SIGKILL. They are few, because a call at its time limit must still report its end in time."""
 
-_OUTPUT_WAIT_S = 1.0
-"""Seconds to wait for an answer that was sent just before the process ended."""
+_LATE_ANSWER_S = 1.0
+"""Seconds after the end of the process to read an answer that it had sent."""
 
 _OUTPUT_HEAD_BYTES = 4_000
 _OUTPUT_TAIL_BYTES = 8_000
@@ -71,7 +71,8 @@ class FunctionProcess:
             try:
                 answer = await _wait_for_answer(channel, request, streams, context)
             finally:
-                await asyncio.shield(end_group(group, streams, 0 if answer else GRACE_S))
+                grace_s = 0 if answer else GRACE_S  # after an answer the function has nothing left to clean up
+                await asyncio.shield(end_group(group, streams, grace_s))
                 if output := streams.stdout.text():
                     _log.info("%s wrote:\n%s", self.name, output)
         if answer is None:
@@ -80,15 +81,15 @@ class FunctionProcess:
         return _call_output(answer)
 
     async def _start(self, theirs: socket.socket) -> tuple[asyncio.SubprocessTransport, ProcessStreams]:
-        number = theirs.fileno()
-        program = held_program(__name__, str(number), self.name)
+        descriptor = theirs.fileno()
+        program = held_program(__name__, str(descriptor), self.name)
         with theirs:
             return await asyncio.get_running_loop().subprocess_exec(
                 lambda: ProcessStreams(_OUTPUT_HEAD_BYTES, _OUTPUT_TAIL_BYTES, merged=True),
                 *program.argv,
                 stdin=DEVNULL,
                 stderr=STDOUT,
-                pass_fds=(number, program.number),
+                pass_fds=(descriptor, program.number),
                 start_new_session=True,
             )
 
@@ -101,7 +102,7 @@ async def _wait_for_answer(
     exited = asyncio.create_task(streams.exited.wait())
     try:
         await asyncio.wait((exchange, exited), return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait((exchange,), timeout=_OUTPUT_WAIT_S)
+        await asyncio.wait((exchange,), timeout=_LATE_ANSWER_S)
         return exchange.result() if exchange.done() else None
     finally:
         exchange.cancel()
@@ -120,10 +121,10 @@ async def _exchange_messages(channel: ProcessChannel, request: bytes, context: T
 
 
 async def _read_message(stream: asyncio.StreamReader) -> dict[str, Any]:
-    """Return the next message. Raise EOFError if the stream has ended, or has something else."""
+    """Return the next message. Raise EOFError if the stream has ended, or contains no message."""
     (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
     if length > MAX_BYTES:
-        raise EOFError("what comes is no message")
+        raise EOFError("the stream contains no message")
     return json.loads(await stream.readexactly(length))
 
 
@@ -179,7 +180,7 @@ class _WorkerChannel:
 
 
 def main() -> None:
-    """Read a call from the socket whose number is the first argument, make the call, and send the answer."""
+    """Read a call from the socket whose descriptor is the first argument, make the call, and send the answer."""
     faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
@@ -211,8 +212,8 @@ def _answer_message(request: dict[str, Any], worker: _WorkerChannel) -> bytes:
 
 
 def _failure_message(error: ToolError) -> bytes:
-    fields = {"message": str(error), "kind": error.kind, "retryable": error.retryable, "acted": error.acted}
-    return _pack_message({"error": fields})
+    failure = {"message": str(error), "kind": error.kind, "retryable": error.retryable, "acted": error.acted}
+    return _pack_message({"error": failure})
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:

@@ -160,12 +160,12 @@ _REFUSALS = {
 
 
 MAX_OUTPUT_BYTES = 16_000
-_MAX_BODY = 6_000
-_MAX_COMMENT = 1_500
+_BODY_CHARS = 6_000
+_COMMENT_CHARS = 1_500
 _MAX_FILES = 100
-_MAX_DIFF = 6_000
+_ALL_DIFFS_CHARS = 6_000
 """Characters of all diffs together, unless the call names one file."""
-_MAX_FILE_DIFF = 12_000
+_FILE_DIFF_CHARS = 12_000
 """Characters of the diff of the file that a call names."""
 COMMENTS_PER_PAGE = 30
 
@@ -187,7 +187,7 @@ def _file_diff_lines(item: NumberedItem, pull: Json, files: list[Json], name: st
     if file is None:
         names = ", ".join(_one_line_text(each.get("filename")) for each in files[:20])
         raise ToolError(f"{item} does not change {name[:200]!r}; it changes {names}", kind="NotFound")
-    return [f"Pull request {item}: {_one_line_text(pull.get('title'))}", *_one_diff(file, _MAX_FILE_DIFF)]
+    return [f"Pull request {item}: {_one_line_text(pull.get('title'))}", *_one_diff(file, _FILE_DIFF_CHARS)]
 
 
 def _heading_lines(kind: str, item: NumberedItem, issue: Json, state: str) -> list[str]:
@@ -200,7 +200,7 @@ def _heading_lines(kind: str, item: NumberedItem, issue: Json, state: str) -> li
 
 
 def _body_text(issue: dict[str, Any]) -> str:
-    return _cut_text(issue.get("body"), _MAX_BODY) or "(no text)"
+    return _cut_text(issue.get("body"), _BODY_CHARS) or "(no text)"
 
 
 def _file_lines(pull: Json, files: list[Json]) -> list[str]:
@@ -216,9 +216,9 @@ def _file_lines(pull: Json, files: list[Json]) -> list[str]:
 
 def _diff_lines(files: list[dict[str, Any]]) -> list[str]:
     """Return the diffs that fit into the limit, in order, and the names of the files whose diffs do not fit."""
-    lines, room, left_out = list[str](), _MAX_DIFF, list[str]()
+    lines, room, left_out = list[str](), _ALL_DIFFS_CHARS, list[str]()
     for file in files[:_MAX_FILES]:
-        diff = _one_diff(file, _MAX_FILE_DIFF)
+        diff = _one_diff(file, _FILE_DIFF_CHARS)
         size = sum(len(line) + 1 for line in diff)
         if size > room:
             left_out.append(_one_line_text(file.get("filename")))
@@ -241,21 +241,24 @@ def _review_lines(reviews: list[dict[str, Any]]) -> list[str]:
     """Return each review that has a verdict or a text of its own."""
     lines = list[str]()
     for review in reviews:
-        body, state = _cut_text(review.get("body"), _MAX_COMMENT), _one_line_text(review.get("state")).lower()
+        body, state = _cut_text(review.get("body"), _COMMENT_CHARS), _one_line_text(review.get("state")).lower()
         if body or state not in {"commented", "pending", "unknown"}:
             lines += [f"- {_nested_field(review, 'user', 'login')}: {state.replace('_', ' ')}", *filter(None, [body])]
     return ["", "Reviews:", *lines] if lines else []
 
 
-def _remark_lines(remarks: list[dict[str, Any]]) -> list[str]:
-    lines = list[str]()
-    for remark in remarks:
-        line = remark.get("line") or remark.get("original_line")
-        position = f"{_one_line_text(remark.get('path'))}:{line if isinstance(line, int) else '?'}"
-        outdated = "" if remark.get("line") else " (outdated)"
-        lines += ["", f"{_nested_field(remark, 'user', 'login')} on {position}{outdated}:"]
-        lines.append(_cut_text(remark.get("body"), _MAX_COMMENT))
-    return ["", "Review comments:", *lines[1:]] if lines else []
+def _review_comment_lines(comments: list[dict[str, Any]]) -> list[str]:
+    if not comments:
+        return []
+    lines = ["", "Review comments:"]
+    for index, comment in enumerate(comments):
+        line = comment.get("line") or comment.get("original_line")
+        position = f"{_one_line_text(comment.get('path'))}:{line if isinstance(line, int) else '?'}"
+        outdated = "" if comment.get("line") else " (outdated)"
+        lines += [""] if index else []
+        lines.append(f"{_nested_field(comment, 'user', 'login')} on {position}{outdated}:")
+        lines.append(_cut_text(comment.get("body"), _COMMENT_CHARS))
+    return lines
 
 
 def _change_counts(counted: dict[str, Any]) -> str:
@@ -271,7 +274,7 @@ def _comment_lines(issue: Json, comments: Any, page: int) -> list[str]:
     lines = ["", f"Comments {first}-{first + len(shown) - 1} of {total}:"]
     for comment in shown:
         who = f"{_nested_field(comment, 'user', 'login')}, {_one_line_text(comment.get('created_at'))}:"
-        lines += ["", who, _cut_text(comment.get("body"), _MAX_COMMENT)]
+        lines += ["", who, _cut_text(comment.get("body"), _COMMENT_CHARS)]
     return lines
 
 
@@ -346,19 +349,20 @@ class ReadPullRequest:
         parameters = _PullRequestParameters.parse(arguments)
         item = parse_reference(parameters.reference, self._repo)
         path, page = f"{item.path}/pulls/{item.number}", parameters.page
-        pull, files, reviews, remarks, comments = await self._api.get(
+        pull, files, reviews, review_comments, comments = await self._api.get(
             path,
             f"{path}/files?per_page={_MAX_FILES}",
             f"{path}/reviews?per_page=100",
             f"{path}/comments?per_page={COMMENTS_PER_PAGE}&page={page}",
             _comments_path(item, page),
         )
-        pull, files, remarks = _checked_object(item, pull), _objects(files), _objects(remarks)
+        pull, files, review_comments = _checked_object(item, pull), _objects(files), _objects(review_comments)
         if name := parameters.file:
-            on_file = [each for each in remarks if each.get("path") == name]
-            return _bounded_output([*_file_diff_lines(item, pull, files, name), *_remark_lines(on_file)])
-        lines = [*_pull_request_lines(item, pull, files), *_review_lines(_objects(reviews)), *_remark_lines(remarks)]
-        return _bounded_output([*lines, *_comment_lines(pull, comments, page)])
+            on_file = [each for each in review_comments if each.get("path") == name]
+            return _bounded_output([*_file_diff_lines(item, pull, files, name), *_review_comment_lines(on_file)])
+        lines = [*_pull_request_lines(item, pull, files), *_review_lines(_objects(reviews))]
+        lines += [*_review_comment_lines(review_comments), *_comment_lines(pull, comments, page)]
+        return _bounded_output(lines)
 
 
 def _spec(

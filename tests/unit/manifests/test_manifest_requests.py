@@ -181,6 +181,11 @@ async def test_an_unsafe_redirect_is_not_followed(tmp_path: Path, server: EchoSe
     assert server.requests[-1]["path"] != "/there"
 
 
+async def test_a_refused_redirect_shows_why_in_a_sentence(tmp_path: Path, server: EchoServer) -> None:
+    error = await failure(a_tool(tmp_path, server, '[http]\nurl = "HERE/to?file:///etc/passwd"'))
+    assert "redirects to an address that cannot be used: its scheme is file; write one with http" in str(error)
+
+
 async def test_a_private_host_needs_the_operators_permission(tmp_path: Path, server: EchoServer) -> None:
     before = len(server.requests)
     error = await failure(a_manifest_tool(tmp_path, f'[http]\nurl = "{server.url}/"'))
