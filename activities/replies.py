@@ -78,22 +78,28 @@ def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_C
     parts = _with_fitting_texts(reply.parts)
     blocks = tuple(part for part in parts if not isinstance(part, (TextPart, ToolCall)))
     fitting_blocks = _fitting_blocks(blocks, room) if len(parts) <= MAX_PARTS else ()
-    room -= len(to_json(fitting_blocks)) if fitting_blocks else 0
-    calls = _normalised_calls(reply.calls[:MAX_CALLS], earlier, room)
+    if fitting_blocks:
+        room -= len(to_json(fitting_blocks))
+    calls_left = _normalised_calls(reply.calls[:MAX_CALLS], earlier, room)
     blocks_left = iter(fitting_blocks)
     normalised: list[Part] = []
     for part in parts:
         if isinstance(part, TextPart):
             normalised.append(part)
         else:
-            replacements = calls if isinstance(part, ToolCall) else blocks_left
+            replacements = calls_left if isinstance(part, ToolCall) else blocks_left
             normalised += islice(replacements, 1)  # the next one, or nothing if this part is left out
-    left_out = max(len(reply.calls) - MAX_CALLS, 0) or reply.left_out
-    counts = Counter(call.name[:MAX_OMITTED_NAME_CHARS] for call in reply.calls[MAX_CALLS:])
+    return _with_sane_metadata(_with_omitted_calls(reply)).with_differences(parts=tuple(normalised))
+
+
+def _with_omitted_calls(reply: Reply) -> Reply:
+    """Return the reply with the number and the tools of the calls beyond `MAX_CALLS`, if there are some."""
+    omitted = reply.calls[MAX_CALLS:]
+    if not omitted:
+        return reply
+    counts = Counter(call.name[:MAX_OMITTED_NAME_CHARS] for call in omitted)
     tools = {_bounded_name(name, "unnamed"): count for name, count in counts.most_common(MAX_OMITTED_TOOLS)}
-    return _with_sane_metadata(reply).with_differences(
-        parts=tuple(normalised), left_out=left_out, left_out_tools=tools or reply.left_out_tools
-    )
+    return reply.with_differences(left_out=len(omitted), left_out_tools=tools)
 
 
 def text_only_reply(reply: Reply, text: str) -> Reply:
@@ -105,13 +111,12 @@ def text_only_reply(reply: Reply, text: str) -> Reply:
 def _with_fitting_texts(parts: Parts) -> Parts:
     """Return the parts with clean texts. If the texts are too long, they become one text that is cut."""
     cleaned = tuple(text_part(clean_text(part.text)) if isinstance(part, TextPart) else part for part in parts)
-    text, count = text_of(cleaned), sum(isinstance(part, TextPart) for part in cleaned)
-    cut = clip_json(text, MAX_TEXT_BYTES)
-    room = max(MAX_TEXT_BYTES - count * TEXT_OVERHEAD, 0)
-    can_stay_apart = count < 2 or (len(parts) <= MAX_PARTS and clip_json(text, room) == text)
-    if cut != text or not can_stay_apart:
-        return with_text(cleaned, cut)
-    return tuple(part for part in cleaned if not isinstance(part, TextPart) or part.text)
+    whole, count = text_of(cleaned), sum(isinstance(part, TextPart) for part in cleaned)
+    overhead = count * TEXT_OVERHEAD if count > 1 else 0
+    have_room = len(to_json(whole)) + overhead <= MAX_TEXT_BYTES
+    if have_room and (count < 2 or len(parts) <= MAX_PARTS):
+        return tuple(part for part in cleaned if not isinstance(part, TextPart) or part.text)
+    return with_text(cleaned, clip_json(whole, MAX_TEXT_BYTES))
 
 
 def _normalised_calls(calls: Iterable[ToolCall], earlier: Iterable[Message], room: int) -> Iterator[ToolCall]:
@@ -156,9 +161,9 @@ def _unique_call_id(call_id: str, taken: set[str]) -> str:
 
 
 def _bounded_name(text: str, otherwise: str) -> str:
-    """Return a name of bounded length, or `otherwise`. As JSON, with escapes, it has at most twice the bytes.
+    """Return a name of at most `MAX_NAME_CHARS` bytes, and twice as many as JSON with escapes. Blank: `otherwise`.
 
-    It is never `ANSWER`, because the run uses that name to propose a final answer.
+    The name `ANSWER` is replaced, too, because the run uses it to propose a final answer.
     """
     name = clean_text(text).strip()[:MAX_NAME_CHARS].strip()
     name = name.encode()[:MAX_NAME_CHARS].decode(errors="ignore")
@@ -235,6 +240,7 @@ class _ArgumentFitter:
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         self._schemas = schemas
         self._root: Json = {}
+        """The schema of the current tool, which references point into."""
         self._visits_left = MAX_VISITS
 
     def fitted_call(self, call: ToolCall) -> ToolCall:
@@ -287,8 +293,8 @@ class _ArgumentFitter:
         declared: Json = properties if is_object(properties) else {}
 
         def is_surplus_null(key: str, item: Any) -> bool:
-            is_optional_null = item is None and key in declared and key not in required
-            return is_optional_null and not self._may_be_null(declared[key])
+            is_optional = key in declared and key not in required
+            return item is None and is_optional and not self._may_be_null(declared[key])
 
         items = {key: item for key, item in value.items() if not is_surplus_null(key, item)}
         return {key: self._fitted_value(item, declared.get(key, additional)) for key, item in items.items()}
@@ -313,7 +319,7 @@ class _ArgumentFitter:
                 resolved.add(ref)
                 waiting.append(self._resolve_ref(ref))
             elif is_list(alternatives) and ("allOf" not in form or len(alternatives) == 1):
-                waiting += alternatives
+                waiting += alternatives  # several schemas of `allOf` hold at once, so they are no alternatives
             else:
                 return []
         return forms
@@ -356,7 +362,9 @@ def _accepts_type(form: Json, types: set[str]) -> bool:
         accepted = [name for value in values for name in _json_types(value)] if is_list(values) else None
     if isinstance(accepted, str):
         return accepted in types
-    return not types.isdisjoint(accepted) if is_list(accepted) else bool(types)
+    if is_list(accepted):
+        return not types.isdisjoint(accepted)
+    return bool(types)  # an invalid schema accepts everything
 
 
 def _json_types(value: Any) -> set[str]:

@@ -59,11 +59,11 @@ class ByteCache(Generic[V]):
 
 CACHE_BYTES = 128 * 1024 * 1024
 ENTRY_OVERHEAD = 500
-"""Bytes that each entry, message and part counts in addition to its content."""
+"""Bytes that are counted for each entry, message and part, in addition to its content."""
 
 
-class MissingPart(LookupError):
-    """This process lacks a part of the conversation."""
+class NotCached(LookupError):
+    """This process lacks something that a model call refers to."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,14 @@ class _CachedConversation:
 
     def with_chain(self, chain: HashedMessages) -> "_CachedConversation":
         """Return the conversation with another chain. If the chain only grew, only its new messages are prepared."""
-        seen = len(self.chain.messages)
-        known = self if chain.messages[:seen] == self.chain.messages else _CachedConversation(self.setup)
-        ready = len(known.sent)
-        new, sent = chain.messages[ready:], messages_as_sent(chain.messages, self.setup.tools, ready)
-        copies = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
-        size = known.size + _messages_size(new) + _messages_size(copies)
-        return _CachedConversation(self.setup, chain, (*known.sent, *sent), size)
+        old = self.chain.messages
+        has_grown = chain.messages[: len(old)] == old
+        base = self if has_grown else _CachedConversation(self.setup)
+        new = chain.messages[len(base.sent) :]
+        sent = messages_as_sent(chain.messages, self.setup.tools, len(base.sent))
+        changed = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
+        size = base.size + _messages_size(new) + _messages_size(changed)
+        return _CachedConversation(self.setup, chain, (*base.sent, *sent), size)
 
 
 class Conversations:
@@ -95,45 +96,47 @@ class Conversations:
         self._history = history
         self._messages: ByteCache[_CachedConversation] = ByteCache(max_bytes * 3 // 4)
         self._setups: ByteCache[Setup] = ByteCache(max_bytes // 8)
-        self._parts: ByteCache[Reply | ToolOutput | str] = ByteCache(max_bytes // 8)
+        self._outputs: ByteCache[Reply | ToolOutput | str] = ByteCache(max_bytes // 8)
+        """Results of activities: replies, tools' results, summaries, and recalled knowledge."""
         self.misses = 0
 
     async def resolve(self, run: RunKey, request: ReasonRequest) -> ModelContext:
         """Return the setup and the messages of a model call. Their digest is checked."""
         try:
             known = self._from_cache(run, request)
-        except (MissingPart, DigestMismatch):
+        except (NotCached, DigestMismatch):
             self.misses += 1
             count(names.CACHE_MISSES)
             rebuilt = await self._history.rebuild(run, request.iteration)
             known = _CachedConversation(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
-        summary = request.context.summary
-        for news in (*request.context.news, *([summary] if summary else [])):
-            self._parts.drop((run, _part_key(news)))  # the cached conversation has these parts as messages now
+        for news in (*request.context.news, request.context.summary):
+            if news is not None:  # the cached conversation has this output as a message now
+                self._outputs.drop((run, _output_key(news)))
         return ModelContext(known.setup, known.chain.messages, known.sent)
 
     def keep_setup(self, setup: Setup) -> None:
         self._setups.put(short_digest(record_digest(setup)), setup, len(setup.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
-        self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
+        self._outputs.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_result(self, run: RunKey, activity_id: str, output: ToolOutput | str) -> None:
         """Remember a tool's result, a summary or recalled knowledge, because the next model call refers to it."""
         text = output if isinstance(output, str) else output.model_dump_json()
-        self._parts.put((run, activity_id), output, len(text.encode()) + ENTRY_OVERHEAD)
+        self._outputs.put((run, activity_id), output, len(text.encode()) + ENTRY_OVERHEAD)
 
     def _from_cache(self, run: RunKey, request: ReasonRequest) -> _CachedConversation:
         known = self._messages.get(run)
         if known is None:
-            if (setup := self._setups.get(request.setup)) is None:
-                raise MissingPart("setup")
+            setup = self._setups.get(request.setup)
+            if setup is None:
+                raise NotCached("setup")
             known = _CachedConversation(setup)
         elif request.setup and request.setup != short_digest(record_digest(known.setup)):
-            raise MissingPart("setup")
+            raise NotCached("setup")
         elif short_digest(known.chain.digest) == request.context.head:
-            return known
+            return known  # an earlier attempt has added the news
         setup = known.setup
         return known.with_chain(
             request.context.apply_to(known.chain, lambda news: news.shown(self._message(run, news, setup)))
@@ -144,28 +147,27 @@ class Conversations:
             return news.message
         if news.reply is not None:
             return self._reply(run, news.reply).message()
-        content = self._parts.get((run, _part_key(news)))
+        content = self._outputs.get((run, _output_key(news)))
         if not isinstance(content, (str, ToolOutput)):
-            raise MissingPart("result")
-        if isinstance(content, str):
-            if news.summary is not None:
-                return summary_message(content)
-            if news.recall is not None:
-                return knowledge_message(content)
-            content = ToolOutput(content=content)
+            raise NotCached("result")
+        if isinstance(content, str) and news.summary is not None:
+            return summary_message(content)
+        if isinstance(content, str) and news.recall is not None:
+            return knowledge_message(content)
+        output = ToolOutput(content=content) if isinstance(content, str) else content
         iteration, _, index = (news.result or "").partition(".")
         call = self._reply(run, int(iteration)).calls[int(index)]
-        return result_message(call, content, setup.tool(call.name))
+        return result_message(call, output, setup.tool(call.name))
 
     def _reply(self, run: RunKey, iteration: int) -> Reply:
-        reply = self._parts.get((run, iteration))
+        reply = self._outputs.get((run, iteration))
         if not isinstance(reply, Reply):
-            raise MissingPart("reply")
+            raise NotCached("reply")
         return reply
 
 
-def _part_key(news: MessageRef) -> str | int | None:
-    """Return the key of the recorded part that a reference means."""
+def _output_key(news: MessageRef) -> str | int | None:
+    """Return the id of the activity, or the iteration of the reply, that a reference means."""
     return news.summary or news.recall or news.result or news.reply
 
 

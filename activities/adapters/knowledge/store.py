@@ -33,7 +33,7 @@ from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind
 _log = logging.getLogger(__name__)
 
 _MAX_EXAMINED = 200
-"""Items that one statement examines for visible ones."""
+"""Items that one statement reads to find out which of them are visible."""
 
 _VISIBLE = (
     "items.place = ANY(%(audiences)s) AND items.kind = ANY(%(kinds)s) "
@@ -58,7 +58,8 @@ class KnowledgeSearch:
         """
         query = self._query
         if query.directory is not None or query.language is not None or not query.text.strip():
-            numbers = await self._numbers_in_folder(MAX_IN_FOLDER if query.text.strip() else query.limit)
+            ranks_by_text = bool(query.text.strip())  # then only some of the newest items may match
+            numbers = await self._numbers_in_folder(MAX_IN_FOLDER if ranks_by_text else query.limit)
         else:
             numbers = await self._numbers_by_text(vector)
         found = await self._load_candidates("items.number", numbers)
@@ -102,10 +103,11 @@ class KnowledgeSearch:
         return sorted(numbers)
 
     async def _numbers_by_words(self) -> list[int]:
-        """Return the newest items with all words, and those with the rarest words.
+        """Return the newest items with all words, then those with the rarest words.
 
-        A word is ignored if more items have it than are read, unless all words are so frequent. FTS5's `bm25` would
-        scan all items with a word before it ranks the first: 150 ms for common words in 100,000 items.
+        Words that `COMMON` or more items have are ignored. If all words are so common, the newest items with any of
+        them are returned instead. FTS5's `bm25` would scan all items with a word before it ranks the first: 150 ms for
+        common words in 100,000 items.
         """
         queries = self._transaction.word_queries(self._query.text, self._audiences)
         if not queries.each or not self._audiences:
@@ -117,7 +119,9 @@ class KnowledgeSearch:
                     weights[number] = weights.get(number, 0.0) + 1 / (len(numbers) + 1)
         newest = await self._transaction.newest_matching(queries.with_all, self._enough)
         rarest = sorted(weights, key=lambda number: (-weights[number], -number))
-        return [*newest, *(rarest or await self._transaction.newest_matching(queries.with_any, self._enough))]
+        if not rarest:
+            rarest = await self._transaction.newest_matching(queries.with_any, self._enough)
+        return [*newest, *rarest]
 
     async def _first_visible(self, numbers: Sequence[int], kinds: Sequence[KnowledgeKind]) -> list[int]:
         """Return the first items of these kinds that have not expired."""
@@ -242,9 +246,11 @@ class DatabaseStore(ABC, Generic[E]):
         missing = sum(candidate.vector is None for candidate in found)
         if missing and not self._has_warned:
             self._has_warned = True
-            text = "%d of %d found items have no vectors of the embedder %s, so they are found by their words only"
-            text = f"the knowledge store %s: {text}; make vectors with: orga knowledge reindex"
-            _log.warning(text, self._address, missing, len(found), self._embedder.name)
+            _log.warning(
+                "the knowledge store %s: %d of %d found items have no vectors of the embedder %s, so they are found by "
+                "their words only; make vectors with: orga knowledge reindex",
+                *(self._address, missing, len(found), self._embedder.name),
+            )
 
     async def _embed_and_encode(self, items: Sequence[StoredItem]) -> dict[str, E]:
         texts = list(dict.fromkeys(map(searchable_text, items)))

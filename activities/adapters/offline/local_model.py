@@ -20,7 +20,7 @@ from orga.activities.adapters.models.text_calls import written_call
 from orga.activities.adapters.problem import extra_remedy
 from orga.activities.ports import ModelError, ModelRequest, ToolChoice
 from orga.workflows.types.json_text import as_object, as_text, has_unique_keys
-from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
 from orga.workflows.types.models.usage import Usage
 from orga.workflows.types.tool_calls.tools import ToolSpec, object_schema
 
@@ -112,7 +112,7 @@ STRING_LIMIT = 200
 LIST_LIMIT = 10  # items of one list
 
 _BOUNDED_KEYWORDS = frozenset({"enum", "const", "pattern", "format", "maxLength"})
-_DATA_PLACE = "#/anyOf/0/properties/data"
+_DATA_POINTER = "#/anyOf/0/properties/data"
 """The pointer to an answer's schema within the schema of actions."""
 
 
@@ -127,7 +127,9 @@ def action_schema(
         return None
     answer = _action_variant("answer", {"text": {"type": "string", "maxLength": answer_limit}})
     if output_schema is not None:
-        answer = _action_variant("answer", {"data": with_moved_references(bounded_schema(output_schema), _DATA_PLACE)})
+        answer = _action_variant(
+            "answer", {"data": with_moved_references(bounded_schema(output_schema), _DATA_POINTER)}
+        )
     fields = [{"tool": {"const": spec.name}, "arguments": arguments_schema(spec)} for spec in tools]
     calls = [_action_variant("call_tool", each) for each in fields]
     return {"anyOf": calls if choice == "any" else [answer, *calls]}
@@ -173,10 +175,11 @@ def bounded_schema(schema: Any) -> Any:
         return schema
     known = cast("dict[str, Any]", schema)
     inner = {key: value if key in DATA_KEYWORDS else bounded_schema(value) for key, value in known.items()}
-    kinds = known.get("type")
-    if "string" in (kinds if isinstance(kinds, list) else [kinds]) and not _BOUNDED_KEYWORDS & known.keys():
+    kind = known.get("type")
+    may_be_string = kind == "string" or (isinstance(kind, list) and "string" in kind)
+    if may_be_string and not _BOUNDED_KEYWORDS & known.keys():
         return {**inner, "maxLength": max(STRING_LIMIT, int(known.get("minLength", 0)))}
-    if known.get("type") == "array" and "maxItems" not in known:
+    if kind == "array" and "maxItems" not in known:
         return {**inner, "maxItems": max(LIST_LIMIT, int(known.get("minItems", 0)))}
     return inner
 
@@ -221,7 +224,9 @@ def _bounded_property(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 _CHARS_PER_TOKEN = 3.0
-"""A careful guess. If the engine refuses a request as too long, its own count decides the next cut."""
+"""A low guess. If the engine refuses a request as too long, its own count decides the next cut."""
+_ANSWER_CHARS_PER_TOKEN = 2
+"""Characters that the text of an answer may have for each token of the output limit."""
 _MARGIN_TOKENS = 128
 """Tokens of the chat template itself."""
 _ATTEMPTS = 4
@@ -242,6 +247,7 @@ MAX_CALLS = 8
 """Iterations with tools for one task, useful or not. The model's window has no room for more."""
 _ID_PREFIX = "local-"
 _EMPTY_RESULT = re.compile(r"\s*(?:\[[A-Z][^\]\n]*\]|No (?:match|file))")
+"""The beginning of a result without content: a notice in brackets, or no match."""
 ANSWER_MARK = "\n\nlocal:smollm2: a very small language model, often wrong; check what it says"
 STOPPED_MARK = "; it got nowhere with its tools and was stopped"
 
@@ -269,33 +275,42 @@ class LocalProvider:
         if was_stopped:
             request = replace(request, tools=(), system=(*request.system, _ANSWER_NOW))
         limit = min(self._cap, request.max_output_tokens)
-        schema = action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
-        form = bounded_schema(request.output_schema or request.reply_schema) if schema is None else schema
-        body: dict[str, Any] = {"max_tokens": limit, "temperature": request.settings.temperature or 0.0, "seed": 0}
-        body["stream_options"] = {"include_usage": True}
-        if request.settings.stop:
-            body["stop"] = list(request.settings.stop)
-        if form is None:
-            body |= _SAMPLING_OPTIONS
-        else:
-            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": form}}
-        lines = _lines(request, with_tools=schema is not None)
-        is_answer = request.tool_choice == "auto" and request.reply_schema is None and request.output_schema is None
+        answer_chars = _ANSWER_CHARS_PER_TOKEN * limit
+        actions = action_schema(request.tools, request.tool_choice, answer_chars, request.output_schema)
+        body = _request_body(request, actions, limit)
+        lines = _lines(request, with_tools=actions is not None)
         room = CONTEXT_TOKENS - limit - _MARGIN_TOKENS
         budget = int(room * _CHARS_PER_TOKEN)
         for _ in range(_ATTEMPTS):
-            streamed = _StreamedReply(on_text, is_action=schema is not None)
+            streamed = _StreamedReply(on_text, is_action=actions is not None)
             async with aclosing(_chunks(body, fitted_lines(lines, budget))) as chunks:
                 async for chunk in chunks:
                     streamed.add_chunk(chunk)
             if streamed.overflow is None:
                 is_own_limit = limit == self._cap  # an answer that our own limit has cut counts as complete
-                if is_answer and (is_own_limit or not streamed.is_cut):
+                if _is_for_people(request) and (is_own_limit or not streamed.is_cut):
                     note = ANSWER_MARK + (STOPPED_MARK if was_stopped else "")
                     streamed.end_with((_CUT_MARK if streamed.is_cut else "") + note)
                 return streamed.reply(next_call_id(request.messages))
             budget = int(budget * room / streamed.overflow * 0.95)  # 5 % below the engine's count
         raise ModelError("ContextOverflow", "local:smollm2: the text does not fit its window", retryable=False)
+
+
+def _request_body(request: ModelRequest, actions: dict[str, Any] | None, limit: int) -> dict[str, Any]:
+    """Return the body without messages. `actions` is the schema of an action, or None for an answer."""
+    body: dict[str, Any] = {"max_tokens": limit, "temperature": request.settings.temperature or 0.0, "seed": 0}
+    body["stream_options"] = {"include_usage": True}
+    if request.settings.stop:
+        body["stop"] = list(request.settings.stop)
+    form = actions or bounded_schema(request.output_schema or request.reply_schema)
+    if form is None:
+        return body | _SAMPLING_OPTIONS
+    return body | {"response_format": {"type": "json_schema", "json_schema": {"name": "action", "schema": form}}}
+
+
+def _is_for_people(request: ModelRequest) -> bool:
+    """Return whether an answer to this request is a text for people, and not data or the reply to a goal prompt."""
+    return request.tool_choice == "auto" and request.reply_schema is None and request.output_schema is None
 
 
 async def _chunks(body: dict[str, Any], lines: tuple[ChatLine, ...]) -> AsyncGenerator[CompletionChunk, None]:
@@ -363,11 +378,13 @@ class _StreamedReply:
     def reply(self, call_id: str) -> Reply:
         """Return the complete reply. Call it after the stream has ended."""
         call = parsed_call(self._raw, call_id, complete=not self.is_cut) if self._is_action else None
-        finish = "stop" if call is None else "tool_calls"
+        calls = () if call is None else (call,)
+        finish = "tool_calls" if calls else "stop"
+        data = ""
         if self.is_cut:
             finish = "length"
-        calls = () if call is None else (call,)
-        data = answer_data(self._raw) if self._is_action and not self.is_cut else ""
+        elif self._is_action:
+            data = answer_data(self._raw)
         text, model = self._text or data, "SmolLM2-135M-Instruct"
         return Reply.of(text, calls=calls, finish=finish, usage=self._usage, model=model, cost_usd=0.0)
 
@@ -380,11 +397,13 @@ class _StreamedReply:
 
 
 def fitted_lines(lines: tuple[ChatLine, ...], budget: int) -> tuple[ChatLine, ...]:
-    """Return lines of at most `budget` characters, if the least lengths allow it. Each cut is marked.
+    """Return the lines, cut so that they have at most `budget` characters. Each cut is marked.
 
     Tool results are cut first, the oldest before newer ones, then other messages, then the instructions and the task.
+    A line is never cut below `_MIN_LINE_CHARS`, so many lines can exceed the budget.
     """
-    head = 1 + next((i for i, line in enumerate(lines) if line.role == "user"), -1)
+    task = next((index for index, line in enumerate(lines) if line.role == "user"), -1)
+    head = task + 1  # the number of lines up to the task
     kept = [*lines[:head], *lines[head:][-_MAX_MESSAGES:]]
     results_first = sorted(range(head, len(kept)), key=lambda index: not kept[index].is_tool_result)
     for index in (*results_first, *range(head)):
@@ -406,24 +425,26 @@ def _shortened_line(line: ChatLine, excess: int) -> ChatLine:
 def is_stuck(messages: Sequence[Message]) -> bool:
     """Return whether the model makes no progress with the current task.
 
-    A turn has no new results if all its calls are repetitions (apart from letter case, spaces and `./`), failed, found
+    An iteration is idle if all its calls are repetitions (apart from letter case, spaces and `./`), failed, found
     nothing, or returned a known text.
     """
     results = {message.call_id: message for message in messages if message.role == "tool"}
-    known, texts, fruitless = set[str](), set[str](), list[bool]()
-    for message in messages:
-        if message.role == "user" and not message.text.startswith("[Reply not usable]"):
-            known, texts, fruitless = set[str](), set[str](), list[bool]()
-        if not message.calls:
-            continue
-        has_news = [_note_new_result(call, results.get(call.call_id), known, texts) for call in message.calls]
-        fruitless.append(not any(has_news))
-    lately = fruitless[-MAX_IDLE_IN_A_ROW:]
-    return (
-        len(fruitless) >= MAX_CALLS
-        or sum(fruitless) >= MAX_IDLE_CALLS
-        or (len(lately) == MAX_IDLE_IN_A_ROW and all(lately))
-    )
+    calls, texts, idle = set[str](), set[str](), list[bool]()
+    for message in _messages_since_task(messages):
+        if message.calls:
+            has_news = [_note_new_result(call, results.get(call.call_id), calls, texts) for call in message.calls]
+            idle.append(not any(has_news))
+    latest = idle[-MAX_IDLE_IN_A_ROW:]
+    is_idle_now = len(latest) == MAX_IDLE_IN_A_ROW and all(latest)
+    return is_idle_now or sum(idle) >= MAX_IDLE_CALLS or len(idle) >= MAX_CALLS
+
+
+def _messages_since_task(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages from the last one of a person on. The loop asks for repairs in the role of the user, too."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "user" and not messages[index].text.startswith(UNUSABLE_MARKER.strip()):
+            return messages[index:]
+    return messages
 
 
 def next_call_id(messages: Sequence[Message]) -> str:
@@ -433,11 +454,11 @@ def next_call_id(messages: Sequence[Message]) -> str:
     return f"{_ID_PREFIX}{1 + max(numbers, default=0)}"
 
 
-def _note_new_result(call: ToolCall, result: Message | None, known: set[str], texts: set[str]) -> bool:
-    """Return whether a call had a new result. Add the call to `known`, and its result to `texts`."""
+def _note_new_result(call: ToolCall, result: Message | None, calls: set[str], texts: set[str]) -> bool:
+    """Return whether a call had a new result. Add the call to `calls`, and its result to `texts`."""
     made, text = _signature(call), "" if result is None else " ".join(result.text.split())
-    is_new = made not in known and text not in texts
-    known.add(made)
+    is_new = made not in calls and text not in texts
+    calls.add(made)
     texts.add(text)
     return is_new and result is not None and not result.is_error and not _EMPTY_RESULT.match(result.text)
 

@@ -157,7 +157,7 @@ async def test_a_summary_used_in_a_message_is_not_cached_separately() -> None:
     summary = Summary(drop=((1, 3),), text="a and b", call="2.summary")
     context, _ = reference_and_seen(conversation, summary.drop, (), summary)
     await conversations.resolve(RUN, request_for(context, SETUP, 2))
-    assert conversations._parts.size == 0
+    assert conversations._outputs.size == 0
 
 
 async def test_another_process_rebuilds_from_the_history_and_then_continues_alone() -> None:

@@ -169,7 +169,7 @@ async def test_the_next_model_call_finds_the_result_by_activity_id() -> None:
     conversations = Conversations(NoHistory())
     run = made(lambda arguments, context: "ok", conversations=conversations)
     await Beats(activity_id="3.1").run(run, REQUEST)
-    assert conversations._parts.get((RUN, "3.1")) == "ok"
+    assert conversations._outputs.get((RUN, "3.1")) == "ok"
 
 
 @pytest.mark.parametrize(
