@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
@@ -24,6 +25,8 @@ from orga.client.history.values import (
     values_of,
 )
 from orga.workflows.decisions.recount import ContextFold
+from orga.workflows.decisions.tool_calls.calls import effect_text
+from orga.workflows.phases.failures import had_effect, may_have_acted
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
 from orga.workflows.types.messages import Message
@@ -261,11 +264,12 @@ class _EventReader:
         attributes = event.activity_task_failed_event_attributes if has_failed else timed_out
         activity = self._pop_activity(attributes.scheduled_event_id)
         text = await recorded_failure_text(activity.converter, attributes.failure)
-        return self.activity_happening("failed", event, activity, text=text)
+        effect = await _possible_effect_text(activity.converter, attributes.failure)
+        return self.activity_happening("failed", event, activity, text=text, effect_text=effect)
 
     async def on_cancelled(self, event: HistoryEvent) -> Happening:
-        attributes = event.activity_task_canceled_event_attributes
-        return self.activity_happening("cancelled", event, self._pop_activity(attributes.scheduled_event_id))
+        activity = self._pop_activity(event.activity_task_canceled_event_attributes.scheduled_event_id)
+        return self.activity_happening("cancelled", event, activity, effect_text=effect_text(took_effect=False))
 
     async def on_marker(self, event: HistoryEvent) -> Happening | None:
         attributes = event.marker_recorded_event_attributes
@@ -281,7 +285,8 @@ class _EventReader:
         before = "" if attempt < 2 else self._failed_before.pop(key, UNRECORDED)
         activity = _OpenActivity(name, key, converter, attempt, before)
         if attributes.HasField("failure"):
-            return self.activity_happening("failed", event, activity, text=text)
+            effect = await _possible_effect_text(converter, attributes.failure)
+            return self.activity_happening("failed", event, activity, text=text, effect_text=effect)
         value = await _first_value(converter, attributes.details["result"]) if "result" in attributes.details else None
         return self.activity_happening("finished", event, activity, value=value)
 
@@ -382,6 +387,17 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.on_workflow_timed_out,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _EventReader.on_continued_as_new,
 }
+
+
+async def _possible_effect_text(converter: DataConverter, failure: Failure) -> str:
+    """Return a sentence about the effect of a failed irreversible call, or "" if it certainly had none."""
+    copied = Failure()
+    copied.CopyFrom(failure)  # decoding changes it
+    try:
+        error = await converter.decode_failure(copied)
+    except RuntimeError:  # its details are in an external storage that this client does not have
+        return effect_text(took_effect=False)
+    return effect_text(took_effect=had_effect(error)) if may_have_acted(error, "irreversible") else ""
 
 
 async def _first_value(converter: DataConverter, payloads: Payloads) -> Any:

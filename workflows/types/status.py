@@ -172,6 +172,8 @@ class Happening:
     """The attempts of an activity."""
     failed_before: str = ""
     """The failure of the attempt before the last one. Empty if there was none, or if its worker died."""
+    effect_text: str = ""
+    """A sentence about the effect of a call that failed or was cancelled. It applies if the tool is irreversible."""
 
 
 CURSOR_CHARS = 16
@@ -193,6 +195,7 @@ class JournalEntry(Record):
     hash: str = ""
     """Sha256, chained over every field of this entry and all before it, so that an exported journal shows tampering."""
     _took_s: dict[str, float] = PrivateAttr(default_factory=dict)
+    _effect_texts: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @property
     def run(self) -> str:
@@ -207,6 +210,14 @@ class JournalEntry(Record):
         return self._took_s
 
     @property
+    def effect_texts(self) -> dict[str, str]:
+        """For `ObservationsCollected`: the effect of each irreversible call that may have acted without success, by id.
+
+        The sentences are for display, as `took_s` is.
+        """
+        return self._effect_texts
+
+    @property
     def cursor(self) -> str:
         """The position for `events(after=...)`. Unlike the sequence it shows whether the run was rewound since."""
         return f"{self.sequence}-{self.hash[:CURSOR_CHARS]}"
@@ -215,6 +226,11 @@ class JournalEntry(Record):
         timed = replace_fields(self, {})
         timed._took_s = took_s
         return timed
+
+    def with_effect_texts(self, effect_texts: dict[str, str]) -> Self:
+        explained = replace_fields(self, {})
+        explained._effect_texts = effect_texts
+        return explained
 
     def with_sequence(self, sequence: int, data: dict[str, Any]) -> Self:
         return replace_fields(self, {"sequence": sequence, "data": data})

@@ -375,7 +375,10 @@ def _outcome_lines(event: on.ObservationsCollected, viewed: ViewedEntry) -> list
     entry, since = viewed.entry, viewed.run.dispatched_at
     took = (entry.timestamp - since).total_seconds() if since else 0.0
     names = _call_texts(viewed.run)
-    lines = [_outcome_line(call, names, entry.took_s.get(call.call_id, took)) for call in event.outcomes]
+    lines = [
+        _outcome_line(call, names, entry.took_s.get(call.call_id, took), entry.effect_texts.get(call.call_id, ""))
+        for call in event.outcomes
+    ]
     return lines or [StyledLine("nothing was run", "quiet")]
 
 
@@ -405,10 +408,10 @@ def _refusal_line(name: str, verdict: on.RecordedVerdict) -> StyledLine:
     return StyledLine(f"✗ {refusal} {name}: {reason}", "bad")
 
 
-def _outcome_line(call: on.RecordedCall, names: dict[str, str], took_s: float) -> StyledLine:
+def _outcome_line(call: on.RecordedCall, names: dict[str, str], took_s: float, effect_text: str) -> StyledLine:
     name = names.get(call.call_id) or terminal_line(call.tool or call.call_id)
     if call.outcome == "ok":
         value = "" if call.value is None else f" → {terminal_line(to_json(call.value).decode())}"
         return StyledLine(f"✓ {name}{value} ({took_s:.2f} s)", "good")
     outcome, error = terminal_line(call.outcome), terminal_line(call.error)
-    return StyledLine(f"✗ {name}: {outcome}{', ' if error else ''}{error} ({took_s:.2f} s)", "bad")
+    return StyledLine(f"✗ {name}: {outcome}{', ' if error else ''}{error}{effect_text} ({took_s:.2f} s)", "bad")

@@ -71,6 +71,8 @@ async def test_an_abort_cancels_the_tools_in_flight_and_every_call_has_a_result(
         ("quick_2", "seen"),
     ]
     assert ran.result.tool_calls.model_dump() == {"proposed": 3, "run": 3, "denied": 0, "failed": 1}
+    [observed] = [entry for entry in ran.journal if entry.event == "ObservationsCollected"]
+    assert set(observed.effect_texts) == ({"slow_1"} if effect == "irreversible" else set())
 
 
 async def loop_has(tool: FakeTool, times: int) -> None:

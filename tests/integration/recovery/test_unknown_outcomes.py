@@ -13,6 +13,8 @@ from temporalio.client import Client
 
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool, ToolContext
+from orga.client.cli.shown.narration import entry_lines
+from orga.client.journal.run_view import RunView
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
@@ -21,13 +23,15 @@ from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 from tests.support.mcp.hostile_http import hostile_http
 from tests.support.mcp.loop import an_mcp_loop
-from tests.support.runs.loop import a_loop
+from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
 from tests.support.tools.charging import charge
 from tests.support.tools.manifests import a_manifest_tool
 from tests.support.web.raw import answer, raw_http
 
 UNKNOWN = ". The outcome is unknown: it may have taken effect. Do not call it again before you have found out"
+SHOWN_UNKNOWN = ". The outcome is unknown: it may have taken effect."
+SHOWN_DONE = ". It took effect, its answer can't be read."
 DONE = ". It took effect, its answer can't be read. Do not call it again."
 PAY = """
 name = "pay"
@@ -90,8 +94,22 @@ async def results_for(client: Client, one: Tool, argument: str, values: list[str
     async with a_loop(
         client, [each(name, argument, values[:30]), each(name, argument, values[30:]), answers()], Unguarded(one)
     ) as loop:
-        await loop.run(max_concurrent_tools=20)
-        return dict(zip(values, tool_results_in(loop, 2), strict=True))
+        ran = await loop.run(max_concurrent_tools=20)
+        found = dict(zip(values, tool_results_in(loop, 2), strict=True))
+    shown = shown_effects(ran)
+    read = [next((text for text in (SHOWN_UNKNOWN, SHOWN_DONE) if text in result), "") for result in found.values()]
+    assert shown == read, "people read the same as the model"
+    return found
+
+
+def shown_effects(ran: Ran) -> list[str]:
+    """Return what the journal shows to people about the effect of each call. A call without a text gives `""`."""
+    run, lines = RunView(), list[str]()
+    for entry in ran.journal:
+        viewed = run.take(entry)
+        if entry.event == "ObservationsCollected":
+            lines += [line.text for line in entry_lines(viewed) if line.text != "nothing was run"]
+    return [next((shown for shown in (SHOWN_UNKNOWN, SHOWN_DONE) if f"{shown} (" in line), "") for line in lines]
 
 
 async def paid(client: Client, root: Path, served: Mapping[str, bytes], effect: str, method: str) -> dict[str, str]:

@@ -237,7 +237,9 @@ class JournalFold:
         outcome = "ok" if happening.kind == "finished" else happening.kind
         reported = knowledge_events(happening) if happening.name in KNOWLEDGE_TOOLS else []
         begun = self._dispatch_calls(is_begun=True) if self._current.record_activity(happening.key) else []
-        self._current.record_end(happening.key, outcome, happening.text, self._shown_value(happening))
+        spec = self._setup.tool(happening.name) if self._setup else None
+        effect_text = happening.effect_text if spec is not None and spec.effect == "irreversible" else ""
+        self._current.record_end(happening.key, outcome, happening.text, self._shown_value(happening), effect_text)
         return [*begun, *self._on_retried(happening, outcome), *reported, *self._collect_if_complete()]
 
     def _shown_value(self, happening: Happening) -> Any:
@@ -327,6 +329,7 @@ class JournalFold:
         entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
         if event == "ObservationsCollected":
             entry = entry.with_took_s(self._times.call_seconds(iteration, self._current.reply))
+            entry = entry.with_effect_texts(self._current.effect_texts)
         return self._with_chain_hash(entry)
 
     def _with_chain_hash(self, entry: JournalEntry) -> JournalEntry:

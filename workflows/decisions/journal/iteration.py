@@ -38,6 +38,7 @@ class JournalIteration:
         self._is_collected = False
         self._scheduled: set[int] = set()
         self._outcomes: dict[int, dict[str, Any]] = {}
+        self._effect_texts: dict[int, str] = {}
 
     @property
     def proposal_count(self) -> int:
@@ -134,7 +135,7 @@ class JournalIteration:
         tools = [self._call_data_at(index) for index in verdicts.passed_indexes] if verdicts and is_begun else []
         return {"tool_count": len(tools), "tools": tools}
 
-    def record_end(self, key: str, outcome: str, error: str, value: Any = None) -> None:
+    def record_end(self, key: str, outcome: str, error: str, value: Any = None, effect_text: str = "") -> None:
         """Record the outcome of a call. Calls that a recovery makes have other keys and are ignored.
 
         A deferred call goes on after its work has been started. If a call is repeated with input, the last time counts.
@@ -152,6 +153,12 @@ class JournalIteration:
                 **({"error": error} if error else {}),
                 **({"value": value} if value is not None else {}),
             }
+            self._effect_texts[index] = effect_text
+
+    @property
+    def effect_texts(self) -> dict[str, str]:
+        """The effects of the calls that may have acted without success, by call id."""
+        return {self._call_data_at(index)["call_id"]: text for index, text in self._effect_texts.items() if text}
 
     @property
     def is_complete(self) -> bool:
