@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from orga.client.workers.plugin import OrgaPlugin
     from orga.client.workers.script import worker
     from orga.workflows.agent import AgentWorkflow
+    from orga.workflows.goal import GoalWorkflow
     from orga.workflows.session import SessionWorkflow
+    from orga.workflows.types.goals.goal_input import GoalConfig, GoalInput
+    from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
     from orga.workflows.types.input import AgentInput, Attachment, LoopConfig
-    from orga.workflows.types.sessions.session_result import TurnResult
-    from orga.workflows.types.status import AgentResult, JournalEntry
+    from orga.workflows.types.sessions.session_input import SessionInput
+    from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus, TurnResult
+    from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry, ShownMessage
 
 __all__ = [
     "ActivityTool",
@@ -28,17 +32,27 @@ __all__ = [
     "AgentHandle",
     "AgentInput",
     "AgentResult",
+    "AgentStatus",
     "AgentWorkflow",
     "Attachment",
     "DeferredTool",
+    "GoalConfig",
     "GoalHandle",
+    "GoalInput",
+    "GoalResult",
+    "GoalStatus",
+    "GoalWorkflow",
     "JournalEntry",
     "LiveActivity",
     "LoopConfig",
     "Media",
     "OrgaPlugin",
     "SessionHandle",
+    "SessionInput",
+    "SessionResult",
+    "SessionStatus",
     "SessionWorkflow",
+    "ShownMessage",
     "ToolContext",
     "ToolError",
     "TurnResult",
@@ -58,17 +72,27 @@ _MODULES = {
     "AgentHandle": "orga.client.runs.agents",
     "AgentInput": "orga.workflows.types.input",
     "AgentResult": "orga.workflows.types.status",
+    "AgentStatus": "orga.workflows.types.status",
     "AgentWorkflow": "orga.workflows.agent",
     "Attachment": "orga.workflows.types.input",
     "DeferredTool": "orga.client.workers.in_code",
+    "GoalConfig": "orga.workflows.types.goals.goal_input",
     "GoalHandle": "orga.client.runs.goals",
+    "GoalInput": "orga.workflows.types.goals.goal_input",
+    "GoalResult": "orga.workflows.types.goals.pursuit",
+    "GoalStatus": "orga.workflows.types.goals.pursuit",
+    "GoalWorkflow": "orga.workflows.goal",
     "JournalEntry": "orga.workflows.types.status",
     "LiveActivity": "orga.client.journal.events",
     "LoopConfig": "orga.workflows.types.input",
     "Media": "orga.activities.tools_api",
     "OrgaPlugin": "orga.client.workers.plugin",
     "SessionHandle": "orga.client.runs.sessions",
+    "SessionInput": "orga.workflows.types.sessions.session_input",
+    "SessionResult": "orga.workflows.types.sessions.session_result",
+    "SessionStatus": "orga.workflows.types.sessions.session_result",
     "SessionWorkflow": "orga.workflows.session",
+    "ShownMessage": "orga.workflows.types.status",
     "ToolContext": "orga.activities.tools_api",
     "ToolError": "orga.activities.tools_api",
     "TurnResult": "orga.workflows.types.sessions.session_result",

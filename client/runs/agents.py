@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import uuid_utils
@@ -13,7 +13,7 @@ from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from orga.client.config.workplace import queue_and_memo
-from orga.client.errors import RunFailed
+from orga.client.errors import NotAnAgent, RunFailed
 from orga.client.history.values import readable
 from orga.client.runs.exchange import Exchange, sender_fields, user_error
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, kind_of, reuse_policy
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from orga.client.runs.attachments import Attachable
     from orga.workflows.types.goals.goal_input import GoalInput
     from orga.workflows.types.sessions.session_input import SessionInput
+
+T = TypeVar("T", bound=AgentResult | AgentStatus)
 
 _CHECKS_BY_CLIENT: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]" = WeakKeyDictionary()
 
@@ -312,6 +314,11 @@ class AgentHandle:
     async def describe(self) -> WorkflowExecutionDescription:
         """Return the server's description of the run, including its running activities."""
         return await self._exchange.describe()
+
+    async def _checked_kind(self, answer: AgentResult | AgentStatus, kind: type[T], workflow: str) -> T:
+        if isinstance(answer, kind):
+            return answer
+        raise NotAnAgent(self.id, (await self.describe()).workflow_type, (workflow,))
 
     async def _decide(self, update: str, approval_id: str, by: str, reason: str, **changed: Any) -> None:
         decision = {"approval_id": approval_id, "approver": clean_text(by), "reason": clean_text(reason), **changed}

@@ -143,6 +143,9 @@ class Exchange:
         except UpdateFailed as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == UNPROCESSED:
                 return await self.update(name, argument, within, update_id=update_id)
+            if f"Update handler for '{name}' expected but not found" in str(error.cause):
+                kind = (await self.describe()).workflow_type
+                raise Refused(f"{self._id!r} is a workflow of type {kind}, which has no update {name!r}") from None
             raise refusal_error(error) from None
         except UpdateUnanswered:
             raise await self._not_taken_error() from None

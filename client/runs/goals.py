@@ -14,6 +14,7 @@ from orga.workflows.types.text import clean_text
 
 if TYPE_CHECKING:
     from orga.client.runs.attachments import Attachable
+    from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
 
 
 class GoalHandle(AgentHandle):
@@ -40,6 +41,26 @@ class GoalHandle(AgentHandle):
         step_input = clean_text(given) if isinstance(given, str) else dict(given)
         step = {"skill": clean_text(skill), "input": step_input, **sender_fields(by, intervention_id)}
         await self._exchange.signal("override_step", step)
+
+    async def status(self) -> "GoalStatus":
+        """Return the goal's current status.
+
+        Raises:
+            NoAnswer: No worker is running that can answer.
+            NotAnAgent: The run is no goal.
+        """
+        from orga.workflows.types.goals.pursuit import GoalStatus
+
+        return await self._checked_kind(await super().status(), GoalStatus, GOAL_WORKFLOW)
+
+    async def result(self) -> "GoalResult":
+        """Wait for the goal to end and return its result, with plan, steps, confidence and sources.
+
+        It raises the errors of `AgentHandle.result`, and NotAnAgent if the run is no goal.
+        """
+        from orga.workflows.types.goals.pursuit import GoalResult
+
+        return await self._checked_kind(await super().result(), GoalResult, GOAL_WORKFLOW)
 
 
 async def start_goal(

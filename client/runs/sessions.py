@@ -34,7 +34,7 @@ from orga.workflows.types.sessions.session_input import (
     WhenBusy,
     parse_session,
 )
-from orga.workflows.types.sessions.session_result import SessionResult, TurnResult
+from orga.workflows.types.sessions.session_result import SessionResult, SessionStatus, TurnResult
 from orga.workflows.types.text import clean_text
 
 if TYPE_CHECKING:
@@ -222,6 +222,22 @@ class SessionHandle(AgentHandle):
                     raise untaken or error from None
                 await asyncio.sleep(_RETRY_S)
 
+    async def status(self) -> SessionStatus:
+        """Return the session's current status.
+
+        Raises:
+            NoAnswer: No worker is running that can answer.
+            NotAnAgent: The run is no session.
+        """
+        return await self._checked_kind(await super().status(), SessionStatus, SESSION_WORKFLOW)
+
+    async def result(self) -> SessionResult:
+        """Wait for the session to end and return its result, with the totals of all turns.
+
+        It raises the errors of `AgentHandle.result`, and NotAnAgent if the run is no session.
+        """
+        return await self._checked_kind(await super().result(), SessionResult, SESSION_WORKFLOW)
+
     async def _poll_until_ended(self, turn: int, within_s: float) -> None:
         """Wait at most `within_s` until a turn or its session has ended. Queries add nothing to the history."""
         until = asyncio.get_running_loop().time() + within_s
@@ -238,7 +254,7 @@ class SessionHandle(AgentHandle):
             await asyncio.sleep(min(_POLL_S, max(left, 0.0)))
 
     async def _result_after_end(self, turn: int) -> TurnResult:
-        ended = SessionResult.model_validate((await self.result()).model_dump())
+        ended = await self.result()
         found = next((each for each in ended.latest if each.turn == turn), None)
         if found is None:
             raise TurnUnknown(f"session {self.id!r} has ended and keeps no turn {turn}; `orga journal` shows it")

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[3]
 GOOD = '''\
 import asyncio
 
-from orga import AgentInput, LoopConfig, connect, start_agent, tool
+from orga import AgentInput, GoalConfig, GoalInput, GoalResult, LoopConfig, SessionStatus
+from orga import connect, start_agent, start_goal, start_session, tool
 from orga.workflow import run_agent
 
 
@@ -28,6 +29,16 @@ async def main() -> str:
         handle = await start_agent(client, asked)
         result = await handle.result()
     return result.output + also.task + str(word_count("a b") + 1)
+
+
+async def more() -> tuple[GoalResult, SessionStatus]:
+    async with connect() as client:
+        goal = await start_goal(client, GoalInput(goal="Know.", config=GoalConfig(max_iterations=2)))
+        ended = await goal.result()
+        print((await goal.status()).plan, ended.confidence, *ended.sources, *(each.id for each in ended.steps))
+        session = await start_session(client)
+        print((await session.result()).latest[0].turn)
+        return ended, await session.status()
 
 
 async def in_a_workflow() -> str:

@@ -15,9 +15,9 @@ from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.exceptions import ApplicationError, CancelledError, ChildWorkflowError
 from temporalio.worker import Replayer, Worker
 
-from orga import Agent, JournalEntry, LiveActivity, OrgaPlugin, start_agent
+from orga import Agent, GoalHandle, JournalEntry, LiveActivity, OrgaPlugin, SessionHandle, start_agent
 from orga.client.config.sections import ModelsConfig, OrgaConfig
-from orga.client.errors import ConfigError
+from orga.client.errors import ConfigError, NotAnAgent, Refused
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.status import AgentResult
 from tests.support.hold import PATIENCE_S, wait_until
@@ -142,6 +142,22 @@ async def test_a_run_is_followed_through_the_codec_and_a_refused_update_says_why
             chat.release.set()
             events = [event async for event in handle.events() if isinstance(event, JournalEntry)]
     assert [events[0].data["task"], events[-1].event] == ["say so", "Terminated"]
+
+
+async def test_a_handle_for_another_kind_of_run_is_refused(client: Client, tmp_path: Path) -> None:
+    with chat_server(Says(["It is", " so."], hold=True)) as chat:
+        async with an_application(client, chat, tmp_path, agents=[Agent("clerk")]) as app:
+            run = await start_agent(app.client, {"task": "say so", "agent": "clerk"}, task_queue=app.task_queue)
+            goal, session = GoalHandle(app.client, run.id), SessionHandle(app.client, run.id)
+            with pytest.raises(Refused, match="is a workflow of type AgentWorkflow, which has no update 'send'"):
+                await session.send("Hello.")
+            for read in (goal.status, session.status):
+                with pytest.raises(NotAnAgent, match=r"of type AgentWorkflow; this takes only (Goal|Session)Workflow"):
+                    await read()
+            chat.release.set()
+            for read in (goal.result, session.result):
+                with pytest.raises(NotAnAgent, match=r"of type AgentWorkflow; this takes only (Goal|Session)Workflow"):
+                    await read()
 
 
 async def test_bad_input_fails_the_workflow_instead_of_blocking_it(
