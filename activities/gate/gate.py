@@ -19,7 +19,7 @@ from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, parsed_answer_j
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict, Verdicts, is_weaker_engine
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts, is_weaker_engine
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, loop_tool
 from orga.workflows.types.tool_calls.tools import Caller, ToolSpec
 
@@ -251,8 +251,7 @@ def _final_verdict(proposal: GateRequest, judged: Verdict) -> Verdict:
     decided_by = _deciding_fields(judged)
     if judged.decision not in _ALLOWING:
         return _denial(judged.reason or "not allowed", **decided_by)
-    terms = judged.approval or (ApprovalTerms() if judged.decision == "approval" else None)
-    if terms is not None and not _is_approved(proposal, terms, judged.version):
+    if (terms := judged.missing_approval(proposal)) is not None:
         reason = clean_text(judged.reason)[:MAX_REASON_CHARS]
         return Verdict(decision="approval", reason=reason, approval=terms, **decided_by)
     allowed = Verdict(decision="allow", **decided_by)
@@ -268,12 +267,6 @@ def _final_verdict(proposal: GateRequest, judged: Verdict) -> Verdict:
 
 def _deciding_fields(judged: Verdict) -> dict[str, Any]:
     return {name: value for name in ("policies", "version") if (value := getattr(judged, name))}
-
-
-def _is_approved(proposal: GateRequest, terms: ApprovalTerms, version: str) -> bool:
-    """Return whether an authorised person has approved exactly this proposal under exactly this policy set."""
-    may_decide = not terms.approvers or proposal.approved_by in terms.approvers
-    return bool(proposal.approved_by) and may_decide and proposal.approved_version == version
 
 
 def _denial(reason: str, **decided_by: Any) -> Verdict:

@@ -138,13 +138,8 @@ def _read(model: type[Read], table: dict[str, Any], source: KeySource) -> Read:
         raise BadCases("\n".join(problem_lines(error, model, source))) from None
 
 
-def case_proposal(
-    case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = ""
-) -> GateRequest:
-    """Return the proposal of a case. Raise BadCases if its tool is unknown, because its effect and tags are missing.
-
-    With a `version` of policies, the case is judged as approved under that version.
-    """
+def case_proposal(case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec]) -> GateRequest:
+    """Return the proposal of a case. Raise BadCases if its tool is unknown, because its effect and tags are missing."""
     if case.tool is None:
         call, names = None, [step.skill for step in case.plan if step.skill in {*tools, *known}]
     else:
@@ -163,8 +158,6 @@ def case_proposal(
         depth=case.depth,
         taint=case.taint,
         left=case.left,
-        approved_by=case.approved_by if version else "",
-        approved_version=version,
     )
 
 
@@ -195,35 +188,26 @@ async def case_results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[
     """Judge each case in order. An error of the engine is a denial, as at the gate."""
     known = builtin_specs()
     for case in cases.test:
-        verdict = await _judge(engine, case, cases, known)
-        outcome = _outcome(case, verdict)
+        proposal = case_proposal(case, cases.tools, known)
+        verdict = await _judge(engine, proposal)
+        if case.approved_by:  # judged once more, as an approved call is in a run
+            proposal = proposal.with_approval(case.approved_by, verdict.version)
+            verdict = await _judge(engine, proposal)
+        outcome = _outcome(proposal, verdict)
         yield CaseResult(case.name, outcome, verdict, tuple(_faults(case, outcome, verdict)))
 
 
-async def _judge(engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec]) -> Verdict:
-    """Return the verdict. A case with `approved_by` is judged twice, as an approved call is in a run."""
-    first = await _judge_once(engine, case, cases, known, "")
-    return await _judge_once(engine, case, cases, known, first.version) if case.approved_by else first
-
-
-async def _judge_once(
-    engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec], version: str
-) -> Verdict:
-    proposal = case_proposal(case, cases.tools, known, version)
+async def _judge(engine: PolicyEngine, proposal: GateRequest) -> Verdict:
     try:
         return await engine.judge(proposal)
     except Exception as error:  # any error of an engine is a denial
         return Verdict(decision="deny", reason=f"the policy engine failed: {type(error).__name__}: {error}")
 
 
-def _outcome(case: PolicyCase, verdict: Verdict) -> Outcome:
+def _outcome(proposal: GateRequest, verdict: Verdict) -> Outcome:
     if verdict.decision == "deny":
         return "deny"
-    terms = verdict.approval
-    if terms is None:
-        return "allow"
-    is_approved = case.approved_by and (not terms.approvers or case.approved_by in terms.approvers)
-    return "allow" if is_approved else "approval"
+    return "allow" if verdict.missing_approval(proposal) is None else "approval"
 
 
 def _faults(case: PolicyCase, outcome: Outcome, verdict: Verdict) -> list[str]:

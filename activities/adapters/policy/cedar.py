@@ -63,10 +63,9 @@ def _cedar_context(proposal: GateRequest, want: WantedValue, version: str) -> di
     arguments = proposal.call.arguments if proposal.call else {}
     spec = proposal.spec(proposal.call.name) if proposal.call else None
     schema = spec.parameters if spec else None
-    is_approved = proposal.approved_by and proposal.approved_version == version
     optional = {
         "tenant": proposal.tenant,
-        "approved_by": proposal.approved_by if is_approved else None,
+        "approved_by": proposal.approver_under(version) or None,
         "answer": proposal.answer,
         "plan": _plan_summary(proposal) if proposal.plan else None,
     }

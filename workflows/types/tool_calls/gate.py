@@ -139,6 +139,10 @@ class GateRequest(Record):
         """Return the request as approved by this person. Empty texts remove the approval."""
         return replace_fields(self, {"approved_by": approver, "approved_version": version})
 
+    def approver_under(self, version: str) -> str:
+        """Return the person who approved exactly this proposal under exactly this policy set, or ""."""
+        return self.approved_by if self.approved_version == version else ""
+
     def with_calls(self, calls: tuple[ToolCall, ...]) -> Self:
         return replace_fields(self, {"calls": calls})
 
@@ -171,6 +175,18 @@ class Verdict(Record):
     """Version of the policy set."""
     permit: str = ""
     """The gate's signature on an allowed call, if workers have a key. Without it no worker carries out the call."""
+
+    def missing_approval(self, request: GateRequest) -> ApprovalTerms | None:
+        """Return the terms under which a person still has to approve the request, or None if nobody has to.
+
+        An approval counts only from a person whom the terms allow, and only under the policy set of this verdict.
+        """
+        terms = self.approval or (ApprovalTerms() if self.decision == "approval" else None)
+        if terms is None:
+            return None
+        approver = request.approver_under(self.version)
+        is_approved = approver != "" and (not terms.approvers or approver in terms.approvers)
+        return None if is_approved else terms
 
     def with_arguments(self, arguments: dict[str, Any] | None) -> Self:
         """Return the verdict with policy's arguments in place of the model's. None keeps the model's."""
