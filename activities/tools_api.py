@@ -55,8 +55,10 @@ def tool(
     the function's return annotation counts if it names a model, a dataclass or a TypedDict.
 
     Raises:
-        ValueError: There is no such effect.
+        ValueError: There is no such effect, or something other than a function is marked.
     """
+    if function is not None and not callable(function):
+        raise ValueError(f'tool({function!r}): it is no function; name the options, as in @tool(effect="read_only")')
     if effect not in get_args(Effect):
         raise ValueError(f"tool(effect={effect!r}): there is no such effect; use one of {', '.join(get_args(Effect))}")
     marks = ToolMarks(effect, name, timeout_s, blocking, output_schema)

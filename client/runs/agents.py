@@ -19,7 +19,7 @@ from orga.client.runs.exchange import Exchange, sender_fields, user_error
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, kind_of, reuse_policy
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
-from orga.workflows.types.questions import Choice, Resolution
+from orga.workflows.types.questions import Choice
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry, ShownMessage
 from orga.workflows.types.text import can_be_typed, clean_text, escaped_line, one_line
@@ -152,8 +152,8 @@ class AgentHandle:
         """
         texts = {"result": result, "by": by, "reason": reason}
         cleaned = {name: clean_text(text) for name, text in texts.items()}
-        resolution = Resolution(escalation_id=escalation_id, choice=choice, **cleaned)
-        await self._exchange.update("resolve_escalation", resolution.model_dump(mode="json"))
+        resolution = {"escalation_id": escalation_id, "choice": choice, **cleaned}
+        await self._exchange.update("resolve_escalation", resolution)
 
     async def approve(
         self, approval_id: str, by: str, reason: str = "", *, arguments: Mapping[str, Any] | None = None

@@ -139,6 +139,8 @@ async def test_a_run_is_followed_through_the_codec_and_a_refused_update_says_why
             decision = {"approval_id": "a1", "approver": "ada"}
             with pytest.raises(WorkflowUpdateFailedError, match="'a1'"):
                 await app.client.get_workflow_handle(handle.id).execute_update("approve", decision)  # pyright: ignore[reportUnknownMemberType]
+            with pytest.raises(Refused, match="choice"):
+                await handle.resolve_escalation("e1", "maybe")  # pyright: ignore[reportArgumentType]
             chat.release.set()
             events = [event async for event in handle.events() if isinstance(event, JournalEntry)]
     assert [events[0].data["task"], events[-1].event] == ["say so", "Terminated"]

@@ -267,6 +267,11 @@ def test_a_tool_may_be_marked_without_parentheses() -> None:
     assert look("a") == "a"
 
 
+def test_a_decorator_whose_option_has_no_name_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"it is no function; name the options, as in @tool\(effect="):
+        tool("read_only")  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 def test_an_unknown_effect_is_refused_at_its_definition() -> None:
     with pytest.raises(ValueError, match=r"effect='readonly'.*use one of read_only, idempotent, irreversible"):
         tool(effect="readonly")  # type: ignore[call-overload]  # pyright: ignore
