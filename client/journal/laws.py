@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import EVENTS, JournalEvent, read_event
-from orga.workflows.decisions.review_stages import (
-    ANSWER_STAGES,
-    CALL_STAGES,
+from orga.workflows.decisions.journal.verdicts import (
     VERDICTS_AFTER_GATE,
     ProposalStatuses,
     is_reported_by_stage,
     recorded_verdict,
 )
+from orga.workflows.decisions.review_stages import ANSWER_STAGES, CALL_STAGES
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, call_activity_id

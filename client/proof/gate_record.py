@@ -18,7 +18,8 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadConverter
 
 from orga.client.history.values import RunValues
-from orga.workflows.decisions.review_stages import CALL_STAGES, ProposalStatuses
+from orga.workflows.decisions.journal.verdicts import ProposalStatuses
+from orga.workflows.decisions.review_stages import CALL_STAGES
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import OWN_ACTIVITIES

@@ -6,19 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orga.workflows.decisions.journal.verdicts import (
+    EXECUTABLE_STATUSES,
+    LET_THROUGH_STATUSES,
+    ProposalStatuses,
+    next_status,
+)
 from orga.workflows.decisions.review_stages import (
     ANSWER_STAGES,
     CALL_STAGES,
-    EXECUTABLE_STATUSES,
     GATE_TRANSITIONS,
-    LET_THROUGH_STATUSES,
     STAGE_FIELDS,
     STAGE_NEEDS,
     ProposalStatus,
-    ProposalStatuses,
     ReviewStages,
     StageVerdict,
-    next_status,
 )
 from orga.workflows.phases.review_stages import ANSWER_STAGE_PASSES, CALL_STAGE_PASSES
 from orga.workflows.types.setup import Setup

@@ -1,7 +1,4 @@
-"""Entries of a journal: its start, the data of each event, and the hash chain.
-
-This module also follows the verdicts on a reply, to know which of its calls may be carried out.
-"""
+"""Entries of a journal: its start, the data of each event, and the hash chain."""
 
 from collections.abc import Collection, Iterable
 from hashlib import sha256
@@ -12,14 +9,6 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.begin import is_fork
 from orga.workflows.decisions.control.interventions import sender_of, split_decision, split_sender
-from orga.workflows.decisions.review_stages import (
-    CALL_STAGES,
-    LET_THROUGH_STATUSES,
-    REJECTED_STATUSES,
-    ProposalStatus,
-    ProposalStatuses,
-    StageVerdict,
-)
 from orga.workflows.types import names
 from orga.workflows.types.context import record_digest, short_digest, text_digest
 from orga.workflows.types.json_text import as_object
@@ -222,69 +211,6 @@ def setup_events(setup: Setup) -> dict[str, Any]:
         **({"tiers": {what: tier.model_dump() for what, tier in setup.tiers.items()}} if setup.tiers else {}),
         **({"prompts": {"digest": setup.prompts.digest, "own": sorted(setup.prompts.texts)}} if setup.prompts else {}),
     }
-
-
-PASSED_STATUSES = LET_THROUGH_STATUSES - REJECTED_STATUSES
-APPROVED_STATUSES: frozenset[ProposalStatus] = frozenset({"approved"})
-UNDECIDED_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "held", "approved"})
-WAITING_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "allowed"})
-"""Statuses of the calls in a gate request about several: first all calls, later those that waited for held ones."""
-
-
-class JournalVerdicts:
-    """Follows the calls of a reply from the gate's first verdict to the last one, by their indexes.
-
-    `in_question` are the calls that review stages may still decide on.
-    """
-
-    def __init__(self, size: int, *, in_question: Collection[int] = (), is_paused: bool) -> None:
-        self._statuses = ProposalStatuses[int](CALL_STAGES, range(size))
-        self._in_question = frozenset(in_question)
-        self._is_paused = is_paused
-
-    @property
-    def allowed_indexes(self) -> tuple[int, ...]:
-        return self._statuses.places_with_status(LET_THROUGH_STATUSES)
-
-    @property
-    def passed_indexes(self) -> tuple[int, ...]:
-        """The allowed calls that no later stage has rejected."""
-        return self._statuses.places_with_status(PASSED_STATUSES)
-
-    @property
-    def is_final(self) -> bool:
-        """True if no verdict is missing before the calls are carried out."""
-        if self._statuses.places_with_status(UNDECIDED_STATUSES):
-            return False
-        return not any(
-            index in self._in_question or self._statuses.needs_confirmation(index) for index in self.passed_indexes
-        )
-
-    def take_verdict(self, index: int, verdict: StageVerdict) -> None:
-        """Apply a verdict on a call. One that may not follow the earlier ones is ignored."""
-        self._statuses.apply_verdict(index, verdict)
-        if self._is_paused:
-            self._statuses.record_pause()
-
-    def take_gate_failure(self, index: int | None) -> list[int]:
-        """Record that the gate failed and denied its request. None means a request about several calls."""
-        about = [index] if index is not None else list(self._statuses.places_with_status(WAITING_STATUSES))
-        for each in about:
-            self.take_verdict(each, "deny")
-        return about
-
-    def record_pause(self, is_paused: bool) -> None:
-        self._is_paused = is_paused
-        if is_paused:
-            self.record_wait()
-
-    def record_wait(self) -> None:
-        self._statuses.record_pause()
-
-    def record_start(self, index: int) -> None:
-        """Record that a call is carried out. So it was allowed, and so were approved calls without a known verdict."""
-        for each in (index, *self._statuses.places_with_status(APPROVED_STATUSES)):
-            self._statuses.record_start(each)
 
 
 MAX_DIGITS = 9

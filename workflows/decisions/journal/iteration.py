@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from orga.workflows.decisions.journal.entries import JournalVerdicts
-from orga.workflows.decisions.review_stages import is_in_question, recorded_verdict
+from orga.workflows.decisions.journal.verdicts import JournalVerdicts, recorded_verdict
+from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.types.control import Note
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import OWN_ACTIVITIES
