@@ -183,10 +183,10 @@ _QUESTION_DEMO = _Demo(
     start_agent,
     _journal_lines,
     (
-        "Now try a crash: start a run, and kill its worker with SIGKILL while it works.",
-        '  orga run "Which limits does a run have?"   # prints the worker\'s process id',
-        "  kill -9 PID                                # another worker takes over; nothing is done twice",
-        "Or end the command with Ctrl-C, and return with: orga attach ID",
+        "Now try a crash. A chat waits for you, so there is time to kill its worker:",
+        "  orga chat     # prints the worker's process id; ask: When is an irreversible call repeated?",
+        "  kill -9 PID   # in another terminal; then ask on in the chat, and a new worker answers",
+        "Leave the chat with Ctrl-D, and return with: orga chat --last",
     ),
 )
 _GOAL_DEMO = _Demo(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import ROOT, Orga, an_orga
+from tests.support.programs.terminal import at_a_terminal
 
 __all__ = ["home", "orga"]
 
@@ -108,7 +109,19 @@ def test_the_demo_answers_from_the_projects_documents(orga: Orga) -> None:
     assert re.search(r"^Here the command is \S*/orga instead of orga\.$", done.out, re.MULTILINE)
     assert re.search(r"`(README|ARCHITECTURE|docs/[\w-]+)\.md:\d+", done.out)
     assert "Terminated            completed" in done.out
-    assert "kill -9" in done.out
+    assert re.search(r"orga chat .*ask: When is an irreversible call repeated\?\n  kill -9 PID", done.out)
+
+
+def test_a_chat_survives_the_crash_that_the_demo_suggests(orga: Orga) -> None:
+    with at_a_terminal(orga, "chat") as terminal:
+        terminal.shows("polls task queue")
+        worker = re.search(r"worker (\d+) polls", terminal.text)
+        assert worker
+        at = terminal.shows("/help shows the commands")
+        os.kill(int(worker[1]), signal.SIGKILL)
+        terminal.types("When is an irreversible call repeated?\r")
+        at = terminal.shows(f"worker {worker[1]} died; its log: ", at)
+        terminal.shows("turn 1: completed", at)
 
 
 def test_the_demo_of_a_goal_carries_out_steps_and_cites_existing_sources(orga: Orga) -> None:
