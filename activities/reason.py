@@ -54,7 +54,7 @@ def _speaker_name(message: Message) -> str:
 
 
 MAX_TASK_BYTES = 4_000
-"""Bytes of the task in a request for a summary. The task only shows the author what matters."""
+"""Bytes of the task in a request for a summary. The task shows the model what matters."""
 
 DEFAULT_SUMMARY_TOKENS = 1_000
 

@@ -156,7 +156,7 @@ async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
     if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
         raise UnsupportedEncoding(f"content encoding {encoding[:40]!r} is not supported")
     decompressor = _decompressor() if encoding not in ("identity", "") else None
-    has_data = False
+    has_data = False  # a body without any data is complete, too
     async for chunk in response.aiter_raw():
         has_data = has_data or bool(chunk)
         if decompressor is None:
@@ -185,5 +185,8 @@ def _decompressor() -> "zlib._Decompress":
 
 
 def _begins_member(rest: bytes) -> bool:
-    """Return whether a gzip body continues with another member. Anything else after a member's end is padding."""
+    """Return whether a gzip body continues with another member. Anything else after a member's end is padding.
+
+    If `rest` has only one byte, that byte decides.
+    """
     return rest[:2] == _GZIP_MAGIC[: len(rest)]

@@ -13,6 +13,7 @@ import cedarpy
 
 from orga.activities.adapters.policy.cedar_types import (
     OPEN_ATTRIBUTES,
+    Finding,
     Node,
     Path,
     Types,
@@ -49,17 +50,13 @@ _VALUES: dict[Path, tuple[str, ...]] = {
 }
 
 
-Finding = tuple[str, str, str]
-"""Words of the policy that locate the problem, the problem, and the remedy."""
-
-
 def _node_findings(node: Any) -> Iterator[Finding]:
     path = expression_path(node)
     if path:
         is_open_attribute = len(path) == 2 and path[0] == "context" and path[1] in OPEN_ATTRIBUTES
         if path == ("context",) or is_open_attribute:
             whole = ".".join(path)
-            yield whole, f"{whole} cannot be used as a whole", f"name its attributes: {whole}.NAME"
+            yield Finding(whole, f"{whole} cannot be used as a whole", f"name its attributes: {whole}.NAME")
         return
     operator, inner = operands(node)
     if operator == "has":
@@ -67,7 +64,7 @@ def _node_findings(node: Any) -> Iterator[Finding]:
         if expression_path(inner[0]):
             return
     if operator in {"hasTag", "getTag"}:
-        yield operator, f"{operator} finds nothing: no entity has tags of Cedar", "use resource.tags.contains"
+        yield Finding(operator, f"{operator} finds nothing: no entity has tags of Cedar", "use resource.tags.contains")
     if operator in {"==", "!=", "contains", "containsAny", "containsAll"}:
         yield from _value_findings(inner)
     for part in inner:
@@ -77,7 +74,8 @@ def _node_findings(node: Any) -> Iterator[Finding]:
 def _attribute_findings(path: Path, attribute: str) -> Iterator[Finding]:
     known = _ATTRIBUTES.get(path)
     if known is not None and attribute not in known:
-        yield attribute, f"{'.'.join(path)} never has {attribute!r}", nearest_name_remedy(attribute, known)
+        problem = f"{'.'.join(path)} never has {attribute!r}"
+        yield Finding(attribute, problem, nearest_name_remedy(attribute, known))
 
 
 def _value_findings(inner: list[Any]) -> Iterator[Finding]:
@@ -86,7 +84,7 @@ def _value_findings(inner: list[Any]) -> Iterator[Finding]:
         return
     for word in (word for part in inner for word in string_literals(part)):
         if word not in known:
-            yield word, f"{word!r} is never one of these", nearest_name_remedy(word, known)
+            yield Finding(word, f"{word!r} is never one of these", nearest_name_remedy(word, known))
 
 
 _PIECE = re.compile(r'//[^\r\n]*|"(?:\\.|[^"\\])*"|;|\s+|[^\s;"/]+|.', re.DOTALL)
@@ -331,5 +329,5 @@ def _error_line(statement: PolicyStatement) -> int:
 
 def _policy_problems(statement: PolicyStatement, node: Node, types: Types) -> Iterator[FileProblem]:
     findings = (found for condition in node["conditions"] for found in _node_findings(condition["body"]))
-    for words, problem, remedy in chain(findings, schema_problems(statement.text, types)):
-        yield FileProblem(statement.place_of_text(words), problem, remedy)
+    for found in chain(findings, schema_problems(statement.text, types)):
+        yield FileProblem(statement.place_of_text(found.words), found.problem, found.remedy)

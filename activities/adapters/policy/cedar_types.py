@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, Decimal, InvalidOperation
 from functools import lru_cache
 from pathlib import Path as File
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import cedarpy
 
@@ -74,22 +74,29 @@ def string_literals(node: Any) -> list[str]:
 Types = dict[Path, str]
 """Types by path below the context, as in `("arguments", "path")`. "" means: policies only test whether it exists."""
 
-_LONG = ("<", "<=", ">", ">=", "+", "-", "*", "neg")
-_DECIMAL = ("lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual")
+_SUM_OPERATORS = ("+", "-", "*", "neg")
+_COMPARISONS = ("<", "<=", ">", ">=")
+_DECIMAL_COMPARISONS = ("lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual")
 _OPERAND_TYPES = {
-    **dict.fromkeys(_LONG, "Long"),
-    **dict.fromkeys(_DECIMAL, "decimal"),
+    **dict.fromkeys((*_SUM_OPERATORS, *_COMPARISONS), "Long"),
+    **dict.fromkeys(_DECIMAL_COMPARISONS, "decimal"),
     **dict.fromkeys(("&&", "||", "!"), "Bool"),
     **dict.fromkeys(("like", "hasTag", "getTag"), "String"),
     "isEmpty": "Set<String>",
 }
 """The type that an operator requires of each operand."""
 
-_SUM_OPERATORS = {"+", "-", "*", "neg"}
-_BOOLEAN_OPERATORS = {"==", "!=", "in", "is", "has", "contains", "containsAll", "containsAny", *_OPERAND_TYPES} - {
-    *_SUM_OPERATORS,
-    "getTag",
+_BOOLEAN_OPERATORS = (
+    *("==", "!=", "&&", "||", "!", "in", "is", "has", "hasTag", "like"),
+    *("contains", "containsAll", "containsAny", "isEmpty", *_COMPARISONS, *_DECIMAL_COMPARISONS),
+)
+_RESULT_TYPES = {
+    **dict.fromkeys(_SUM_OPERATORS, "Long"),
+    **dict.fromkeys(_BOOLEAN_OPERATORS, "Bool"),
+    **{name: name for name in ("decimal", "datetime", "duration")},
 }
+"""The type of an operator's result."""
+
 _KNOWN_TYPES: dict[Path, str] = {
     ("iteration",): "Long",
     ("depth",): "Long",
@@ -97,7 +104,6 @@ _KNOWN_TYPES: dict[Path, str] = {
     ("left", "cost_usd"): "decimal",
 }
 """The types of the context's own attributes, because arguments can be compared with them."""
-
 
 _LITERAL_TYPES: dict[type, str] = {bool: "Bool", int: "Long", str: "String"}
 
@@ -112,10 +118,12 @@ def inferred_types(policy: Node) -> Types:
 
 def _record_type(types: Mapping[Path, str]) -> str:
     """Return the Cedar type of a record with these attributes, all of them optional."""
-    names = dict.fromkeys(path[0] for path in types)
-    below = {name: _types_below(types, name) for name in names}
-    kinds = {name: _record_type(below[name]) if below[name] else types[(name,)] or "String" for name in names}
-    return "{" + ", ".join(f"{_quoted_attribute(name)}?: {kind}" for name, kind in kinds.items()) + "}"
+    attributes: list[str] = []
+    for name in dict.fromkeys(path[0] for path in types):
+        below = _types_below(types, name)
+        kind = _record_type(below) if below else types[(name,)] or "String"
+        attributes.append(f"{_quoted_attribute(name)}?: {kind}")
+    return "{" + ", ".join(attributes) + "}"
 
 
 def _types_below(types: Mapping[Path, str], name: str) -> Types:
@@ -128,16 +136,18 @@ def _quoted_attribute(name: str) -> str:
 
 
 def _collect_types(node: Any, wanted: str, found: Types) -> None:
-    """Add the types within a node to `found`. `wanted` is the type that the node's context requires, or ""."""
+    """Add the types within a node to `found`. `wanted` is the type that the expression around it requires, or ""."""
     path = expression_path(node)
     if path:
         if is_open_path(path):
             found[path[1:]] = found.get(path[1:]) or wanted or "String"
         return
     operator, inner = operands(node)
-    if operator == "has" and is_open_path(named := (*expression_path(inner[0]), node["has"]["attr"])):
-        found.setdefault(named[1:], "")
-        return
+    if operator == "has":
+        tested = (*expression_path(inner[0]), node["has"]["attr"])
+        if is_open_path(tested):
+            found.setdefault(tested[1:], "")
+            return
     for part, kind in zip(inner, _operand_types(operator, inner, wanted), strict=True):
         _collect_types(part, kind, found)
 
@@ -146,7 +156,7 @@ def _operand_types(operator: str, inner: list[Any], wanted: str) -> list[str]:
     kinds = [_expression_type(part) for part in inner]
     match operator:
         case "==" | "!=":
-            return kinds[::-1]
+            return kinds[::-1]  # each operand has the type of the other
         case "contains":
             element = kinds[0].removeprefix("Set<").removesuffix(">") if kinds[0].startswith("Set<") else ""
             return [f"Set<{kinds[1] or 'String'}>", element]
@@ -159,7 +169,7 @@ def _operand_types(operator: str, inner: list[Any], wanted: str) -> list[str]:
 
 
 def _common_type(operator: str, kinds: list[str]) -> str:
-    if operator in _LONG:  # these operators also compare dates and durations
+    if operator in _SUM_OPERATORS or operator in _COMPARISONS:  # these operators also compare dates and durations
         return next((kind for kind in kinds if kind in {"datetime", "duration"}), "Long")
     return next(filter(None, kinds), "") if operator == "Set" else _OPERAND_TYPES.get(operator, "")
 
@@ -175,13 +185,12 @@ def _expression_type(node: Any) -> str:
         case "Record":
             kinds = {name: _expression_type(part) or "String" for name, part in cast("Node", node["Record"]).items()}
             return "{" + ", ".join(f"{_quoted_attribute(name)}: {kind}" for name, kind in kinds.items()) + "}"
-        case "decimal" | "datetime" | "duration":
-            return operator
         case "." | "Var":
-            path = expression_path(node)
-            return _KNOWN_TYPES.get(path[1:], "Long" if path[1:2] == ("left",) else "")
+            path = expression_path(node)[1:]
+            is_budget = path[:1] == ("left",)
+            return _KNOWN_TYPES.get(path, "Long" if is_budget else "")
         case _:
-            return "Long" if operator in _SUM_OPERATORS else "Bool" if operator in _BOOLEAN_OPERATORS else ""
+            return _RESULT_TYPES.get(operator, "")
 
 
 SCHEMA = File(__file__).with_name("orga.cedarschema").read_text(encoding="utf-8")
@@ -192,8 +201,15 @@ _OPTIONAL = re.compile(r"optional attribute `([^`]+)`")
 _QUOTED = re.compile(r"`(?:[^`]*[.\"])?(\w+)\"?`")
 
 
-def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each problem of a policy with the schema: a word that locates it, the problem, the remedy."""
+class Finding(NamedTuple):
+    words: str
+    """Words of the policy that locate the problem."""
+    problem: str
+    remedy: str
+
+
+def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[Finding]:
+    """Yield what the schema does not accept in a policy."""
     schema = SCHEMA
     for name, kind in OPEN_ATTRIBUTES.items():
         schema = schema.replace(f"type {kind} = {{}};", f"type {kind} = {_record_type(_types_below(types, name))};")
@@ -201,9 +217,9 @@ def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[st
     problems = sorted({_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors})
     for problem in problems:
         quoted = _QUOTED.search(problem)
-        yield quoted[1] if quoted else "", problem, _remedy(problem)
+        yield Finding(quoted[1] if quoted else "", problem, _remedy(problem))
     if not found.validation_passed and not problems:
-        yield "", "it does not fit the schema", "`orga policy schema` shows what a policy can use"
+        yield Finding("", "it does not fit the schema", "`orga policy schema` shows what a policy can use")
 
 
 @lru_cache(maxsize=256)
@@ -257,7 +273,8 @@ def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
         if path:
             below.setdefault(path[0], []).append((path[1:], kind))
         else:
-            is_whole, is_decimal = is_whole or kind != "", is_decimal or kind == "decimal"
+            is_whole = is_whole or kind != ""
+            is_decimal = is_decimal or kind == "decimal"
     return WantedValue({name: wanted_value(rests) for name, rests in below.items()}, is_whole, is_decimal)
 
 
@@ -275,7 +292,7 @@ def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, path:
 
 def _wanted_part(value: Any, want: WantedValue, schema: Any, path: str) -> Any:
     if not want.is_whole and not want.parts:
-        return True
+        return True  # policies only test whether the part exists
     if not want.is_whole and isinstance(value, dict):
         return cedar_record(cast("dict[str, Any]", value), want, schema, path)
     if schema is None and want.is_decimal and isinstance(value, (int, float, str)) and not isinstance(value, bool):
@@ -303,14 +320,15 @@ def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int 
 
 def cedar_decimal(value: float | str, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
     """Return a decimal of four places. Raise UnrepresentableValue if it is too large or too exact (unless rounded)."""
+    refusal = UnrepresentableValue(f"{path} is {value!r}; decimals of Cedar have four places and end at {_MAX_DECIMAL}")
     try:
         exact = Decimal(str(value))
         kept = exact.quantize(_DECIMAL_STEP, rounding=ROUND_DOWN)
         fits = abs(kept) <= _MAX_DECIMAL and (is_rounded or kept == exact)
-    except InvalidOperation:
-        fits, kept = False, _DECIMAL_STEP
+    except InvalidOperation:  # it is no number, not finite, or has too many digits
+        raise refusal from None
     if not fits:
-        raise UnrepresentableValue(f"{path} is {value!r}; decimals of Cedar have four places and end at {_MAX_DECIMAL}")
+        raise refusal
     return {"__extn": {"fn": "decimal", "arg": f"{kept:f}"}}
 
 
