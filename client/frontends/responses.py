@@ -183,7 +183,7 @@ class ResponseFold:
             return
         self._items[self._open]["content"][0]["text"] = step.text
         if step.new:
-            yield from self._part("output_text.delta", len(step.text) - len(step.had), delta=step.new, logprobs=[])
+            yield from self._part("output_text.delta", len(step.text) - len(step.shown), delta=step.new, logprobs=[])
         if step.is_whole:
             self._answer = self._open if step.is_answer else self._answer
             yield from self._end_message(status)

@@ -19,6 +19,7 @@ from orga.client.journal.events import LiveActivity, RunEvent
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline_reader import timelines_of
+from orga.client.journal.timeline_records import IterationRecord
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.models.usage import UsageTotals
@@ -32,7 +33,7 @@ AGAIN_S = 30.0
 
 @dataclass(frozen=True)
 class Begun:
-    """A turn of a session has begun, or a run that has a task."""
+    """A turn of a session has begun, or a run with a task, outside of sessions."""
 
     turn: int
     """0 for a run that is no session."""
@@ -50,13 +51,13 @@ class Text:
     is_thinking: bool = False
     is_whole: bool = False
     is_answer: bool = False
-    had: str = ""
-    """The text of earlier steps. `text` may begin differently after a failed attempt."""
+    shown: str = ""
+    """The text that earlier steps have shown. `text` may begin differently after a failed attempt."""
 
     @property
     def new(self) -> str:
-        """The part of `text` after `had`. It is the whole `text` if that does not continue `had`."""
-        return self.text[len(self.had) :] if self.text.startswith(self.had) else f"\n\n{self.text}"
+        """The part of `text` after `shown`. It is the whole `text` if that does not continue `shown`."""
+        return self.text[len(self.shown) :] if self.text.startswith(self.shown) else f"\n\n{self.text}"
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,9 @@ class Over:
 
 
 CANCELLED = {"interrupted", "aborted"}
-"""Why a turn ended if a person ended it."""
+"""Reasons of a turn that a person has ended."""
 FAILED = {"error", "failed", "terminated"}
-"""Why a turn ended if it could not go on. All other reasons except `completed` are limits."""
+"""Reasons of a turn that could not go on. All other reasons except `completed` are limits."""
 
 Step = Begun | Text | CallMade | CallBegun | CallEnded | Delegated | TurnProgress | Waiting | Over
 
@@ -148,11 +149,11 @@ _TEXTS_FOR_PEOPLE = {"reason", ANSWER_PROMPT}
 
 @dataclass
 class _Stream:
-    """The text of a model call, collected from its live activity. That shows only the end, and may skip parts."""
+    """The text of a model call, collected from its live activity, which shows only the end and may skip parts."""
 
     attempt: int = 0
     text: str = ""
-    had: str = ""
+    shown: str = ""
     """The text that steps have shown, perhaps that of an earlier attempt."""
 
     def add(self, attempt: int, tail: str, length: int) -> bool:
@@ -170,7 +171,7 @@ class _Stream:
         if not 0 < new <= len(tail):
             return False
         self.text += tail[-new:]
-        return self.text.startswith(self.had)
+        return self.text.startswith(self.shown)
 
 
 @dataclass
@@ -192,8 +193,8 @@ class TurnFold:
     """True once the first turn to show has begun."""
     _streams: dict[tuple[str, int, bool], _Stream] = field(default_factory=dict[tuple[str, int, bool], _Stream])
     """By run, iteration, and True for thinking."""
-    _open: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
-    """By run: place and call id of each call that has no outcome yet."""
+    _open: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    """By run and call id: the place of each call that has no outcome yet."""
     _answer: str = ""
     """The last reply of the run itself that was an answer."""
 
@@ -201,9 +202,7 @@ class TurnFold:
         self.newest = entry
         viewed = self.view.take(entry)
         event, run = viewed.event, entry.run
-        is_begun = isinstance(event, on.TurnStarted) and event.turn == self.turn
-        is_ended = isinstance(event, on.Terminated)  # a session may end before the turn begins
-        if self.turn is None or (not run and (is_begun or is_ended)):
+        if self.turn is None or (not run and self._begins_turn(event)):
             self._is_reached = True
         if not self._is_reached or self.is_over:
             return
@@ -211,6 +210,10 @@ class TurnFold:
         is_plan = isinstance(event, _PLAN_EVENTS)
         if not run and (is_plan or isinstance(event, on.ObservationsCollected)):
             yield TurnProgress(entry, is_plan)
+
+    def _begins_turn(self, event: on.JournalEvent) -> bool:
+        """Return whether the first turn to show begins, or the session has ended before it."""
+        return isinstance(event, on.Terminated) or (isinstance(event, on.TurnStarted) and event.turn == self.turn)
 
     def _steps(self, entry: JournalEntry, event: on.JournalEvent) -> Iterator[Step]:
         run = entry.run
@@ -249,51 +252,54 @@ class TurnFold:
         for is_thinking, tail, length in tails:
             stream = self._streams.setdefault((run, iteration, is_thinking), _Stream())
             if stream.add(live.attempt, tail, length):
-                had, stream.had = stream.had, stream.text.rstrip()  # the journal's text may lack the spaces at its end
-                yield Text(run, iteration, stream.had, is_thinking, had=had)
+                text = stream.text.rstrip()  # the journal's text may lack the spaces at its end
+                step = Text(run, iteration, text, is_thinking, shown=stream.shown)
+                stream.shown = text
+                yield step
 
     def _take_reply(self, run: str, iteration: int, event: on.ReasoningComplete) -> Iterator[Step]:
         thinking = self._streams.pop((run, iteration, True), _Stream())
         reply = self._streams.pop((run, iteration, False), _Stream())
         if not event.is_for_people and not event.calls:
             return
-        yield Text(run, iteration, thinking.text, is_thinking=True, is_whole=True, had=thinking.had)
+        yield Text(run, iteration, thinking.text, is_thinking=True, is_whole=True, shown=thinking.shown)
         text = reply.text
         if not event.calls:
             text = "\n".join(action.respond for action in event.actions if action.respond)
-            self._answer = self._answer if run else text
-        yield Text(run, iteration, text, is_whole=True, is_answer=not event.calls, had=reply.had)
-        self._open[run] = [(f"{iteration}.{n}", call.call_id) for n, call in enumerate(event.calls)]
-        for n, call in enumerate(event.calls):
+            if not run:
+                self._answer = text
+        yield Text(run, iteration, text, is_whole=True, is_answer=not event.calls, shown=reply.shown)
+        self._open[run] = {call.call_id: f"{iteration}.{index}" for index, call in enumerate(event.calls)}
+        for call in event.calls:
             arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
-            yield CallMade(run, iteration, f"{iteration}.{n}", call.tool or "", arguments)
+            yield CallMade(run, iteration, self._place(run, call.call_id), call.tool or "", arguments)
 
     def _place(self, run: str, call_id: str) -> str:
-        return next((place for place, call in self._open.get(run, []) if call == call_id), "")
+        return self._open.get(run, {}).get(call_id, "")
 
     def _end_calls(self, run: str, iteration: int, outcomes: Iterable[on.RecordedCall]) -> Iterator[CallEnded]:
         """End the calls of a reply. A call without a recorded outcome was denied."""
-        open_calls = self._open.pop(run, [])
+        open_calls = self._open.pop(run, {})
         for outcome in outcomes:
-            for place, call_id in open_calls:
-                if call_id == outcome.call_id:
-                    open_calls.remove((place, call_id))
-                    yield CallEnded(run, iteration, place, outcome.outcome, outcome.error or outcome.outcome)
-                    break
-        for place, _ in open_calls:
+            if place := open_calls.pop(outcome.call_id, ""):
+                yield CallEnded(run, iteration, place, outcome.outcome, outcome.error or outcome.outcome)
+        for place in open_calls.values():
             yield CallEnded(run, iteration, place, "denied", "denied")
 
     def _end(self, event: on.TurnEnded | on.Terminated, iteration: int, *, is_last: bool) -> Iterator[Step]:
         self.is_over = is_last
         for run in list(self._open):
-            for place, _ in self._open.pop(run):
+            for place in self._open.pop(run).values():
                 yield CallEnded(run, iteration, place, "not_run", event.reason)
         if is_last or self.turn is None:
-            open_turn = self.view.turn.number if self.view.turn and not self.view.turn.reason else 0
-            turn = event.turn if isinstance(event, on.TurnEnded) else open_turn
+            turn = event.turn if isinstance(event, on.TurnEnded) else self._unfinished_turn()
             reply = "" if self.view.calls else self._answer
             yield Over(event.reason, event.detail, self._answer, event.usage, turn, reply)
         self._answer = ""
+
+    def _unfinished_turn(self) -> int:
+        turn = self.view.turn
+        return turn.number if turn and not turn.reason else 0
 
 
 async def turn_steps(
@@ -330,7 +336,8 @@ async def turn_steps(
                 continue
             if isinstance(event, JournalEntry) and fold.newest and event.sequence <= fold.newest.sequence:
                 raise OrgaError(f"run {run.id!r} was rewound meanwhile. Open it again")
-            for step in fold.take_live(event) if isinstance(event, LiveActivity) else fold.take(event):
+            steps = fold.take_live(event) if isinstance(event, LiveActivity) else fold.take(event)
+            for step in steps:
                 yield await with_recorded_texts(run, step)
             if fold.is_over:
                 return
@@ -367,21 +374,41 @@ async def with_recorded_texts(run: AgentHandle, step: Step) -> Step:
 
     It lacks the text of thinking, of a reply with calls, of a call's result, and of a turn that did not complete.
     """
-    if isinstance(step, Over) and step.reason != "completed" and isinstance(run, SessionHandle):
-        with suppress(OrgaError):  # without a worker, the last reply is shown
-            return replace(step, output="".join(each.output for each in await run.turns() if each.turn == step.turn))
-    is_known_or_partial = isinstance(step, Text) and (step.is_answer or not step.is_whole)
-    if is_known_or_partial or not isinstance(step, CallEnded | Text):
-        return step
-    with suppress(OrgaError):  # the server may no longer have the history of a delegate
-        record = await timelines_of(run.client).record(step.run or run.id, step.iteration)
-        if isinstance(step, CallEnded):
-            call = next((each for each in record.calls if each.id == step.place), None)
-            if call is None:
-                return step
-            text = call.result.head if call.result else call.failure or call.reason
-            return replace(step, text=text or step.text)
-        whole = record.thinking if step.is_thinking else record.reply
-        if whole is not None and whole.head.startswith(step.text):
-            return replace(step, text=whole.head)
+    match step:
+        case Over() if step.reason != "completed" and isinstance(run, SessionHandle):
+            return await _with_output_of_turn(run, step)
+        case CallEnded():
+            return await _with_recorded_result(run, step)
+        case Text() if step.is_whole and not step.is_answer:
+            return await _with_recorded_text(run, step)
+        case _:
+            return step
+
+
+async def _with_output_of_turn(session: SessionHandle, step: Over) -> Over:
+    with suppress(OrgaError):  # without a worker, the last reply is shown
+        return replace(step, output=next((each.output for each in await session.turns() if each.turn == step.turn), ""))
     return step
+
+
+async def _with_recorded_result(run: AgentHandle, step: CallEnded) -> CallEnded:
+    record = await _recorded_iteration(run, step)
+    call = next((each for each in record.calls if each.id == step.place), None) if record else None
+    if call is None:
+        return step
+    text = call.result.head if call.result else call.failure or call.reason
+    return replace(step, text=text or step.text)
+
+
+async def _with_recorded_text(run: AgentHandle, step: Text) -> Text:
+    record = await _recorded_iteration(run, step)
+    if record is None:
+        return step
+    whole = record.thinking if step.is_thinking else record.reply
+    return replace(step, text=whole.head) if whole is not None and whole.head.startswith(step.text) else step
+
+
+async def _recorded_iteration(run: AgentHandle, step: CallEnded | Text) -> IterationRecord | None:
+    with suppress(OrgaError):  # the server may no longer have the history of a delegate
+        return await timelines_of(run.client).record(step.run or run.id, step.iteration)
+    return None

@@ -1,7 +1,7 @@
-"""Exports telemetry over OTLP: a span for each segment of a run, spans and metrics in it, and metrics of waiting runs.
+"""Exports telemetry over OTLP: spans and metrics of runs, and metrics of waiting runs.
 
-All segments of a run belong to one trace. The metrics of waiting runs come only from visibility. If the collector takes
-nothing, one warning reports it.
+Each segment of a run has a span, and all of them belong to one trace. The metrics of waiting runs come only from
+visibility. If the collector takes nothing, one warning reports it.
 """
 
 import asyncio
@@ -109,10 +109,10 @@ def export_to(config: TelemetryConfig) -> Callable[[float], None]:
     return close
 
 
-def _finish_within(timeout_s: float, *flushes: Callable[[], None]) -> bool:
-    """Return whether all flushes ended in time. A late one goes on in a daemon thread, which ends with the process."""
+def _finish_within(timeout_s: float, *shutdowns: Callable[[], None]) -> bool:
+    """Return whether all shutdowns ended in time. Late ones go on in daemon threads, which end with the process."""
     end = time.monotonic() + timeout_s
-    threads = [threading.Thread(target=flush, daemon=True) for flush in flushes]
+    threads = [threading.Thread(target=shutdown, daemon=True) for shutdown in shutdowns]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -121,7 +121,7 @@ def _finish_within(timeout_s: float, *flushes: Callable[[], None]) -> bool:
 
 
 def run_spans() -> tuple[SimplePlugin, ...]:
-    """Return the plugins in order: the SDK's passes the trace context on in headers, and ours opens spans in it."""
+    """Return the plugins in order. The SDK's plugin passes the trace context on in headers. Ours opens spans."""
     return (OpenTelemetryPlugin(), SimplePlugin("orga.RunSpans", interceptors=[_RunSpans()]))
 
 
@@ -138,10 +138,10 @@ class _RunSpanInbound(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         info = workflow.info()
         received = context.get_current()
-        if info.continued_run_id and trace.get_current_span(received).get_span_context().is_valid:
-            self._outbound.first_segment = received
         if info.continued_run_id is None:
             count(names.RUNS_STARTED)
+        elif trace.get_current_span(received).get_span_context().is_valid:  # the segment before passed it on
+            self._outbound.first_segment = received
         attributes = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
         with open_span("invoke_agent", attributes) as span:
             try:
@@ -178,9 +178,9 @@ def _record_ending(span: trace.Span, result: AgentResult) -> None:
     span.set_attribute(names.OUTPUT_TOKENS, result.usage.output_tokens)
     span.set_attribute(names.DENIED, result.tool_calls.denied)
     count(names.RUN_COUNT, {names.ENDING: result.termination.reason})
-    of_span: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
+    recorded: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
     attributes: dict[str, AttributeValue] = {names.ENDING: result.termination.reason}
-    attributes |= {name: of_span[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in of_span}
+    attributes |= {name: recorded[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in recorded}
     if result.termination.reason == "error":
         attributes[names.ERROR] = result.termination.reason
     record(names.RUN_DURATION, result.duration_s, attributes)
