@@ -34,7 +34,7 @@ from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.recall import learnings_text
 from orga.workflows.decisions.result import agent_result, fallback_output, with_gathered_text
 from orga.workflows.decisions.tool_calls.calls import not_run_outcome
-from orga.workflows.lifecycle import Lifecycle, state_to_begin_with
+from orga.workflows.lifecycle import Lifecycle, input_and_state, state_to_begin_with
 from orga.workflows.phases import act, gate, reason
 from orga.workflows.phases.agent_run import Run, next_stop
 from orga.workflows.phases.control import visibility
@@ -156,14 +156,11 @@ class AgentWorkflow(AgentLoop[AgentResult]):
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
-        """Take any arguments, so that bad input fails the run with a clear error, and not each workflow task.
-
-        The first argument is the input. The next segment of a run gets the state as the second.
-        """
+        """Take any arguments, so that bad input fails the run with a clear error, and not each workflow task."""
         info, now = workflow.info(), event_time()
         before, origin = info.continued_run_id, info.original_execution_run_id
         parent = info.parent.workflow_id if info.parent else ""
-        raw, carried = (*given, None, None)[:2]
+        raw, carried = input_and_state(given)
         state, problem = state_to_begin_with(
             lambda: first_state(raw, carried, before, origin, now, parent=parent),
             lambda: first_state(AgentInput(task="(invalid input)"), None, None, origin, now),

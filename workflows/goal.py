@@ -6,8 +6,9 @@
 - Decide: by rules if they suffice, else by the model: continue, change the plan, ask, or end.
 - Summarise: every ending reports the findings.
 
-A goal is an agent's run with a pursuit, and its prompts are iterations of one conversation. The rules at the top of
-`workflows/agent.py` for pauses, aborts, the deadline and continue-as-new apply here, too.
+A goal is an agent's run with a `Pursuit`: its plan, the results of its steps, and its next stage. Its prompts are
+iterations of one conversation. The rules at the top of `workflows/agent.py` for pauses, aborts, the deadline and
+continue-as-new apply here, too.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ from orga.workflows.decisions.goals.begin import first_goal, initial_goal_state
 from orga.workflows.decisions.goals.endings import goal_result, goal_status, has_done_step
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
-from orga.workflows.lifecycle import Lifecycle, state_to_begin_with
+from orga.workflows.lifecycle import Lifecycle, input_and_state, state_to_begin_with
 from orga.workflows.phases.agent_run import next_stop
 from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import first_argument
@@ -44,7 +45,8 @@ class GoalWorkflow(Lifecycle[GoalResult]):
     def __init__(self, *given: Any) -> None:
         """Take any arguments, as `AgentWorkflow` does."""
         info, now = workflow.info(), event_time()
-        origin, (raw, carried) = info.original_execution_run_id, (*given, None, None)[:2]
+        origin = info.original_execution_run_id
+        raw, carried = input_and_state(given)
         state, problem = state_to_begin_with(
             lambda: first_goal(raw, carried, info.continued_run_id, origin, now),
             lambda: initial_goal_state(GoalInput(goal="(invalid input)"), origin, now),
@@ -62,7 +64,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         self._run.record_intervention()
         given = first_argument(step)
         override = self.new_intervention("override_step", (sender_of(given),))
-        if override is None:
+        if override is None:  # a repetition, by its id
             return
         try:
             self.refuse_if_over()
@@ -89,7 +91,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             if stop is not None:
                 if (ended := await write_final_answer(run, stop)) is not None:
                     return ended
-                continue
+                continue  # new guidance has resumed the goal
             try:
                 await GOAL_PHASES[pursuit.stage](run)
             except Interrupted:

@@ -4,7 +4,7 @@ It also has the queries, and the updates about budgets, dead letters and deferre
 are in `phases/control/handlers.py`. Guidance can resume a run that has ended, until its end is reported.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -141,6 +141,15 @@ class RunHandlers(ControlHandlers[Run]):
 
 T = TypeVar("T", bound=AgentResult)
 S = TypeVar("S", bound=AgentState)
+
+
+def input_and_state(given: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the first argument of a workflow, which is the input, and the second, which is the carried state.
+
+    Each is None if it is missing. The next segment of a run gets the state. More arguments are ignored.
+    """
+    raw, carried, *_ = (*given, None, None)
+    return raw, carried
 
 
 def state_to_begin_with(first: Callable[[], S], placeholder: Callable[[], S]) -> tuple[S, str]:

@@ -26,7 +26,7 @@ from orga.workflows.decisions.sessions.turns import (
     session_result,
     session_status,
 )
-from orga.workflows.lifecycle import state_to_begin_with
+from orga.workflows.lifecycle import input_and_state, state_to_begin_with
 from orga.workflows.phases.agent_run import Run
 from orga.workflows.phases.control.handlers import first_argument
 from orga.workflows.phases.control.questions import withdraw_all_questions
@@ -80,10 +80,12 @@ class _SessionRun(Run):
 
 
 MAX_AWAIT_UPDATES = 6
-"""Updates that may wait for turns at a time. The server allows ten, and messages need some. Others call again."""
+"""Updates `await_turn` that may be open at a time. The server allows ten open updates, and messages need some.
+Further clients get the answer to call again later."""
 
 CROWDED_RETRY_S = 30.0
-"""Seconds until those others call again. A run accepts only 2,000 updates. The query `turns` is free and sooner."""
+"""Seconds until these clients call again. It is long, because a run accepts only 2,000 updates. In the meantime the
+query `turns` shows the result."""
 
 
 @workflow.defn(name="SessionWorkflow", sandboxed=False)
@@ -94,19 +96,20 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def __init__(self, *given: Any) -> None:
         """Take any arguments, as `AgentWorkflow` does."""
         info, now = workflow.info(), event_time()
-        origin, (raw, carried) = info.original_execution_run_id, (*given, None, None)[:2]
+        origin = info.original_execution_run_id
+        raw, carried = input_and_state(given)
         state, problem = state_to_begin_with(
             lambda: first_session(raw, carried, info.continued_run_id, origin, now),
             lambda: initial_session_state(SessionInput(), origin, now),
         )
         self._session = _SessionRun(state)
         self._cut_short = 0
-        """The turn that the session's ending interrupted."""
+        """The number of the turn that the session's ending interrupted, or 0."""
         self._is_leaving = False
         """True if this segment is about to continue as new."""
         self._awaiting = 0
-        self._has_ended_one = False
-        """True if this segment has completed a turn. Before that, a waiting message begins its turn."""
+        self._has_ended_turn = False
+        """True if this segment has ended a turn. Until then it begins a waiting message before it continues as new."""
         self.begin_run(self._session, problem)
 
     @workflow.run
@@ -232,7 +235,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         withdraw_all_questions(run)
         run.change_session(turns.with_turn_ended, stop, run.now)
         show_progress_now(run)
-        self._has_ended_one = True
+        self._has_ended_turn = True
         await self._store_turn_learnings(turn)
 
     async def _store_turn_learnings(self, turn: int) -> None:
@@ -252,7 +255,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
                 run.change_session(turns.with_idle_clock_restarted, run.now)
                 continue
             has_message = bool(run.session_state.session.queue)
-            if run.is_continue_as_new_due and (self._has_ended_one or not has_message):
+            if run.is_continue_as_new_due and (self._has_ended_turn or not has_message):
                 raise ContinueAsNew
             if has_message:
                 run.change_session(turns.with_turn_begun, run.now)
@@ -290,11 +293,11 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             self._session.change_session(turns.with_bounded_results)
 
     def settle_open_work(self, stop: Stop) -> None:
-        """End the current turn together with the session. Waiting messages get results of turns that did not begin."""
+        """End the current turn together with the session. Record a result without a turn for each waiting message."""
         run, turn = self._session, self._session.session_state.session.turn
         run.change_state(with_rest_refused)
         run.change_state(observe.with_inbox_drained)
-        if turn:  # the session could not continue in the middle of it
+        if turn:  # the ending of the session interrupts this turn
             withdraw_all_questions(run)
             run.change_session(turns.with_turn_ended, stop, run.now)
             self._cut_short = turn
